@@ -120,7 +120,7 @@ async def trace_calls() -> list[Walk]:
                 return [
                     Walk("A Python function", 12, await _trace(box, recorder, "add", {"a": 2, "b": 3})),
                     Walk("A tool of an MCP server", 19, await _trace(box, recorder, "clock.get_current_time", zone)),
-                    Walk("An operation of a REST API", 26, await _trace(box, recorder, "shop.get_item", item)),
+                    Walk("An operation of a REST API", 22, await _trace(box, recorder, "shop.get_item", item)),
                 ]
     finally:
         sys.setprofile(None)

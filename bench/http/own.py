@@ -24,8 +24,8 @@ from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.outcomes import Completed
 from toolpost.toolbox.box import Toolbox
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 MAX_CONCURRENCY = 100
 

@@ -29,8 +29,7 @@ from toolpost.contracts.events import RunEvent
 from toolpost.stores.writer import Item, Job, TransactionRunner
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.wire.client import HttpClient
-from toolpost.wire.requests import Request
-from toolpost.wire.responses import Response
+from toolpost.wire.messages import Request, Response
 
 ROOT = Path(__file__).parents[2]
 ANN = "acme:ann"

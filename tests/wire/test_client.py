@@ -15,8 +15,8 @@ from tests.wire.site import Received, Site, reply
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError, ToolTimeoutError, ToolValidationError
 from toolpost.wire.client import MAX_REDIRECTS, PAGE_BYTES, PAGE_TIMEOUT_S, HttpClient
 from toolpost.wire.http1 import Http1Transport
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 
 def client_for(site: Site, transport: Http1Transport | None = None, **options: float) -> HttpClient:

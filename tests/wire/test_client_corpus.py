@@ -15,8 +15,8 @@ from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolPermis
 from toolpost.wire.client import HttpClient
 from toolpost.wire.http1 import Http1Transport
 from toolpost.wire.httpx_transport import GuardedTransport
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 
 async def outcome(row: Row, url: str, policy: NetworkPolicy, transport: Http1Transport) -> ToolError | int:

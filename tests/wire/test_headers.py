@@ -8,8 +8,8 @@ from tests.wire.site import Site
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.wire.client import HttpClient
 from toolpost.wire.http1 import Http1Transport
+from toolpost.wire.messages import MANAGED_HEADERS, Headers, Request, clean_headers
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import MANAGED_HEADERS, Headers, Request, clean_headers
 
 HOP_BY_HOP = ["Connection", "Keep-Alive", "Proxy-Authorization", "TE", "Trailer", "Transfer-Encoding", "Upgrade"]
 

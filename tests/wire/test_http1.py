@@ -9,9 +9,8 @@ from tests.wire.site import Received, Site, reply
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.wire.client import HttpClient
 from toolpost.wire.http1 import Http1Transport
+from toolpost.wire.messages import Request, Response
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
-from toolpost.wire.responses import Response
 
 
 def client_for(*sites: Site, **options: float) -> HttpClient:

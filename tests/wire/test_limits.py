@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolpost.wire.limits import Deadlines
+from toolpost.wire.messages import Deadlines
 
 
 def soon(seconds: float = 0.02) -> float:

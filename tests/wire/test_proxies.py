@@ -13,8 +13,8 @@ from tests.wire.site import Site, reply
 from toolpost import ExternalToolConfig, Settings, Toolbox
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 
 class Relay:

@@ -15,9 +15,8 @@ from tests.wire.site import Answer, Received, Site, reply
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.wire.client import PAGE_BYTES, HttpClient
 from toolpost.wire.http1 import Http1Transport
+from toolpost.wire.messages import Request, Response, _Inflater
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
-from toolpost.wire.responses import Response, _Inflater
 
 TEXT = b"The tool post holds any cutting tool. " * 5000
 

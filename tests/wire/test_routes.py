@@ -8,8 +8,7 @@ import pytest
 
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.wire.network import NetworkPolicy, parse_target
-from toolpost.wire.routes import RouteCache, SharedLookups
+from toolpost.wire.network import NetworkPolicy, RouteCache, SharedLookups, parse_target
 
 PUBLIC, OTHER = "93.184.216.34", "93.184.216.35"
 TARGET = parse_target("https://a.example/")

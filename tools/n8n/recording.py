@@ -9,8 +9,8 @@ from typing import Any
 from tests.sources.webhook.replay import Asked, Exchange, asked, framed
 from tests.wire.site import Received, Site
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 from tools.n8n.installing import VERSION
 from tools.n8n.running import Instance
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 from tools.n8n.commands import run
 from tools.n8n.workflows import CREDENTIAL, inactive, workflows
 

@@ -28,7 +28,7 @@ from toolpost.auth.services import plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
-from toolpost.wire.requests import Headers
+from toolpost.wire.messages import Headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from toolpost.transports.base import Detection, Transport
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.requests import Request
+    from toolpost.wire.messages import Request
 
 _PROBE_BYTES = 64 * 1024 * 1024
 _PROBE_S = 15.0
@@ -94,7 +94,7 @@ class _Prober:
         self._tried: list[str] = []
 
     async def run(self) -> Endpoint:
-        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+        from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         transports = all_transports()
         try:

@@ -1,7 +1,8 @@
-"""Split byte streams into lines, for pipes, commands and HTTP streams alike."""
+"""Lines of byte streams, for pipes, commands and HTTP streams alike: splitting, and the rate of reports on them."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -73,3 +74,29 @@ class LineSplitter:
             self._parts.clear()
         self._head = self._head or part[:EDGE_BYTES]
         self._tail = (self._tail + part)[-EDGE_BYTES:]
+
+
+_BURST = 20
+_PER_SECOND = 10.0
+
+
+class RateLimit:
+    """Token bucket for the progress events of one call: 20 at once, then 10 a second."""
+
+    __slots__ = ("_allowed", "_since", "dropped")
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._allowed = float(_BURST)
+        self._since = time.monotonic()
+
+    def allows(self) -> bool:
+        """Take one token if there is one; otherwise count one more in `dropped` and return False."""
+        now = time.monotonic()
+        self._allowed = min(float(_BURST), self._allowed + (now - self._since) * _PER_SECOND)
+        self._since = now
+        if self._allowed < 1:
+            self.dropped += 1
+            return False
+        self._allowed -= 1
+        return True

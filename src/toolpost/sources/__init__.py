@@ -11,7 +11,7 @@ from toolpost.contracts.sources import ChatModel, LiveSource, SourceHealth, Sour
 from toolpost.contracts.spec import SafetyProfile, Tool, ToolDefinition, ToolSpec
 from toolpost.policy.paths import is_path_allowed
 from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, SourceTool, Transport
-from toolpost.wire.requests import Request
+from toolpost.wire.messages import Request
 
 __all__ = [
     "Answer",

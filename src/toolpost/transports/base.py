@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.stores.sealing import CacheFolder
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.requests import Request
+    from toolpost.wire.messages import Request
 
 ConnectionForm: TypeAlias = Literal["url", "command", "file", "module"]
 API_TIMEOUT_S = 30.0

@@ -13,18 +13,16 @@ from urllib.parse import urlencode
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolTimeoutError, from_status
 from toolpost.schema.json_values import is_object
 from toolpost.web.content import parse_json
-from toolpost.web.encoding import UnsendableError, check_header_value, percent_encode
 from toolpost.web.failures import extract_reason, sanitize
-from toolpost.web.requests import PlannedRequest, build_url
-from toolpost.wire.responses import parse_retry_after
+from toolpost.web.requests import PlannedRequest, UnsendableError, build_url, check_header_value, percent_encode
+from toolpost.wire.messages import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.contracts.errors import ToolNodeError
-    from toolpost.web.encoding import Pair
-    from toolpost.web.requests import Send
-    from toolpost.wire.responses import Response
+    from toolpost.web.requests import Pair, Send
+    from toolpost.wire.messages import Response
 
 _SKEW_S = 30.0
 _SKEW_SHARE = 0.1

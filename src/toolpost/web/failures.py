@@ -12,17 +12,17 @@ from toolpost.contracts.errors import ErrorCategory, ToolOutputError, ToolRateLi
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import decode_text, looks_like_json, parse_json, parse_media_type
-from toolpost.web.encoding import (
+from toolpost.web.requests import (
     UnsendableError,
     compact_json,
 )
-from toolpost.wire.responses import parse_retry_after
+from toolpost.wire.messages import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolpost.contracts.errors import ToolNodeError
-    from toolpost.wire.requests import Headers
+    from toolpost.wire.messages import Headers
 
 _LONGEST = 500
 _LONGEST_LOOK = 20_000

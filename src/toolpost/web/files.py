@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.contracts.errors import ToolClientError
 from toolpost.schema.json_values import is_object
 from toolpost.web.content import OCTETS, parse_media_type
-from toolpost.web.encoding import UnsendableError, check_header_value
+from toolpost.web.requests import UnsendableError, check_header_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

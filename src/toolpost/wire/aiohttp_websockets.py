@@ -37,10 +37,8 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
     from_status,
 )
-from toolpost.wire.network import REFUSED
-from toolpost.wire.requests import Headers
-from toolpost.wire.responses import parse_retry_after
-from toolpost.wire.routes import check_peer, connect_error
+from toolpost.wire.messages import Headers, parse_retry_after
+from toolpost.wire.network import REFUSED, check_peer, connect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,9 +48,9 @@ if TYPE_CHECKING:
     from aiohttp.client_middlewares import ClientHandlerType
     from aiohttp.tracing import Trace
 
+    from toolpost.wire.messages import Pairs
+    from toolpost.wire.network import Route
     from toolpost.wire.proxies import Proxy
-    from toolpost.wire.requests import Pairs
-    from toolpost.wire.routes import Route
 
 _CLOSE_S = 1.0  # for the server's close frame, and for what it has not taken yet
 _NO_TIMEOUT = ClientTimeout(total=None)  # whoever connects has a timeout for all of it

@@ -13,19 +13,25 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 from toolpost.contracts.fast_namedtuple import fast_constructor
-from toolpost.wire.limits import Deadlines
-from toolpost.wire.network import parse_target
+from toolpost.wire.messages import (
+    ACCEPTED_ENCODINGS,
+    REDIRECTS,
+    Deadlines,
+    Request,
+    Response,
+    ResponseBody,
+    check_method,
+    clean_headers,
+    redirect_request,
+)
+from toolpost.wire.network import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout, parse_target
 from toolpost.wire.proxies import parse_proxy
-from toolpost.wire.requests import REDIRECTS, Request, check_method, clean_headers, redirect_request
-from toolpost.wire.responses import ACCEPTED_ENCODINGS, Response, ResponseBody
-from toolpost.wire.routes import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from toolpost.wire.http1 import Exchange, Http1Transport
-    from toolpost.wire.network import NetworkPolicy, Resolver, Target
-    from toolpost.wire.routes import Route
+    from toolpost.wire.network import NetworkPolicy, Resolver, Route, Target
 
 _new_request = fast_constructor(Request)
 PAGE_TIMEOUT_S = 10.0

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
-from toolpost.wire.requests import Headers, request_path
-from toolpost.wire.routes import check_peer, connect_error
+from toolpost.wire.messages import Headers, request_path
+from toolpost.wire.network import check_peer, connect_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from toolpost.wire.messages import Request
+    from toolpost.wire.network import Route
     from toolpost.wire.proxies import Proxy
-    from toolpost.wire.requests import Request
-    from toolpost.wire.routes import Route
 
 _Key: TypeAlias = tuple[str, str]
 

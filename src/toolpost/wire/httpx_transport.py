@@ -8,9 +8,8 @@ import httpcore2
 import httpx2
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
-from toolpost.wire.network import parse_target
+from toolpost.wire.network import check_peer, parse_target, ssl_context
 from toolpost.wire.proxies import END_OF_HEAD, MAX_HEAD_BYTES, ProxyError, check_tunnel, parse_proxy
-from toolpost.wire.routes import check_peer, ssl_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
-from toolpost.wire.network import parse_target
-from toolpost.wire.routes import NEXT_ADDRESS_S, connect_timeout
+from toolpost.wire.network import NEXT_ADDRESS_S, connect_timeout, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

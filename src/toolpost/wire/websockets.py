@@ -8,17 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolValidationError
-from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
+from toolpost.wire.messages import clean_headers, request_path
+from toolpost.wire.network import NEXT_ADDRESS_S, WEBSOCKET_SCHEMES, Route, parse_target
 from toolpost.wire.proxies import parse_proxy
-from toolpost.wire.requests import clean_headers, request_path
-from toolpost.wire.routes import NEXT_ADDRESS_S, Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from toolpost.wire.aiohttp_websockets import WebSocket
+    from toolpost.wire.messages import HeaderInput, Pairs
     from toolpost.wire.network import NetworkPolicy, Resolver
-    from toolpost.wire.requests import HeaderInput, Pairs
 
     Opener = Callable[..., Awaitable[WebSocket]]
 

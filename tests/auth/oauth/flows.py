@@ -14,7 +14,7 @@ from toolpost.auth.oauth.metadata import ServerMetadata, Trust
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolError
-from toolpost.wire.requests import Headers
+from toolpost.wire.messages import Headers
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from toolpost.auth.oauth.grants import client_credentials
 from toolpost.auth.oauth.jose import DpopKey, dpop_nonce
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.contracts.errors import ToolAuthError
-from toolpost.wire.requests import Headers
+from toolpost.wire.messages import Headers
 
 BOUND = told({"access_token": "t", "token_type": "DPoP"})
 CHALLENGE = told({"error": "use_dpop_nonce"}, 400, DPoP_Nonce="n0nce")

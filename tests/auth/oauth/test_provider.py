@@ -38,8 +38,8 @@ from toolpost.auth.oauth.tokens import TokenSet, request_headers
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 pytestmark = pytest.mark.programs
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toolpost.auth.oauth.sign_in import AuthChallenge, Challenge, parse_auth_challenge, parse_challenges
-from toolpost.wire.requests import Headers
+from toolpost.wire.messages import Headers
 
 
 def bearer(**parameters: str) -> Challenge:

@@ -16,8 +16,7 @@ from toolpost.sources.openapi.requests import RequestBuilder
 from toolpost.sources.openapi.source import call_operation
 from toolpost.web.client_credentials import ClientGrant, ClientTokens
 from toolpost.web.requests import PlannedRequest, Presentation
-from toolpost.wire.requests import Headers
-from toolpost.wire.responses import Response
+from toolpost.wire.messages import Headers, Response
 
 TOKEN_URL = "https://id.example.org/token"
 CLIENT = {"client_id": "me:1", "client_secret": "s3cr3t/ü"}

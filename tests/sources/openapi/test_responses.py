@@ -27,7 +27,7 @@ from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter
 from toolpost.sources.openapi.responses import parse_response
 from toolpost.web.content import MOST_ITEMS
 from toolpost.web.requests import PlannedRequest
-from toolpost.wire.requests import Headers
+from toolpost.wire.messages import Headers
 
 NOW = 1_800_000_000.0
 

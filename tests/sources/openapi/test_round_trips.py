@@ -28,8 +28,8 @@ from toolpost.contracts.errors import (
 )
 from toolpost.web.files import File
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 pytestmark = pytest.mark.programs
 

@@ -10,8 +10,8 @@ from tests.sources.webhook.replay import n8n as an_n8n
 from toolpost import ExternalToolConfig
 from toolpost.sources.webhook.n8n import N8nApi, looks_like_n8n
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 SUM = {"name": "bob", "a": 2, "b": 3}
 ALL = {

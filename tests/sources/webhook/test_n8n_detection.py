@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolpost.sources.webhook.n8n import looks_like_n8n
-from toolpost.wire.requests import Headers
+from toolpost.wire.messages import Headers
 
 JSON = "application/json; charset=utf-8"
 OLDER = {"data": {"versionCli": "1.20.0", "endpointWebhook": "webhook", "instanceId": "x"}}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow
     from toolpost.auth.oauth.metadata import ResourceMetadata
     from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.wire.requests import Pairs
+    from toolpost.wire.messages import Pairs
 
 TRANSACTION_TTL_S = 600.0
 OFFLINE = "offline_access"

@@ -20,7 +20,7 @@ from toolpost.wire.network import parse_target, split_url
 if TYPE_CHECKING:
     from toolpost.auth.oauth.flow import Clock, Flow
     from toolpost.auth.oauth.metadata import ServerMetadata
-    from toolpost.wire.requests import Pairs
+    from toolpost.wire.messages import Pairs
 
 AuthMethod = Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
 Origin = Literal["registered", "document", "dynamic"]

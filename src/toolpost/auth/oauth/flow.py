@@ -14,14 +14,14 @@ from urllib.parse import urlencode, urlsplit
 
 from toolpost.contracts.errors import ToolAuthError, ToolError, from_status
 from toolpost.schema.json_values import is_object
-from toolpost.wire.requests import Request
+from toolpost.wire.messages import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.requests import Headers, Pairs
+    from toolpost.wire.messages import Headers, Pairs
 
 ACCEPT_JSON: Pairs = (("Accept", "application/json"),)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.oauth.flow import Clock, Flow, FlowResponse, OAuthProblem
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.requests import Pairs
+    from toolpost.wire.messages import Pairs
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 - a name of RFC 8693

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from joserfc.jwk import Key
 
-    from toolpost.wire.requests import Headers
+    from toolpost.wire.messages import Headers
 
 _KINDS = {
     "ES256": "EC",

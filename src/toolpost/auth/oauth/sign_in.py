@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.secret import Secret
-    from toolpost.wire.requests import Headers
+    from toolpost.wire.messages import Headers
 
 _LONGEST = 16 * 1024
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a word

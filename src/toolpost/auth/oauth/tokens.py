@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.client import Client
     from toolpost.auth.oauth.flow import Clock, Flow, FlowResponse
     from toolpost.auth.oauth.metadata import ServerMetadata
-    from toolpost.wire.requests import Pairs
+    from toolpost.wire.messages import Pairs
 
 TokenType = Literal["Bearer", "DPoP"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from toolpost.builtin.web_client import WebClient, WebResponse
     from toolpost.contracts.errors import ToolError
-    from toolpost.wire.requests import Headers
+    from toolpost.wire.messages import Headers
 
 
 _FINE = range(200, 300)

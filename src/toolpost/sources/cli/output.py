@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
+from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.outcomes import NO_META
 from toolpost.web.content import parse_json
-from toolpost.wire.limits import RateLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.wire.requests import Request
+    from toolpost.wire.messages import Request
 
 _QUERY = b'{"query":"{__typename}"}'
 
@@ -27,7 +27,7 @@ class GraphqlTransport(Transport):
 
     def probes(self, url: str) -> Iterator[Request]:
         """Query the name of the query type, which every GraphQL server knows."""
-        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+        from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         if is_graphql_path(url):
             yield Request("POST", url, headers=(("Content-Type", "application/json"),), body=_QUERY)

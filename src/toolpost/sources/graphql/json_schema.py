@@ -17,8 +17,8 @@ from graphql import (
 
 from toolpost.sources.graphql.selections import TYPENAME
 from toolpost.sources.graphql.type_utils import UPLOAD, item_type, truncate, type_of, unwrap_non_null, variable_type
-from toolpost.web.encoding import UnsendableError, compact_json
 from toolpost.web.files import FILE
+from toolpost.web.requests import UnsendableError, compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,9 +34,9 @@ from toolpost.sources.graphql.type_utils import (
     unwrap_non_null,
     variable_type,
 )
-from toolpost.web.encoding import FormPart, UnsendableError
 from toolpost.web.files import choose_media_type as media_type_of
 from toolpost.web.files import find_artifact_id, parse_file
+from toolpost.web.requests import FormPart, UnsendableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -27,12 +27,20 @@ from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.graphql.schema_loader import SchemaLoader
 from toolpost.transports.base import BaseSource, SourceTool
 from toolpost.web.content import UnreadableError, parse_body
-from toolpost.web.encoding import FormPart, UnsendableError, compact_json, encode_multipart
 from toolpost.web.failures import response_error, sanitize, unusable_error
 from toolpost.web.files import load_artifacts
-from toolpost.web.requests import PlannedRequest, Presentation, make_sender, split_query
+from toolpost.web.requests import (
+    FormPart,
+    PlannedRequest,
+    Presentation,
+    UnsendableError,
+    compact_json,
+    encode_multipart,
+    make_sender,
+    split_query,
+)
 from toolpost.wire.client import HttpClient
-from toolpost.wire.responses import parse_retry_after
+from toolpost.wire.messages import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,10 +51,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.graphql.operations import GraphqlOperation
     from toolpost.transports.base import Services
-    from toolpost.web.encoding import Pair
-    from toolpost.web.requests import Send
-    from toolpost.wire.requests import Headers
-    from toolpost.wire.responses import Response
+    from toolpost.web.requests import Pair, Send
+    from toolpost.wire.messages import Headers, Response
 
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _INTROSPECTION_HINT = (

@@ -11,7 +11,7 @@ from toolpost.transports.urls import is_graphql_path, is_root, url_below
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolpost.wire.requests import Request
+    from toolpost.wire.messages import Request
 
 _REFUSALS = frozenset({400, 405, 406})
 _PATHS = ("mcp", "sse")
@@ -27,7 +27,7 @@ class ModelContextProtocol(Transport):
 
     def probes(self, url: str) -> Iterator[Request]:
         """Look at the usual paths of a server."""
-        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+        from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         for path in _PATHS:
             yield Request("GET", url_below(url, path))

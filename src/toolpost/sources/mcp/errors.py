@@ -30,8 +30,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.lines import EDGE_BYTES, LineSplitter
 from toolpost.schema.json_values import is_object
-from toolpost.wire.requests import Headers
-from toolpost.wire.responses import parse_retry_after
+from toolpost.wire.messages import Headers, parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

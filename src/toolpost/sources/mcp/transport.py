@@ -33,7 +33,7 @@ from toolpost.processes.launch import Launch, child_environment
 from toolpost.processes.process import start
 from toolpost.sources.mcp.errors import ErrorReportingTransport, split_batch, split_messages, unreadable_error
 from toolpost.wire.httpx_transport import GuardedTransport
-from toolpost.wire.requests import Headers
+from toolpost.wire.messages import Headers
 
 if TYPE_CHECKING:
     import asyncio

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.wire.requests import Request
+    from toolpost.wire.messages import Request
 
 _PLACES = ("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "api-docs", "swagger/v1/swagger.json")
 _BEARER = "bearer "
@@ -31,7 +31,7 @@ class OpenApiTransport(Transport):
 
     def probes(self, url: str) -> Iterator[Request]:
         """Look at the well-known addresses of documents."""
-        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+        from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         for place in well_known_urls(url):
             yield Request("GET", place)

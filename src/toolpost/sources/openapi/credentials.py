@@ -10,8 +10,14 @@ from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.json_values import is_object
 from toolpost.web.client_credentials import parse_grant
-from toolpost.web.encoding import UnsendableError, check_header_value
-from toolpost.web.requests import NOTHING, Presentation, present_headers, present_key
+from toolpost.web.requests import (
+    NOTHING,
+    Presentation,
+    UnsendableError,
+    check_header_value,
+    present_headers,
+    present_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

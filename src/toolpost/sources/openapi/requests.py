@@ -11,9 +11,13 @@ from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.sources.openapi.models import DEFINITION_PREFIX, HEADER_NAME, FieldEncoding
 from toolpost.web.content import parse_media_type
-from toolpost.web.encoding import (
+from toolpost.web.files import choose_media_type, find_artifact_id, is_file, parse_file
+from toolpost.web.requests import (
+    NOTHING,
     FormPart,
+    PlannedRequest,
     UnsendableError,
+    build_url,
     check_header_value,
     compact_json,
     encode_cookie_name,
@@ -22,9 +26,7 @@ from toolpost.web.encoding import (
     format_value,
     percent_encode,
 )
-from toolpost.web.files import choose_media_type, find_artifact_id, is_file, parse_file
-from toolpost.web.requests import NOTHING, PlannedRequest, build_url
-from toolpost.wire.requests import MANAGED_HEADERS
+from toolpost.wire.messages import MANAGED_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,9 +34,8 @@ if TYPE_CHECKING:
 
     from toolpost.sources.openapi.models import ApiOperation, Parameter, RequestBody, Style
     from toolpost.web.content import MediaType
-    from toolpost.web.encoding import Pair
     from toolpost.web.files import File
-    from toolpost.web.requests import BuiltUrl, PathParameter
+    from toolpost.web.requests import BuiltUrl, Pair, PathParameter
 
     Artifacts = Mapping[str, File]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter
     from toolpost.web.content import Content
     from toolpost.web.requests import PlannedRequest
-    from toolpost.wire.requests import Headers
+    from toolpost.wire.messages import Headers
 
 
 _new_output = fast_constructor(ToolOutput)

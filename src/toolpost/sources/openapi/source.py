@@ -23,8 +23,8 @@ from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.files import load_artifacts
 from toolpost.web.requests import make_sender
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ToolSpec
     from toolpost.sources.openapi.models import SecurityScheme
     from toolpost.transports.base import Services
-    from toolpost.web.encoding import Pair
     from toolpost.web.files import File
-    from toolpost.web.requests import Send
+    from toolpost.web.requests import Pair, Send
 
 
 _DOCUMENT_BYTES = 64 * 1024 * 1024

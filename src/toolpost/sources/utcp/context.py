@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.contracts.errors import ToolAuthError, ToolPermissionError, ToolValidationError
+from toolpost.contracts.lines import RateLimit
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandRunner
 from toolpost.schema.json_values import is_object
 from toolpost.sources.utcp.templates import OAuth2Auth, SocketTemplate, TemplateTokens, WebTemplate
 from toolpost.web.content import parse_json
-from toolpost.web.encoding import UnsendableError, format_value
-from toolpost.web.requests import make_sender
+from toolpost.web.requests import UnsendableError, format_value, make_sender
 from toolpost.wire.client import HttpClient, default_transport
-from toolpost.wire.limits import RateLimit
 from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import JsonSchema
     from toolpost.sources.utcp.templates import CallTemplate
-    from toolpost.web.encoding import Pair
-    from toolpost.web.requests import PlannedRequest, Send
+    from toolpost.web.requests import Pair, PlannedRequest, Send
     from toolpost.wire.http1 import Http1Transport
     from toolpost.wire.network import NetworkPolicy
 

@@ -25,20 +25,23 @@ from toolpost.web.content import (
     parse_body,
     parse_media_type,
 )
-from toolpost.web.encoding import (
+from toolpost.web.failures import response_error, sanitize, status_phrase, unusable_error
+from toolpost.web.files import choose_media_type, is_file, parse_file
+from toolpost.web.requests import (
+    NOTHING,
     FormPart,
+    PlannedRequest,
     UnsendableError,
+    build_url,
     check_header_value,
     compact_json,
     encode_multipart,
     format_value,
     percent_encode,
+    split_query,
 )
-from toolpost.web.failures import response_error, sanitize, status_phrase, unusable_error
-from toolpost.web.files import choose_media_type, is_file, parse_file
-from toolpost.web.requests import NOTHING, PlannedRequest, build_url, split_query
+from toolpost.wire.messages import Response
 from toolpost.wire.network import split_url
-from toolpost.wire.responses import Response
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -46,9 +49,8 @@ if TYPE_CHECKING:
 
     from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, RequestFactory
     from toolpost.sources.utcp.templates import GraphqlTemplate, RequestTemplate, WebTemplate
-    from toolpost.web.encoding import Pair
-    from toolpost.web.requests import BuiltUrl, PathParameter, Presentation, Send
-    from toolpost.wire.requests import Follow
+    from toolpost.web.requests import BuiltUrl, Pair, PathParameter, Presentation, Send
+    from toolpost.wire.messages import Follow
 
 _new_request = fast_constructor(PlannedRequest)
 _new_output = fast_constructor(ToolOutput)

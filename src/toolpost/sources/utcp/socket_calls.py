@@ -14,7 +14,7 @@ from toolpost.sources.utcp.context import STREAM_TIME_SHARE, argument_text
 from toolpost.sources.utcp.http_calls import build_headers, plain_request
 from toolpost.sources.utcp.templates import present_credentials
 from toolpost.web.content import OCTETS, parse_json
-from toolpost.web.encoding import UnsendableError, compact_json
+from toolpost.web.requests import UnsendableError, compact_json
 from toolpost.wire.sockets import Framing, exchange_datagrams, exchange_stream
 from toolpost.wire.websockets import connect_websocket
 

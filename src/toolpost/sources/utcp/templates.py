@@ -19,8 +19,14 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_name
 from toolpost.schema.violations import plain_message
 from toolpost.web.client_credentials import ClientGrant, ClientTokens
-from toolpost.web.encoding import UnsendableError, check_header_value
-from toolpost.web.requests import NOTHING, Presentation, present_headers, present_key
+from toolpost.web.requests import (
+    NOTHING,
+    Presentation,
+    UnsendableError,
+    check_header_value,
+    present_headers,
+    present_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.wire.requests import Request
+    from toolpost.wire.messages import Request
 
 _KEY_HEADER = "X-N8N-API-KEY"
 
@@ -26,7 +26,7 @@ class WebhookTransport(Transport):
 
     def probes(self, url: str) -> Iterator[Request]:
         """Read the public settings of an n8n."""
-        from toolpost.wire.requests import Request  # noqa: PLC0415 - only detection needs it
+        from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         if is_root(url):
             yield Request("GET", url_below(url, "rest/settings"))

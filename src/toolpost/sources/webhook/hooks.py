@@ -16,15 +16,21 @@ from toolpost.contracts.config import WebhookTool
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.contracts.spec import ToolTarget
 from toolpost.schema.json_values import is_array
-from toolpost.web.encoding import UnsendableError, compact_json, format_value, percent_encode
-from toolpost.web.requests import PlannedRequest, split_query
+from toolpost.web.requests import (
+    PlannedRequest,
+    UnsendableError,
+    compact_json,
+    format_value,
+    percent_encode,
+    split_query,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from toolpost.contracts.config import WebhookSignature
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.web.encoding import Pair
+    from toolpost.web.requests import Pair
 
 _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SAFE_CHARS = "/:@!$&'()*+,;=%~"

@@ -22,17 +22,16 @@ from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay
 from toolpost.web.content import parse_json, parse_media_type
 from toolpost.web.failures import extract_reason, response_error, sanitize
-from toolpost.wire.requests import Request
-from toolpost.wire.responses import Response
+from toolpost.wire.messages import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.web.encoding import Pair
+    from toolpost.web.requests import Pair
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.requests import Headers
+    from toolpost.wire.messages import Headers
 
 API_KEY_HEADER = "X-N8N-API-KEY"
 WORKFLOWS_PATH = "/api/v1/workflows"

@@ -9,9 +9,9 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolServerError
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import UnreadableError, decode_text, parse_body, parse_json
-from toolpost.web.encoding import compact_json
 from toolpost.web.failures import response_error, sanitize, unusable_error
-from toolpost.wire.requests import Headers
+from toolpost.web.requests import compact_json
+from toolpost.wire.messages import Headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.sources.webhook.hooks import Hook
     from toolpost.web.content import Content
-    from toolpost.wire.responses import Response
+    from toolpost.wire.messages import Response
 
 _REMEDY = "Check the source's auth_config and headers; they go to the connection's own server and no other."
 _STREAM_CUT = "The stream went on; this is what came until then."

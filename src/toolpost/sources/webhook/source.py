@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
     from toolpost.sources.webhook.hooks import Hook, HookDefinition
     from toolpost.transports.base import Services
-    from toolpost.web.encoding import Pair
+    from toolpost.web.requests import Pair
 
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 

@@ -21,7 +21,7 @@ from toolpost.sources.websocket.messages import (
     result_of,
     value_at,
 )
-from toolpost.wire.limits import Deadlines
+from toolpost.wire.messages import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,8 @@ from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.files import File
 from toolpost.web.requests import PlannedRequest, Send, make_sender
 from toolpost.wire.client import HttpClient
+from toolpost.wire.messages import Response
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.responses import Response
 
 
 @contextmanager
