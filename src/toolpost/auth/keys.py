@@ -128,8 +128,8 @@ class WrappedKeys:
         try:
             answer: bytes = getattr(self._wrapper, deed)(data)
         except Exception as error:
-            said = f"the key service did not {deed} a key of {self._path}: {type(error).__name__}"
-            raise StoreError(f"{said}; look at the service and at our rights there", cause=error) from error
+            message = f"the key service did not {deed} a key of {self._path}: {type(error).__name__}"
+            raise StoreError(f"{message}; look at the service and at our rights there", cause=error) from error
         if deed == "unwrap" and len(answer) != KEY_BYTES:
             raise StoreError(f"the key service gave {len(answer)} bytes instead of {KEY_BYTES} for {self._path}")
         return answer
@@ -360,8 +360,8 @@ def key_storage(reference: str, *, folder: Path) -> KeyStorage:
         case "kms" if rest:
             return WrappedKeys(folder / WRAPPED_FILE, key_wrapper(rest))
         case _:
-            said = f"{reference!r} names no key; write file, file:PATH, keyring:SERVICE/NAME or kms:PLUG-IN"
-            raise ConfigError(said, code="key_unknown")
+            message = f"{reference!r} names no key; write file, file:PATH, keyring:SERVICE/NAME or kms:PLUG-IN"
+            raise ConfigError(message, code="key_unknown")
 
 
 def key_wrapper(name: str) -> KeyWrapper:
@@ -369,13 +369,13 @@ def key_wrapper(name: str) -> KeyWrapper:
     points = {point.name: point for point in entry_points(group=WRAPPERS_GROUP)}
     if name not in points:
         have = ", ".join(sorted(points)) or "none"
-        said = f"no plug-in offers the key service {name!r} ({WRAPPERS_GROUP}: {have}); install it, or use file"
-        raise ConfigError(said, code="key_unknown")
+        message = f"no plug-in offers the key service {name!r} ({WRAPPERS_GROUP}: {have}); install it, or use file"
+        raise ConfigError(message, code="key_unknown")
     offered: Any = points[name].load()
     wrapper = offered() if callable(offered) else offered
     if not callable(getattr(wrapper, "wrap", None)) or not callable(getattr(wrapper, "unwrap", None)):
-        said = f"plug-in {name!r} ({points[name].value}) offers no key service: it needs wrap() and unwrap()"
-        raise ConfigError(said, code="key_unknown")
+        message = f"plug-in {name!r} ({points[name].value}) offers no key service: it needs wrap() and unwrap()"
+        raise ConfigError(message, code="key_unknown")
     return cast("KeyWrapper", wrapper)
 
 
@@ -409,8 +409,8 @@ class KeySealer:
             return self._decrypt(body, keys=[key] if key else [], associated=header + row.encode(), row=row)
         if sealed[:1] == _NAMELESS:
             return self._decrypt(sealed[1:], keys=self.keys.all(), associated=row.encode(), row=row)
-        said = f"sealed data of {row.partition('|')[0]!r} is of an unknown version; upgrade toolpost"
-        raise StoreError(said, code=UNREADABLE)
+        message = f"sealed data of {row.partition('|')[0]!r} is of an unknown version; upgrade toolpost"
+        raise StoreError(message, code=UNREADABLE)
 
     def rotate(self) -> None:
         """Create a key that seals from now on; the older ones go on opening."""

@@ -286,19 +286,19 @@ class OAuthManager:
         """Refuse a callback of another person or another provider; the right one may still come."""
         caller = pending.transaction.caller
         if user_id is not None and user_id != caller.user:
-            said = "The sign-in was begun by another user. Ask for the tool again, and open your own link."
-            raise OAuthCallbackError(said, cause="other_user", again=True)
+            message = "The sign-in was begun by another user. Ask for the tool again, and open your own link."
+            raise OAuthCallbackError(message, cause="other_user", again=True)
         names_issuer = config.issuer is not None and "iss" in parameters  # RFC 9207 section 2.4
         if provider is None and len(self.providers) > 1 and not names_issuer:
-            said = (
+            message = (
                 "There are several OAuth providers: "
                 "say which one's redirect_uri the browser came back to (provider=...)."
             )
-            raise OAuthCallbackError(said, cause="other_issuer", again=True)
+            raise OAuthCallbackError(message, cause="other_issuer", again=True)
         if provider not in {None, caller.provider}:
             where = config.issuer or caller.provider
-            said = f"The answer does not come from {where!r}, where the sign-in was begun. It is not used."
-            raise OAuthCallbackError(said, cause="other_issuer", again=True)
+            message = f"The answer does not come from {where!r}, where the sign-in was begun. It is not used."
+            raise OAuthCallbackError(message, cause="other_issuer", again=True)
         if not {"code", "error"} & parameters.keys():
             raise OAuthCallbackError("The browser came back without a code", cause="provider", again=True)
 

@@ -136,8 +136,8 @@ def _refuse_shared(path: Path, status: os.stat_result) -> None:
     if os.name != "posix":
         return
     if status.st_uid != os.geteuid():
-        said = f"the secret file {path} belongs to another user; run: chown {os.geteuid()} {path}"
-        raise ConfigError(said, code="secret_exposed")
+        message = f"the secret file {path} belongs to another user; run: chown {os.geteuid()} {path}"
+        raise ConfigError(message, code="secret_exposed")
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise ConfigError(f"the secret file {path} can be read by others; run: chmod 600 {path}", code="secret_exposed")
 
@@ -145,20 +145,20 @@ def _refuse_shared(path: Path, status: os.stat_result) -> None:
 def _from_environment(name: str, environ: Mapping[str, str]) -> Secret:
     value = environ.get(name)
     if not value:
-        said = "is not set" if value is None else "is empty"
-        raise ConfigError(f"the environment variable {name!r} {said}; put the secret into it", code="secret_missing")
+        message = "is not set" if value is None else "is empty"
+        raise ConfigError(f"the environment variable {name!r} {message}; put the secret into it", code="secret_missing")
     return Secret(value)
 
 
 def _from_keyring(place: str) -> Secret:
     service, _, name = place.rpartition("/")
     if not service or not name:
-        said = f"'keyring:{place}' is not of the form keyring:SERVICE/NAME"
-        raise ConfigError(said, code="secret_missing")
+        message = f"'keyring:{place}' is not of the form keyring:SERVICE/NAME"
+        raise ConfigError(message, code="secret_missing")
     value = keyring_text(service, name)
     if not value:
-        said = f"the keyring has no {name!r} for {service!r}; run: keyring set {service} {name}"
-        raise ConfigError(said, code="secret_missing")
+        message = f"the keyring has no {name!r} for {service!r}; run: keyring set {service} {name}"
+        raise ConfigError(message, code="secret_missing")
     return Secret(value)
 
 
@@ -172,14 +172,14 @@ def keyring_text(service: str, name: str) -> str | None:
     try:
         return keyring.get_password(service, name)
     except keyring.errors.KeyringError as error:
-        said = f"the keyring cannot be read for {service!r}: {type(error).__name__}; unlock it, or use file:PATH"
-        raise ConfigError(said, code="keyring_unavailable") from error
+        message = f"the keyring cannot be read for {service!r}: {type(error).__name__}; unlock it, or use file:PATH"
+        raise ConfigError(message, code="keyring_unavailable") from error
 
 
 def no_keyring(error: ImportError) -> ConfigError:
     """Return the error for a missing keyring package."""
-    said = "secrets from the keyring need the package keyring; run: pip install 'toolpost[keyring]'"
-    return ConfigError(said, code="missing_extra", cause=error)
+    message = "secrets from the keyring need the package keyring; run: pip install 'toolpost[keyring]'"
+    return ConfigError(message, code="missing_extra", cause=error)
 
 
 def parse_env(text: str) -> dict[str, str]:

@@ -176,8 +176,8 @@ def _assertion_reader(name: str, given: dict[str, Any]) -> Callable[[], Assertio
         return None
     written: object = given["identity_provider"]
     if not is_object(written) or not all(written.get(key) for key in ("token_url", "client_id", "id_token")):
-        said = "is an object with token_url, client_id and id_token"
-        raise ConfigError(f"auth_config.identity_provider of source {name!r} {said}")
+        message = "is an object with token_url, client_id and id_token"
+        raise ConfigError(f"auth_config.identity_provider of source {name!r} {message}")
     _refuse_unknown(name, written, _PROVIDER, ".identity_provider")
     return partial(_identity_provider, written)
 

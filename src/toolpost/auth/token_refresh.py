@@ -199,8 +199,8 @@ class TokenRefresher:
             if row.holder == holder:
                 return await self._refresh_as_holder(account, refresh, holder)
             await self._wait_for_change(row)
-        said = f"the tokens of {account.key.issuer!r} are being renewed elsewhere and it takes too long; try again"
-        raise ToolTimeoutError(said)
+        message = f"the tokens of {account.key.issuer!r} are being renewed elsewhere and it takes too long; try again"
+        raise ToolTimeoutError(message)
 
     async def _wait_for_change(self, seen: TokenRow) -> None:
         """Wait until the row changes, but not for long: only taking the lease notices that its holder died."""

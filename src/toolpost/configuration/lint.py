@@ -190,8 +190,8 @@ def _lint_order(rules: Sequence[PolicyRule], known: _KnownNames) -> Iterator[Lin
         for place in range(number):
             wider = names < matched[place] or (exact and names == matched[place])
             if wider and made[place].action != rule.action:
-                said = f"rule {place + 1} decides first, and says {made[place].action}; put this one before it"
-                yield LintFinding(f"policy rule {number + 1}: {said}", unguarded=rule.action == "deny")
+                message = f"rule {place + 1} decides first, and says {made[place].action}; put this one before it"
+                yield LintFinding(f"policy rule {number + 1}: {message}", unguarded=rule.action == "deny")
                 break
 
 
@@ -222,15 +222,15 @@ def _quote(names: Iterable[str]) -> str:
 def _lint_overrides(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:
     for name, override in settings.overrides.items():
         if name not in known.originals | known.not_loaded and (_WILD.search(name) or not known.may_exist(name)):
-            said = f"overrides: no tool is called {name!r}{known.suggestion(name, known.originals)}"
-            yield LintFinding(said, unguarded=override.hide)
+            message = f"overrides: no tool is called {name!r}{known.suggestion(name, known.originals)}"
+            yield LintFinding(message, unguarded=override.hide)
 
 
 def _lint_source_overrides(listing: SourceListing, known: _KnownNames) -> Iterator[LintFinding]:
     for name, override in listing.config.overrides.items():
         if name not in listing.bare and not _is_excluded_by(listing, name):
-            said = f"no tool of it is called {name!r}{known.suggestion(name, listing.bare)}"
-            yield LintFinding(f"source {listing.config.name!r}, overrides: {said}", unguarded=override.hide)
+            message = f"no tool of it is called {name!r}{known.suggestion(name, listing.bare)}"
+            yield LintFinding(f"source {listing.config.name!r}, overrides: {message}", unguarded=override.hide)
 
 
 def _lint_filter(listing: SourceListing) -> Iterator[LintFinding]:

@@ -312,11 +312,11 @@ def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Set
 
 
 def _unknown_builtin(name: str, known: set[str]) -> str:
-    said = f"builtins: there is no built-in tool {name!r}"
+    message = f"builtins: there is no built-in tool {name!r}"
     if name == "retrieve":
-        return f"{said} until tools.retrieval.chain says where it looks"
+        return f"{message} until tools.retrieval.chain says where it looks"
     if name == "none":
-        return f"{said}; write builtins: none without a list"
+        return f"{message}; write builtins: none without a list"
     near = did_you_mean(name, sorted({*known, *COLLECTIONS}))
     there = f"{near} There are" if near else "there are"
-    return f"{said}; {there}: {', '.join(sorted(known))}; and the collections {', '.join(sorted(COLLECTIONS))}"
+    return f"{message}; {there}: {', '.join(sorted(known))}; and the collections {', '.join(sorted(COLLECTIONS))}"

@@ -95,8 +95,8 @@ class ClientTokens:
         try:
             response = await self._send(build_token_request(grant))
         except (ToolConnectionError, ToolTimeoutError) as failed:  # nothing of the call itself was sent
-            told = f"{_subject(grant)} gave no token: {failed}"
-            raise ToolConnectionError(told, sent=False, category=failed.category, cause=failed) from failed
+            message = f"{_subject(grant)} gave no token: {failed}"
+            raise ToolConnectionError(message, sent=False, category=failed.category, cause=failed) from failed
         if response.status != 200:
             raise _refusal(grant, response)
         return _token(grant, response, began)

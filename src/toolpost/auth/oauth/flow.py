@@ -169,8 +169,8 @@ def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] =
     """Return the error for a response that is not what was requested."""
     problem = parse_problem(reply, secrets=secrets)
     if reply.status == 429 or reply.status >= 500:
-        told = f": {problem.told}" if problem.code else ""
-        return from_status(reply.status, f"{subject} answered {reply.status}{told}. Try again later.")
+        text = f": {problem.told}" if problem.code else ""
+        return from_status(reply.status, f"{subject} answered {reply.status}{text}. Try again later.")
     if problem.code:
         code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
         message = f"OAuth error: {problem.told} ({subject}, {problem.code})"

@@ -31,8 +31,8 @@ def unpack_record(kind: type[Record], data: object) -> Record:
         found: Record = _whole(kind, data)
     except (ValueError, TypeError, KeyError):
         # Their own texts could show what they could not read.
-        said = f"A stored {kind.__name__} cannot be read; it was written by something else."
-        raise StoreError(said, code=UNREADABLE) from None
+        message = f"A stored {kind.__name__} cannot be read; it was written by something else."
+        raise StoreError(message, code=UNREADABLE) from None
     return found
 
 

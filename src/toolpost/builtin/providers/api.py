@@ -86,8 +86,8 @@ class Api:
             found = parse_json(response.body)
         except ValueError as wrong:
             kind = parse_media_type(response.content_type).essence or "something unnamed"
-            said = f"{kind} that is not JSON ({wrong})" if response.body.strip() else "nothing"
-            raise self.unreadable(said) from None
+            message = f"{kind} that is not JSON ({wrong})" if response.body.strip() else "nothing"
+            raise self.unreadable(message) from None
         if is_object(found) and (error := found.get("error") or found.get("errors")):
             raise self._error_in_body(response, error)
         return self._redacted(found, response.body)

@@ -130,8 +130,8 @@ def _content(done: CommandResult, kind: Format, name: str, redact: Callable[[str
 def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
     if not done.stdout.strip():
         said = _end(done.stderr, redact)
-        told = f"; it said: {said}" if said else ""
-        raise ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected{told}")
+        message = f"; it said: {said}" if said else ""
+        raise ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected{message}")
     try:
         return parse_json(done.stdout)
     except ValueError as error:
