@@ -24,7 +24,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.runtime.resilience import may_repeat
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement
-from toolpost.sources.openapi.responses import parse_response
+from toolpost.sources.openapi.source import parse_response
 from toolpost.web.content import MOST_ITEMS
 from toolpost.web.requests import PlannedRequest
 from toolpost.wire.messages import Headers

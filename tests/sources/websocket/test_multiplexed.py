@@ -13,8 +13,7 @@ from toolpost.contracts.calls import Credential
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.sources.websocket.messages import Correlation
-from toolpost.sources.websocket.session import WebSocketSession
-from toolpost.sources.websocket.source import WebSocketSource
+from toolpost.sources.websocket.source import WebSocketSession, WebSocketSource
 from toolpost.transports.base import Services
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import connect_websocket

@@ -25,9 +25,8 @@ from toolpost.schema.validator import compile_validator
 from toolpost.sources.mcp.callbacks import ClientCapabilities, SessionCallbacks
 from toolpost.sources.mcp.calls import McpCalls, ask_lost_call_outcome, run_utility
 from toolpost.sources.mcp.errors import to_tool_error
-from toolpost.sources.mcp.listing import AnonymousListing, ToolListing, list_tools
 from toolpost.sources.mcp.session import McpSession
-from toolpost.sources.mcp.tools import UtilityTool
+from toolpost.sources.mcp.tools import AnonymousListing, ToolListing, UtilityTool, list_tools
 from toolpost.sources.mcp.transport import McpConnection, limit_sdk_logs, parse_endpoint
 from toolpost.transports.base import BaseSource
 from toolpost.web.session_pool import SessionPool

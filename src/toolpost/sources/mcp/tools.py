@@ -1,15 +1,22 @@
-"""Build catalog tools from a server's listing, and utility tools for its resources and prompts."""
+"""Tools of an MCP server: listing, caching, and calling them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import contextlib
+import hashlib
+import json
+import threading
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
-from toolpost.contracts.errors import ToolError, ToolSchemaError
+from toolpost.contracts.config import AuthType
+from toolpost.contracts.errors import ToolAuthError, ToolError, ToolSchemaError
+from toolpost.contracts.sources import SourceHealth
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.mcp.session import items_of
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.sources.mcp.session import McpSession
+    from toolpost.stores.sealing import CacheFolder
     from toolpost.transports.base import BaseSource
 
 _MAX_DESCRIPTION_LENGTH = 32_768
@@ -222,3 +230,193 @@ def _utility_spec(name: str, text: str, schema: dict[str, Any], config: External
         extra={"source": "mcp", "namespace": config.name, "helper": True},
         target=server_targets(config)(name),
     )
+
+
+_MAX_PROBE_WAIT_S = 2.0  # after that, what the server declares besides tools is believed
+_MAX_TTL_MS = 24 * 3600 * 1000
+_MAX_USERS = 64
+_TOOLS_FROM_CACHE = SourceHealth("up", "its tools are those that were listed last; a call asks its caller to sign in")
+_NO_TOOLS_KNOWN = SourceHealth(
+    "down", "nobody has signed in yet, so its tools are not known: toolpost accounts connect"
+)
+
+
+class ToolListing(NamedTuple):
+    """The tools of a server; `ttl_s` is how long the server says that they stay valid.
+
+    `raw` are the usable tools as the server listed them, `offers` what it has besides tools.
+    """
+
+    tools: list[ServerTool]
+    problems: list[str]
+    ttl_s: float | None
+    raw: list[Any]
+    offers: list[str]
+
+
+async def list_tools(session: McpSession, source: BaseSource) -> ToolListing:
+    """List the server's tools, page by page, and add utility tools for its resources and prompts."""
+    pages, offers = await _fetch(session)
+    raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
+    tools, problems = await asyncio.to_thread(build_tools, raw, source)
+    if pages and pages[-1].get("nextCursor"):
+        problems.append(f"source {source.name!r} lists tools without end; the first {len(raw)} are kept")
+    usable = [tool for tool in tools if _register_headers(session, tool, source.name, problems)]
+    names = {tool.remote_name for tool in usable}
+    offerable = [one for one in raw if is_object(one) and one.get("name") in names]
+    all_tools = _add_utility_tools(usable, offers, source)
+    return ToolListing(all_tools, problems, _ttl(pages), offerable, offers)
+
+
+async def _fetch(session: McpSession) -> tuple[list[dict[str, Any]], list[str]]:
+    """Request the pages of tools and, at the same time, what the server offers besides tools."""
+    capabilities = session.client_session.server_capabilities
+    asks = capabilities is None or capabilities.tools is not None or capabilities == type(capabilities)()
+    probe = asyncio.get_running_loop().create_task(probe_offers(session))
+    try:
+        pages = await session.list_pages("tools/list") if asks else []
+        in_time, _ = await asyncio.wait([probe], timeout=_MAX_PROBE_WAIT_S)
+        return pages, probe.result() if in_time else declared_offers(session)
+    finally:
+        probe.cancel()
+        await asyncio.gather(probe, return_exceptions=True)
+
+
+def build_cached_tools(listed: CachedListing, source: BaseSource) -> tuple[list[ServerTool], list[str]]:
+    """Build the tools of an earlier listing; also return the problems of those left out."""
+    tools, problems = build_tools(listed.tools, source)
+    for tool in tools:
+        tool.has_header_arguments = True  # unknown until a session has read the schema: its first call registers them
+    return _add_utility_tools(tools, listed.offers, source), problems
+
+
+def _add_utility_tools(tools: list[ServerTool], offers: list[str], source: BaseSource) -> list[ServerTool]:
+    """Add the utility tools; a tool of the server with the same name has precedence."""
+    names = {tool.spec.name for tool in tools}
+    more = utility_tools(offers, source)
+    return [*tools, *(tool for tool in more if tool.spec.name not in names)]
+
+
+def _register_headers(session: McpSession, tool: ServerTool, source: str, problems: list[str]) -> bool:
+    """Register a tool's header arguments; False when they are invalid and the tool must not be offered."""
+    reason = session.client_session.register_header_arguments(tool.remote_name, tool.spec.input_schema)
+    tool.has_header_arguments = session.client_session.has_header_arguments(tool.remote_name)
+    if reason is not None:
+        problems.append(f"tool {tool.remote_name!r} of source {source!r} is set aside: {reason}")
+    return reason is None
+
+
+def _ttl(pages: list[dict[str, Any]]) -> float | None:
+    values = [page.get("ttlMs") for page in pages]
+    ttls = [min(ttl, _MAX_TTL_MS) / 1000 for ttl in values if isinstance(ttl, int | float) and ttl > 0]
+    return min(ttls) if ttls else None
+
+
+class CachedListing(NamedTuple):
+    """Tools as a server listed them, and what else it offers: `resources`, `prompts`."""
+
+    tools: list[Any]
+    offers: list[str]
+
+
+class ListingCache:
+    """Cache of one server's last listings, in a folder if there is one; unreadable files are ignored.
+
+    `target` separates servers that were configured under one name, one after the other. A server may list different
+    tools per person. The cache keeps one listing per credential, so that a sign-in does not remove another's tools.
+    """
+
+    def __init__(self, folder: CacheFolder | None, name: str, *, target: str = "") -> None:
+        self._folder = folder
+        self._name = f"{name}.json"
+        self._target = hashlib.sha256(target.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        self._listings: dict[str, CachedListing] | None = None
+        self._lock = threading.Lock()  # saved and loaded in threads
+
+    def save(self, tools: Sequence[Any], offers: Sequence[str], *, key: str = "") -> None:
+        """Store the listing of a credential in place of its last one."""
+        with self._lock:
+            listings, listing = self._read(), CachedListing(list(tools), list(offers))
+            if listings.get(key) == listing:
+                return
+            listings.pop(key, None)
+            listings[key] = listing
+            for oldest in list(listings)[:-_MAX_USERS]:
+                del listings[oldest]
+            self._write(listings)
+
+    def load(self) -> CachedListing:
+        """Merge the cached listings of all credentials; of two tools with one name the later one counts."""
+        with self._lock:
+            newest_first = list(reversed(self._read().values()))
+        tools: dict[Any, Any] = {}
+        for listing in newest_first:
+            for tool in listing.tools:
+                tools.setdefault(tool.get("name") if is_object(tool) else None, tool)
+        return CachedListing(
+            list(tools.values()), sorted({offer for listing in newest_first for offer in listing.offers})
+        )
+
+    def _read(self) -> dict[str, CachedListing]:
+        if self._listings is None:
+            self._listings = {}
+            data = None if self._folder is None else self._folder.read(self._name)
+            with contextlib.suppress(ValueError, RecursionError):
+                self._listings = {} if data is None else _parse_listings(json.loads(data), self._target)
+        return self._listings
+
+    def _write(self, listings: dict[str, CachedListing]) -> None:
+        if self._folder is not None:
+            entries = {key: listing._asdict() for key, listing in listings.items()}
+            self._folder.write(self._name, json.dumps({"target": self._target, "listings": entries}).encode())
+
+
+def _parse_listings(document: object, target: str) -> dict[str, CachedListing]:
+    """Parse the cached listings; none when they are of another server with the same name."""
+    parsed: dict[str, CachedListing] = {}
+    listings = document.get("listings") if is_object(document) and document.get("target") == target else None
+    for key, listing in (listings if is_object(listings) else {}).items():
+        tools, offers = (listing.get("tools"), listing.get("offers")) if is_object(listing) else (None, None)
+        if is_array(tools) and is_array(offers):
+            parsed[key] = CachedListing(tools, [str(offer) for offer in offers])
+    return parsed
+
+
+class AnonymousListing:
+    """Remembers whether the server lists tools without a user's credential. `refusal` is its last 401 or 403."""
+
+    def __init__(self, source: BaseSource, listings: CacheFolder | None) -> None:
+        config = self._config = source.config
+        self._source = source
+        self._cache = ListingCache(listings, config.name, target=config.connection)
+        self.requires_account = False
+        self.refusal: ToolError | None = None
+
+    @property
+    def health(self) -> SourceHealth:
+        """Health of a source whose server lists tools only for accounts."""
+        return _TOOLS_FROM_CACHE if self._known_listing().tools else _NO_TOOLS_KNOWN
+
+    def note_refusal(self, error: ToolError) -> bool:
+        """Record a refusal that means an account is required; False for any other error."""
+        if self._config.auth_type is not AuthType.OAUTH2_USER or not isinstance(error, ToolAuthError):
+            return False
+        self.refusal, self.requires_account = error, True
+        return True
+
+    def save(self, listing: ToolListing, *, key: str) -> None:
+        """Cache a listing for times when the server refuses to list."""
+        self._cache.save(listing.raw, listing.offers, key=key)
+
+    def known_tools(self) -> tuple[list[ServerTool], list[str]]:
+        """Build the cached tools, else the declared ones; also return the problems of those left out."""
+        return build_cached_tools(self._known_listing(), self._source)
+
+    def saved_tools(self) -> tuple[list[ServerTool], list[str]]:
+        """Build the cached tools; also return the problems of those left out."""
+        return build_cached_tools(self._cache.load(), self._source)
+
+    def _known_listing(self) -> CachedListing:
+        """Return the cached listing, else the tools that an operator declared."""
+        cached = self._cache.load()
+        return cached if cached.tools else CachedListing(self._config.mcp.declared_tools, [])

@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
 from toolpost.sources.utcp.context import PreparedTool, template_urls
-from toolpost.sources.utcp.http_calls import TemplateRequestBuilder, call_graphql, call_http, call_sse, call_stream
 from toolpost.sources.utcp.local_calls import call_command, call_file, call_text, check_script
-from toolpost.sources.utcp.socket_calls import call_tcp, call_udp, call_websocket
+from toolpost.sources.utcp.network_calls import (
+    TemplateRequestBuilder,
+    call_graphql,
+    call_http,
+    call_sse,
+    call_stream,
+    call_tcp,
+    call_udp,
+    call_websocket,
+)
 from toolpost.sources.utcp.templates import (
     TEMPLATE_TYPES,
     CliTemplate,

@@ -1,42 +1,391 @@
-"""WebSocket source: declared messages as tools, over guarded connections."""
+"""Tool source for WebSockets: sessions, exchanges and streams."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from toolpost.catalog.specs import closed_schema, declared_spec
-from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
+from toolpost.contracts.errors import (
+    ConfigError,
+    ToolClientError,
+    ToolConnectionError,
+    ToolError,
+    ToolOutputError,
+    ToolTimeoutError,
+)
 from toolpost.contracts.spec import ToolTarget
 from toolpost.schema.json_values import is_object
-from toolpost.sources.websocket.messages import Correlation, json_message, text_message, wanted
-from toolpost.sources.websocket.session import (
-    ONLY,
-    ClosingConnections,
-    DedicatedExchange,
-    StreamLimits,
-    WebSocketSession,
+from toolpost.sources.websocket.messages import (
+    DECODERS,
+    ENCODERS,
+    Correlation,
+    beginning,
+    excerpt,
+    json_message,
+    json_text,
+    json_value,
+    listed,
+    path_of,
+    result_of,
+    text_message,
+    value_at,
+    wanted,
 )
 from toolpost.transports.base import BaseSource, SourceTool
 from toolpost.web.content import OCTETS
 from toolpost.web.session_pool import SessionPool
+from toolpost.wire.messages import Deadlines
 from toolpost.wire.network import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.websockets import connect_websocket, require_websockets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall, Credential
     from toolpost.contracts.config import ExternalToolConfig, WebSocketTool
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import JsonSchema, ToolSpec
-    from toolpost.sources.websocket.messages import Build
+    from toolpost.sources.websocket.messages import Arguments, Build, Path
     from toolpost.transports.base import Services
     from toolpost.wire.aiohttp_websockets import WebSocket
+
+    Decode = Callable[[str | bytes], Any]
+    Tell = Callable[[str], None]
+    Connect = Callable[[], Awaitable[WebSocket]]
+
+_Waiting: TypeAlias = "tuple[asyncio.Future[Any], float]"  # for an answer, and until when
+
+_NEVER = float("inf")
+_LOOK = 400  # of what came for nobody
+_log = logging.getLogger("toolpost.sources.websocket")
+
+
+class _Stray(NamedTuple):
+    """A message that belongs to no call, and the number of the last call that had begun by then."""
+
+    what: str
+    number: int
+    head: str | bytes | None
+
+    def told(self) -> str:
+        """Describe the message for an error."""
+        return self.what if self.head is None else f"{self.what}: {excerpt(self.head)}"
+
+
+class WebSocketSession:
+    """A connection with one reader, and the calls that wait for answers on it.
+
+    An answer goes to the call with its id, once. Messages that belong to no call (late, repeated or unknown) are
+    dropped, and the timeout errors of calls mention them. All calls share one timer.
+    """
+
+    def __init__(
+        self, name: str, socket: WebSocket, correlation: Correlation, credential: Credential = NO_CREDENTIAL
+    ) -> None:
+        self._name = name
+        self._socket = socket
+        self._taken = correlation.taken
+        self._presented = dict(credential.headers)
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int | None, _Waiting] = {}
+        self._given_out = 0
+        self._is_owed = False  # an answer for which nobody waits any more
+        self._stray: _Stray | None = None
+        self._ended: ToolError | None = None
+        self._retired: asyncio.Event | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = _NEVER
+        self._reader = self._loop.create_task(self._read())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the next call needs another connection."""
+        return self._ended is not None or self._socket.closed
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether calls wait for answers."""
+        return bool(self._waiting)
+
+    def use_credential(self, credential: Credential) -> bool:
+        """Whether a credential's headers are those of the handshake; others need a connection of their own."""
+        return self._presented == credential.headers
+
+    async def ask(self, build: Build, arguments: Arguments, timeout_s: float) -> ToolOutput:
+        """Send a message and wait for the answer with its id."""
+        loop = self._loop
+        until = loop.time() + timeout_s
+        self._given_out = number = self._given_out + 1
+        text = build(arguments, number)
+        if self._ended is not None:
+            raise ToolConnectionError(self._ended.message, sent=False)
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._waiting[number] = answer, until
+        if until < self._armed_for:
+            self._arm(until)
+        try:
+            try:
+                await self._socket.send(text, deadline=until)
+            except TimeoutError:
+                # It had no effect: nothing of it was read.
+                text = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
+                raise ToolConnectionError(text, sent=False) from None
+            told = await answer
+        except BaseException:
+            self._waiting.pop(number, None)
+            self._is_owed = True
+            raise
+        finally:
+            if self._retired is not None and not self._waiting:
+                self._retired.set()
+        if isinstance(told, ToolError):
+            raise told
+        return ToolOutput(result_of(told))
+
+    async def close_when_idle(self) -> None:
+        """Close the connection as soon as no call waits for an answer."""
+        self._retired = asyncio.Event()
+        if self._waiting and not self.is_closed:
+            await self._retired.wait()
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; calls that wait for answers fail."""
+        self._end(ToolConnectionError(f"source {self._name!r} was closed"))
+        self._reader.cancel()
+        if not self._reader.done():  # one that is done may belong to a loop that is closed
+            await asyncio.gather(self._reader, return_exceptions=True)
+        await self._socket.close()  # a reader that was cancelled before it began closes nothing
+
+    async def _read(self) -> None:
+        ended: ToolError = ToolConnectionError(f"source {self._name!r} is not listened to any more")
+        try:
+            await self._socket.listen(self._hand_out)
+        except ToolError as failed:
+            ended = failed
+        finally:
+            self._end(ended)
+            await self._socket.close()
+
+    def _hand_out(self, message: str | bytes) -> None:
+        try:
+            answer = json_value(message)
+        except ToolOutputError:
+            self._drop("a message that is not JSON", message)
+            return
+        number = self._taken(answer)
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None:
+            if not waiting[0].done():
+                waiting[0].set_result(answer)
+        elif number is None:
+            self._drop("a message that answers no call", message)
+        elif not 0 < number <= self._given_out:
+            self._drop(f"an answer with the id {number}, which no call has", message)
+
+    def _drop(self, what: str, message: str | bytes) -> None:
+        """Note and log a message that belongs to no call."""
+        # Only a call that waits alone sees how it begins, since it may be the answer to another call; no log does.
+        is_alone = len(self._waiting) == 1 and not self._is_owed
+        self._stray = _Stray(what, self._given_out, message[:_LOOK] if is_alone else None)
+        _log.info("source %r: dropped %s", self._name, what)
+
+    def _end(self, ended: ToolError) -> None:
+        """Fail every waiting call, each with its own copy of the error; what was sent may have had its effect."""
+        self._ended = self._ended or ended
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, {}
+        if isinstance(ended, ToolClientError) and (len(waiting) > 1 or self._is_owed):
+            reason = f"{ended.message}. It is not known for which call it was, so that all on its connection failed"
+            ended = ToolConnectionError(reason)
+        if isinstance(ended, ToolConnectionError):
+            ended.incident = ended.incident or object()
+        for answer, _ in waiting.values():
+            _settle(answer, copy.copy(ended))
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = when
+        self._timer = self._loop.call_at(when, self._give_up)
+
+    def _give_up(self) -> None:
+        """Fail the calls whose time is over; later answers to them are dropped."""
+        now = self._loop.time()
+        self._timer, self._armed_for = None, _NEVER
+        for number in [number for number, (_, until) in self._waiting.items() if until <= now]:
+            _settle(self._waiting.pop(number)[0], self._late(number))
+            self._is_owed = True
+        if self._waiting:
+            self._arm(min(until for _, until in self._waiting.values()))
+
+    def _late(self, number: int | None) -> ToolTimeoutError:
+        stray = self._stray
+        if stray is None or number is None or number > stray.number:
+            return ToolTimeoutError(f"source {self._name!r} did not answer in time")
+        return ToolTimeoutError(f"source {self._name!r} did not answer in time; it sent {stray.told()}")
+
+
+def _settle(answer: asyncio.Future[Any], told: Any) -> None:
+    if not answer.done():
+        answer.set_result(told)
+
+
+_MAX_CLOSING = 64
+
+
+class ClosingConnections:
+    """The connections of one source that are closing; closing the source waits for them."""
+
+    def __init__(self) -> None:
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def begin(self, socket: WebSocket) -> None:
+        """Start to close a connection."""
+        closing = asyncio.create_task(socket.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def room(self) -> None:
+        """Wait while too many connections are closing, so that slow servers do not use up all sockets."""
+        while len(self._closing) >= _MAX_CLOSING:
+            await asyncio.wait(self._closing, return_when=asyncio.FIRST_COMPLETED)
+
+    async def finished(self) -> None:
+        """Wait until every connection is closed."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+
+UNRELATED: Final = object()
+_TOLD = 500
+
+
+class StreamLimits(NamedTuple):
+    """The limits that end a stream, besides a clean close."""
+
+    messages: int
+    seconds: float | None
+    size: int
+    last: Path | None
+
+    @classmethod
+    def of(cls, tool: WebSocketTool, size: int) -> StreamLimits:
+        """Read the limits of a tool's configuration; all answers together may be as large as one message."""
+        last = None if tool.last_field is None else path_of(tool.last_field)
+        return cls(tool.max_messages, tool.max_seconds, size, last)
+
+
+class AnswerStream:
+    """The answers on one connection; messages that `decode` maps to UNRELATED are dropped."""
+
+    def __init__(self, socket: WebSocket, limits: StreamLimits, decode: Decode, tell: Tell) -> None:
+        self._socket = socket
+        self._limits = limits
+        self._decode = decode
+        self._tell = tell
+        self._size = 0
+        self._dropped = 0
+        self.answers: list[Any] = []
+
+    async def collect(self) -> list[Any]:
+        """Collect all answers until the end; an error says how many came before it."""
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                while not await self._took_last():
+                    pass
+        except TimeoutError:
+            pass  # a limit, and no failure
+        except ToolError as failed:
+            if not self._socket.ended_well or not isinstance(failed, ToolConnectionError):
+                failed.message = f"{failed.message}; {self.came}"
+                raise
+        return self.answers
+
+    @property
+    def came(self) -> str:
+        """Describe how many answers and how many dropped messages came."""
+        count = len(self.answers)
+        dropped = f", and {self._dropped} without its id, which were dropped" if self._dropped else ""
+        return f"{count} answer{'' if count == 1 else 's'} had come before{dropped}"
+
+    async def _took_last(self) -> bool:
+        message = await self._socket.receive()
+        answer = self._decode(message)
+        if answer is UNRELATED:
+            self._dropped += 1
+            return False
+        self._size += len(message)
+        if self._size > self._limits.size:
+            text = f"the stream is larger than {self._limits.size:,} bytes; lower max_messages or raise the limit"
+            raise ToolClientError(text, code="response_too_large")
+        value = listed(result_of(answer))
+        self.answers.append(value)
+        self._tell(beginning(value if isinstance(value, str) else json_text(value), _TOLD))
+        ended = self._limits.last is not None and value_at(answer, self._limits.last) is True
+        return ended or len(self.answers) >= self._limits.messages
+
+
+ONLY = 1  # the id of the one message on its connection
+
+
+class DedicatedExchange:
+    """Send one message on a connection of its own and receive its answers."""
+
+    def __init__(self, form: str, correlation: Correlation | None, closing: ClosingConnections) -> None:
+        self._encode = ENCODERS[form]
+        self._decode_any = DECODERS[form]
+        self._correlation = correlation
+        self._closing = closing
+        self._deadlines = Deadlines()
+
+    async def ask(self, connect: Connect, message: str, *, within_s: float) -> Any:
+        """Send a message and return its first answer."""
+        sent = self._encode(message)
+        deadline = asyncio.get_running_loop().time() + within_s
+        await self._closing.room()
+        socket = await connect()
+        try:
+            with self._deadlines.until(deadline):
+                await socket.send(sent)
+                return result_of(self._decode_any(await socket.receive()))
+        except TimeoutError:
+            raise ToolTimeoutError(f"no answer within {within_s:g} s", timeout_ms=within_s * 1000) from None
+        finally:
+            self._closing.begin(socket)
+
+    async def collect(
+        self, connect: Connect, message: str, *, limits: StreamLimits, tell: Tell, within_s: float
+    ) -> Any:
+        """Send a message and return all answers until a limit, as a list."""
+        sent = self._encode(message)
+        deadline = asyncio.get_running_loop().time() + within_s
+        await self._closing.room()
+        socket = await connect()
+        stream = AnswerStream(socket, limits, self._decode, tell)
+        try:
+            with self._deadlines.until(deadline):
+                await socket.send(sent)
+                return await stream.collect()
+        except TimeoutError:
+            text = f"the stream did not end within {within_s:g} s; {stream.came}. max_seconds lets it end by itself"
+            raise ToolTimeoutError(text, timeout_ms=within_s * 1000) from None
+        finally:
+            self._closing.begin(socket)
+
+    def _decode(self, message: str | bytes) -> Any:
+        """Decode an answer; where answers have ids, those with another id are unrelated."""
+        answer = self._decode_any(message)
+        if self._correlation is None or self._correlation.taken(answer) == ONLY:
+            return answer
+        return UNRELATED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
