@@ -37,6 +37,7 @@ class Services:
         self.told.append((f"{name} failed: {error}; {to} is asked", None))
 
 
+@pytest.mark.req("PTYPE-04")
 def test_a_context_holds_the_task_the_user_and_the_folders() -> None:
     context = ToolContext(
         "task_1", user_id="ann", allowed_paths=["/data"], memory_dir="/data/memory", session_dir="/data/session"

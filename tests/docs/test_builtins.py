@@ -15,7 +15,7 @@ ON_REQUEST = ["run_command", "command_output", "command_stop"]
 async def test_every_built_in_tool_that_waits_for_a_person_is_named_as_one_that_does() -> None:
     waiting = [spec.name for spec in await _specs() if Policy("standard").verdict(spec).action == "ask"]
 
-    assert sorted(_named(r"told as events\. ([^.]*) wait for a\s+person\.")) == sorted(waiting)
+    assert sorted(_named(r"emitted as events\. ([^.]*) wait for a\s+person\.")) == sorted(waiting)
 
 
 async def test_the_table_has_every_built_in_tool_and_no_other() -> None:
