@@ -31,7 +31,8 @@ from bench.openapi_conversion import parts as openapi_parts
 from bench.peers import names
 from bench.utcp.parts import parts as utcp_parts
 from bench.websocket.parts import parts as websocket_parts
-from toolpost.cli.output import Output, guard_stdout
+from toolpost.cli.output import Output
+from toolpost.cli.stdout_guard import guard_stdout
 
 RESULTS = HERE / "results"
 _CHOICES = ["core", "mcp", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth"]

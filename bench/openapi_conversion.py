@@ -18,7 +18,8 @@ from bench.core.harness import Tick, undisturbed
 from bench.core.main import Part, measured, tell
 from tests.specs import no_network, octokit, real_documents
 from toolpost.auth.keys import FileSealer
-from toolpost.cli.output import Output, guard_stdout
+from toolpost.cli.output import Output
+from toolpost.cli.stdout_guard import guard_stdout
 from toolpost.schema.schema_checks import check_schema
 from toolpost.sources.openapi.loader import ApiCache, LoadedDocuments, build_api, load_documents, read_api
 from toolpost.sources.openapi.models import ApiDescription

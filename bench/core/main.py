@@ -16,7 +16,8 @@ from bench.core.figures import Figure
 from bench.core.harness import Tick
 from bench.core.report import document, show
 from bench.core.scale import Scale
-from toolpost.cli.output import Output, guard_stdout
+from toolpost.cli.output import Output
+from toolpost.cli.stdout_guard import guard_stdout
 
 
 class Part(NamedTuple):

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, TextIO
 
 from bench.core.harness import Contender, LocalTrack
-from toolpost.cli.output import guard_stdout
+from toolpost.cli.stdout_guard import guard_stdout
 
 Contenders = Callable[[], AbstractAsyncContextManager[list[Contender]]]
 

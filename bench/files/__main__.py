@@ -10,7 +10,8 @@ from dataclasses import replace
 from bench.core.main import measured, tell
 from bench.files.material import FULL, QUICK
 from bench.files.parts import parts
-from toolpost.cli.output import Output, guard_stdout
+from toolpost.cli.output import Output
+from toolpost.cli.stdout_guard import guard_stdout
 
 
 def main() -> int:

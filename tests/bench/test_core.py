@@ -5,6 +5,7 @@ import gc
 import io
 import json
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -274,3 +275,13 @@ def test_people_get_tables_and_a_last_line_that_counts_the_targets(capsys: pytes
     assert print_figures(TINY, as_json=False) == 0
 
     assert "targets met, in" in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.programs
+def test_a_worker_needs_nothing_that_is_not_in_the_standard_library() -> None:
+    root = Path(__file__).parents[2]
+    program = f"import sys; sys.path[:0] = [{str(root)!r}, {str(root / 'src')!r}]; import bench.core.worker"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -281,37 +281,6 @@ def progress_text(event: RunEvent) -> str:
     fraction = facts.get("fraction")
     done = f" {fraction:.0%}" if isinstance(fraction, (int, float)) else ""
     return f"{event.call.tool_name}{done}: {facts.get('text') or 'working'}"
-
-
-@contextmanager
-def guard_stdout() -> Generator[TextIO]:
-    """Yield the real stdout; everything else that is printed meanwhile, also by child processes, goes to stderr."""
-    real = sys.stdout
-    try:
-        number = real.fileno()
-    except OSError:  # No file: a test or a host program has put something of its own there.
-        with redirect_stdout(sys.stderr):
-            yield real
-        return
-    real.flush()
-    kept = os.dup(number)
-    try:
-        os.dup2(sys.stderr.fileno(), number)
-        with _open_stream(os.dup(kept), like=real) as stream, redirect_stdout(sys.stderr):
-            yield stream
-    finally:
-        os.dup2(kept, number)
-        os.close(kept)
-
-
-@contextmanager
-def _open_stream(number: int, *, like: TextIO) -> Generator[TextIO]:
-    stream = open(number, "w", encoding=like.encoding, errors="backslashreplace")  # noqa: SIM115 - closed below
-    try:
-        yield stream
-    finally:
-        with suppress(BrokenPipeError):  # The reader went away, as `head` does.
-            stream.close()
 
 
 def make_printable(text: str) -> str:

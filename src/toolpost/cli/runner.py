@@ -20,7 +20,8 @@ import typer
 
 from toolpost.cli.commands import NO_OPTIONS, CommonOptions
 from toolpost.cli.completion import cache_tool_names
-from toolpost.cli.output import Output, ProgressSink, guard_stdout
+from toolpost.cli.output import Output, ProgressSink
+from toolpost.cli.stdout_guard import guard_stdout
 from toolpost.contracts.errors import ErrorCategory, ToolError, did_you_mean
 
 if TYPE_CHECKING:

@@ -1,0 +1,40 @@
+"""Keep stdout for the answer of a command. Imports nothing else: benchmarks run it beside other libraries alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import TextIO
+
+
+@contextmanager
+def guard_stdout() -> Generator[TextIO]:
+    """Yield the real stdout; everything else that is printed meanwhile, also by child processes, goes to stderr."""
+    real = sys.stdout
+    try:
+        number = real.fileno()
+    except OSError:  # No file: a test or a host program has put something of its own there.
+        with redirect_stdout(sys.stderr):
+            yield real
+        return
+    real.flush()
+    kept = os.dup(number)
+    try:
+        os.dup2(sys.stderr.fileno(), number)
+        with _open_stream(os.dup(kept), like=real) as stream, redirect_stdout(sys.stderr):
+            yield stream
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+
+
+@contextmanager
+def _open_stream(number: int, *, like: TextIO) -> Generator[TextIO]:
+    stream = open(number, "w", encoding=like.encoding, errors="backslashreplace")  # noqa: SIM115 - closed below
+    try:
+        yield stream
+    finally:
+        with suppress(BrokenPipeError):  # The reader went away, as `head` does.
+            stream.close()
