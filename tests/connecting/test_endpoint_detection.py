@@ -11,8 +11,9 @@ from tests.sources.graphql.serving import library
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Received, Site
+from toolpost.connecting import endpoint_detection
 from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect_url, explain, is_document
-from toolpost.transports.base import ProbeResponse
+from toolpost.transports.base import Detection, ProbeResponse, Transport
 from toolpost.transports.registry import all_transports
 from toolpost.transports.urls import url_below
 
@@ -141,3 +142,20 @@ def test_a_file_may_be_a_document(tmp_path: Path) -> None:
     assert is_document(str(tmp_path / "api.yaml"))
     assert not is_document(str(tmp_path / "none.yaml"))
     assert not is_document("npx")
+
+
+def test_a_transport_that_fails_to_look_does_not_keep_the_others_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Careless(Transport):
+        name = "careless"
+
+        def detect(self, response: ProbeResponse) -> Detection | None:
+            raise LookupError(response.url)
+
+    monkeypatch.setattr(endpoint_detection, "all_transports", lambda: [Careless(), *all_transports()])
+    (tmp_path / "api.yaml").write_bytes(DOCUMENT)
+
+    assert name_of(detect_file(str(tmp_path / "api.yaml"))) == "http"
+    assert "transport 'careless' failed to look at what is there: LookupError" in caplog.text
+    assert str(tmp_path) not in caplog.text

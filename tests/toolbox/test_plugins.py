@@ -109,3 +109,39 @@ def test_a_broken_plug_in_is_a_problem_and_the_others_load(site: Path) -> None:
         "it is of type int, not a toolpost.sources.Transport",
         "its transport is named 'other'; name the entry point so, too",
     ]
+
+
+BROKEN_SOURCE = """
+import asyncio, json
+from pathlib import Path
+from toolpost import Toolbox
+
+async def main():
+    async with Toolbox.open("toolpost.yaml") as box:
+        done = await box.call("mine.one")
+        print(json.dumps([done.status, [state.error for state in box.report if not state.ok]]))
+
+asyncio.run(main())
+"""
+
+
+def test_a_transport_that_does_not_load_takes_out_its_own_sources_alone(site: Path) -> None:
+    install(site, "odd", "[toolpost.sources]\nbroken = broken:Broken\n")
+    (site / "toolpost.yaml").write_text(
+        "data_dir: null\nbuiltins: none\nsources:\n"
+        "  - {name: mine, transport: python, connection: ./plug.py}\n"
+        "  - {name: odd, transport: broken, connection: x}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN_SOURCE],
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), str(site)])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    status, errors = json.loads(done.stdout.splitlines()[-1])
+    assert status == "completed"
+    assert "no source here speaks transport 'broken'" in errors[0]

@@ -35,7 +35,7 @@ from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, 
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.transports.registry import find_transport
+from toolpost.transports.registry import describe_transport
 from toolpost.wire.callback_server import DEFAULT_PORT, callback_server_url
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -333,7 +333,7 @@ def unsupported_target(what: Sequence[str]) -> ToolError | None:
 
 def is_file_source(source: ExternalToolConfig) -> bool:
     """Return whether the source is, or is described by, a local file; it starts no program."""
-    return "file" in find_transport(source.transport).forms and not is_remote(source)
+    return "file" in describe_transport(source.transport).forms and not is_remote(source)
 
 
 def needs_detection(source: ExternalToolConfig) -> bool:
@@ -427,7 +427,7 @@ def describe_source(source: ExternalToolConfig) -> Iterator[str]:
 
 
 def _verb(source: ExternalToolConfig) -> str:
-    forms = find_transport(source.transport).forms
+    forms = describe_transport(source.transport).forms
     if "module" in forms:
         return "runs the Python in this file:"
     if is_remote(source) or not {"file", "command"}.intersection(forms):
@@ -520,7 +520,7 @@ def missing_requirements(source: ExternalToolConfig, environ: Mapping[str, str])
     if source.unusable:  # what else is written of it stands for nothing
         yield source.unusable
         return
-    module, extra = find_transport(source.transport).requires or ("", "")
+    module, extra = describe_transport(source.transport).requires or ("", "")
     if module and find_spec(module) is None:
         yield f"{source.transport} sources need the extra {extra}: pip install 'toolpost[{extra}]'"
     yield from _missing_program(source, environ)

@@ -21,7 +21,7 @@ from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError, nearest
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.violations import plain_message
-from toolpost.transports.registry import find_transport
+from toolpost.transports.registry import describe_transport
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -174,7 +174,7 @@ def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalT
 
 
 def _reads_file(source: ExternalToolConfig) -> bool:
-    return "command" not in find_transport(source.transport).forms
+    return "command" not in describe_transport(source.transport).forms
 
 
 def _resolve_tool_paths(tools: ToolsSettings, folder: Path) -> ToolsSettings:

@@ -19,7 +19,7 @@ from toolpost.catalog.lock import LOCK_NAME
 from toolpost.configuration.loading import FILE_NAME, expand_home, is_local_file
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ProtectedPath
-from toolpost.transports.registry import find_transport
+from toolpost.transports.registry import describe_transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -162,7 +162,7 @@ def _compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
 def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     """Yield the files that a source loads or starts."""
     reason = f"what source {source.name!r} loads"
-    transport = find_transport(source.transport)
+    transport = describe_transport(source.transport)
     documents = {source.connection, *transport.files(source)}
     yield from (_protected(document, reason) for document in sorted(documents) if is_local_file(document))
     if source.env_file is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from toolpost.wire.client import HttpClient
     from toolpost.wire.messages import Request
 
+_log = logging.getLogger(__name__)
 _PROBE_BYTES = 64 * 1024 * 1024
 _PROBE_S = 15.0
 _ACCEPT = "application/json, application/yaml, text/event-stream;q=0.5"
@@ -135,9 +137,18 @@ class _Prober:
             return ProbeResponse(request.url, self._url, response.status, fields, body, request.method)
 
 
+def _detect(transport: Transport, response: ProbeResponse) -> Detection | None:
+    try:
+        return transport.detect(response)
+    except Exception as error:  # noqa: BLE001 - a plug-in's code; it must not keep the others from being asked
+        # Without the address or the error's text: both may hold a key.
+        _log.warning("transport %r failed to look at what is there: %s", transport.name, type(error).__name__)
+        return None
+
+
 def _certain(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoint | None:
     for transport in transports:
-        detection = transport.detect(response)
+        detection = _detect(transport, response)
         if detection is not None and detection.is_certain:
             return Endpoint(detection.because, transport, detection, (response.given,))
     return None
@@ -145,7 +156,7 @@ def _certain(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoi
 
 def _first(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoint | None:
     """Return the first detection, certain or not."""
-    found = ((transport, transport.detect(response)) for transport in transports)
+    found = ((transport, _detect(transport, response)) for transport in transports)
     return next((Endpoint(one.because, transport, one) for transport, one in found if one is not None), None)
 
 

@@ -168,8 +168,9 @@ def _registered(value: str) -> str:
     plugged = {point.name for point in entry_points(group=TRANSPORTS_GROUP)}
     if value in plugged:
         return value
-    known = [*TransportType, *sorted(plugged)]
-    raise ValueError(f"no transport is named {value!r}; {did_you_mean(value, known)} There are: {', '.join(known)}")
+    known = [*(one.value for one in TransportType), *sorted(plugged)]
+    meant = f"; {near}" if (near := did_you_mean(value, known)) else "."
+    raise ValueError(f"no transport is named {value!r}{meant} There are: {', '.join(known)}")
 
 
 class AuthType(StrEnum):

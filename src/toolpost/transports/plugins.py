@@ -57,7 +57,7 @@ def _distribution(point: EntryPoint) -> str:
 
 
 class _Collector:
-    """Collects tools, factories and problems."""
+    """Collects tools, transports and problems."""
 
     def __init__(self) -> None:
         self.tools: list[Tool] = []

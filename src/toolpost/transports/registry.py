@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from toolpost.contracts.errors import ConfigError
+from toolpost.transports.base import Transport
 from toolpost.transports.plugins import load_transports
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ToolSource
-    from toolpost.transports.base import Services, Transport
+    from toolpost.transports.base import Services
 
 # In the order in which they are asked whether they recognise an address or a file.
 _BUILT_IN = {
@@ -41,6 +42,17 @@ def find_transport(name: str, plugged: Mapping[str, Transport] | None = None) ->
         return plugged[name]
     known = ", ".join(sorted({*_BUILT_IN, *(plugged or ())}))
     raise ConfigError(f"no source here speaks transport {name!r}; there are: {known}")
+
+
+def describe_transport(name: str) -> Transport:
+    """Return the transport of a name for what it says of its sources; the defaults where a plug-in does not load.
+
+    A broken plug-in then takes out its own sources alone, when they are made.
+    """
+    try:
+        return find_transport(name)
+    except ConfigError:
+        return Transport()
 
 
 def all_transports() -> list[Transport]:
