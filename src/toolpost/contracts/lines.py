@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 EDGE_BYTES = 512
 """How much of the beginning and the end of a line over the limit is kept."""
@@ -39,12 +36,13 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Add a chunk and return the lines that it completes."""
-        first, *rest = (self._with_line_feeds(chunk) if self._universal else chunk).split(b"\n")
-        self._add(first)
-        lines: list[bytes] = []
-        for part in rest:
-            lines.append(self.take_rest())
-            self._add(part)
+        lines = (self._with_line_feeds(chunk) if self._universal else chunk).split(b"\n")
+        pending = lines.pop()
+        if lines:
+            lines[0] = self._complete(lines[0])
+            if len(chunk) > self._limit:  # only then may one of the others be too long
+                lines[1:] = map(self._complete, lines[1:])
+        self._add(pending)
         return lines
 
     def take_rest(self) -> bytes:
@@ -55,6 +53,10 @@ class LineSplitter:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         head, tail, self._head, self._tail = self._head, self._tail, b"", b""
         return b"" if self._replace_long is None else self._replace_long(head, tail, size)
+
+    def _complete(self, last_part: bytes) -> bytes:
+        self._add(last_part)
+        return self.take_rest()
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
         if self._after_cr and chunk:
