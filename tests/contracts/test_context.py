@@ -177,3 +177,21 @@ async def test_a_context_outside_a_call_says_what_it_cannot_do() -> None:
         await ToolContext().call("other.tool")
     with pytest.raises(RuntimeError, match="call the tool through a Toolbox"):
         await ToolContext().save_artifact(b"data")
+
+
+async def test_a_request_to_sign_in_asks_the_user_of_the_call_for_consent() -> None:
+    request = {"display_name": "GitHub", "auth_url": "https://example.invalid/authorize", "scopes": ["repo"]}
+
+    with pytest.raises(PauseSignal) as paused:
+        await ToolContext("task_1").pause(auth_request=request)
+
+    question = paused.value.question
+    assert (question.kind, question.reason) == ("consent", "external_event")
+    assert question.payload == {"pause_type": "oauth", **request}
+
+
+async def test_a_pause_whose_payload_says_oauth_is_a_sign_in() -> None:
+    with pytest.raises(PauseSignal) as paused:
+        await ToolContext("task_1").pause("external_event", {"pause_type": "oauth", "provider": "demo"})
+
+    assert paused.value.question.kind == "consent"

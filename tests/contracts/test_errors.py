@@ -265,6 +265,19 @@ def test_a_timeout_of_unknown_length_still_says_what_it_is() -> None:
     assert str(ToolTimeoutError()) == "Tool timed out"
 
 
+def test_a_category_equals_its_string() -> None:
+    assert [each for each in ErrorCategory if each != each.value] == []
+    assert f"{ErrorCategory.NETWORK}" == "network"
+
+
+@pytest.mark.parametrize("kind", [ToolError, ToolNodeError, ToolPermissionError])
+def test_the_tool_may_be_named_before_the_message(kind: type[ToolError]) -> None:
+    error = kind("read_file", "no such file")
+
+    assert error.tool_name == "read_file"
+    assert str(error).endswith("no such file")
+
+
 @pytest.mark.req("ERR-17")
 def test_a_refusal_says_that_permission_was_denied() -> None:
     error = ToolPermissionError("'rm' is not allowed", tool_name="rm")
@@ -513,3 +526,10 @@ def test_an_absurdly_long_name_is_not_compared_with_anything() -> None:
 def test_the_suggestion_is_a_question_or_nothing() -> None:
     assert did_you_mean("thrid", ["first", "third"]) == "did you mean 'third'?"
     assert did_you_mean("zebra", ["first", "third"]) == ""
+
+
+@pytest.mark.parametrize("slip", ["ppi.find_thing_4321", "api.fnd_thing_4321", "api.find_thing_4321_"])
+def test_of_thousands_of_names_the_one_that_was_meant_is_found(slip: str) -> None:
+    known = [f"api.{verb}_thing_{number}" for number in range(2000, 5000) for verb in ("find", "make")]
+
+    assert nearest(slip, known) == "api.find_thing_4321"

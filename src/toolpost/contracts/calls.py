@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.fast_namedtuple import represent
 from toolpost.contracts.outcomes import NO_META
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import Answer
-    from toolpost.contracts.spec import Tool
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Answer
+from toolpost.contracts.spec import Tool
 
 JSON = "application/json"
 NO_ANSWERS: Mapping[str, Answer] = {}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from toolpost.contracts.errors import PauseSignal
-from toolpost.contracts.questions import Question
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Answer, CallPreview, QuestionKind
+from toolpost.contracts.errors import PauseSignal, ToolError
+from toolpost.contracts.outcomes import Outcome
+from toolpost.contracts.questions import Answer, CallPreview, Question, QuestionKind
 
 T = TypeVar("T")
 
@@ -110,6 +106,13 @@ class ToolContext:
         self.preview = preview
         self._pauses = 0
 
+    @classmethod
+    def of(cls, given: ToolContext | Mapping[str, Any]) -> ToolContext:
+        """Return a context as it is, or make one of its members, in camelCase or snake_case; TypeError for others."""
+        if isinstance(given, ToolContext):
+            return given
+        return cls(**{re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name): given[name] for name in given})
+
     def _agreed_user(self, user_id: str | None) -> str | None:
         """Return the user given as an argument or in `tool_context`; ValueError where the two differ."""
         inner = self.tool_context.get("user_id")
@@ -123,9 +126,10 @@ class ToolContext:
 
     async def pause(
         self,
-        reason: str,
+        reason: str = "external_event",
         payload: Mapping[str, Any] | None = None,
         *,
+        auth_request: Mapping[str, Any] | None = None,
         prompt: str | None = None,
         kind: QuestionKind = "input",
         key: str | None = None,
@@ -134,16 +138,27 @@ class ToolContext:
 
         The first time this raises PauseSignal, which ends the attempt; once the question is answered, the tool runs
         again from its top and this returns the answer. Wrap effects before it in `once`. Questions are identified by
-        their order; one that is not asked again on the second run needs a `key` of its own.
+        their order; one that is not asked again on the second run needs a `key` of its own. `auth_request` is what
+        `OAuthManager.get_auth_request` returned. A payload with `pause_type: oauth` asks for consent: only the call's
+        own user sees its URL and answers it.
         """
+        shown: dict[str, Any] = {} if auth_request is None else {"pause_type": "oauth", **auth_request}
+        shown.update(payload or {})
+        if shown.get("pause_type") == "oauth":
+            kind = "consent"
         if key is None:
             key = f"pause:{self._pauses}"
             self._pauses += 1
         answer = self._answers.get(key)
         if answer is not None:
             return answer.value
-        text = prompt or (payload or {}).get("prompt") or reason
-        raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=dict(payload or {}), key=key))
+        text = prompt or shown.get("prompt") or reason
+        raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=shown, key=key))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the context is that of a running call, which can store artifacts and make nested calls."""
+        return self._services is not None
 
     async def once(self, key: str, fn: Callable[[], Awaitable[T]]) -> T:
         """Run `fn` once for this call, however often the tool runs again, and return its result."""

@@ -37,18 +37,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from enum import StrEnum
+from typing import Any, ClassVar, cast
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from toolpost.contracts.questions import Question
+from toolpost.contracts.questions import Question
 
 
-class ErrorCategory(Enum):
-    """Categories of failures, which decide about retries."""
+class ErrorCategory(StrEnum):
+    """Categories of failures, which decide about retries; each equals its string."""
 
     RETRYABLE_SERVER = "retryable_server"
     RETRYABLE_RATE_LIMIT = "retryable_rate"
@@ -80,7 +78,7 @@ def infer_category(status_code: int | None) -> ErrorCategory:
 
 
 class ToolError(Exception):
-    """Something went wrong with one tool or one call."""
+    """Something went wrong with one tool or one call; also written `ToolError(tool_name, message)`."""
 
     category: ErrorCategory = ErrorCategory.UNKNOWN
     error_code: str = "tool_error"
@@ -90,6 +88,7 @@ class ToolError(Exception):
     def __init__(
         self,
         message: str,
+        text: str | None = None,
         *,
         tool_name: str | None = None,
         category: ErrorCategory | None = None,
@@ -98,6 +97,8 @@ class ToolError(Exception):
         code: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
+        if text is not None:
+            tool_name, message = message, text
         super().__init__(message)
         self.message = message
         self.tool_name = tool_name
@@ -209,7 +210,11 @@ class ToolPermissionError(ToolError):
     category = ErrorCategory.NON_RETRYABLE_CLIENT
     error_code = "permission_denied"
 
-    def __init__(self, message: str, *, tool_name: str | None = None, code: str | None = None) -> None:
+    def __init__(
+        self, message: str, text: str | None = None, *, tool_name: str | None = None, code: str | None = None
+    ) -> None:
+        if text is not None:
+            tool_name, message = message, text
         super().__init__(f"Permission denied: {message}", tool_name=tool_name, code=code)
 
 
@@ -481,14 +486,29 @@ def _http_status(exc: BaseException, *attributes: str) -> int | None:
     return None
 
 
+_MAX_NAMES = 1000  # compared within 30 ms
+_KEPT = (0.5, 0.75, 0.9)  # one wrong letter leaves a half as it is, one near an end leaves more
 _MAX_COMPARED = 128  # comparing is quadratic, and a longer name is no typing error
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name closest to `name`; None when none is close, or `name` is too long to compare."""
+    """Return the known name closest to `name`; None when none is close, or `name` is too long to compare.
+
+    Of thousands of names only those are compared that begin or end like it.
+    """
     if len(name) > _MAX_COMPARED:
         return None
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), None)
+    names = list(known)
+    for kept in _KEPT:
+        if len(names) > _MAX_NAMES:
+            names = _similar_edges(name, names, int(len(name) * kept))
+    return next(iter(get_close_matches(name, names[:_MAX_NAMES], n=1, cutoff=cutoff)), None)
+
+
+def _similar_edges(name: str, names: list[str], size: int) -> list[str]:
+    """Return the names that begin or end with as many characters of `name`; all if there is none."""
+    begin, end = name[:size], name[len(name) - size :]
+    return [one for one in names if one.startswith(begin) or one.endswith(end)] or names
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import secrets
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from toolpost.contracts.fast_namedtuple import represent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
 
 # In the payload of a call's last event: whether its journal entry was written.
 JOURNALED = "journaled"
 
 
 class EventCode(IntEnum):
-    """Codes of events; each REQUESTED is followed by exactly one COMPLETED or FAILED."""
+    """Codes of events, and their priorities; each REQUESTED is followed by exactly one COMPLETED or FAILED."""
 
+    MESSAGE_RECEIVED = 100
+    MESSAGE_SENT = 110
+    TURN_FAILED = 120
+    TASK_CREATED = 200
+    TASK_STARTED = 210
+    TASK_SUSPENDED = 220
+    TASK_RESUMED = 230
+    TASK_COMPLETED = 240
+    TASK_FAILED = 250
+    TASK_NOTIFY = 260
+    REASON_DONE = 310
+    STEPS_REFLECTED = 340
+    REFLECTION_COMPLETE = 345
+    REFLECTION_FAILED = 346
+    NEED_MORE_INFO = 350
     TOOL_CALL_REQUESTED = 400
     TOOL_CALL_STARTED = 405
     TOOL_CALL_COMPLETED = 410
@@ -62,24 +76,67 @@ class JsonText(str):
 
 
 class RunEvent(NamedTuple):
-    """An event of a call. `facts` are raw; only `payload` may be shown or stored.
+    """An event of a call or a task. `facts` are raw; only `payload` may be shown or stored.
 
-    `call` names the run, the tenant and the user: `event.call.run_id`.
+    `call` names the run, the tenant and the user: `event.call.run_id`. The last three fields are for events that are
+    not of a call; of others `id` and `parent_event_id` follow from the call, and cost nothing until they are read.
     """
 
     code: EventCode
     at: float
     call: CallRef
     facts: Mapping[str, Any]
+    own_id: str = ""
+    cause: str = ""
+    own_priority: int | None = None
 
     def __repr__(self) -> str:
         return represent(self, "facts")
+
+    @property
+    def id(self) -> str:
+        """The id of the event: that of the call for its request, one of its own for all others."""
+        if self.own_id:
+            return self.own_id
+        call_id = self.call.call_id
+        if call_id and self.code is EventCode.TOOL_CALL_REQUESTED:
+            return call_id
+        return f"{call_id or self.call.run_id}:{int(self.code)}:{self.at:.6f}"
+
+    @property
+    def parent_event_id(self) -> str:
+        """The id of the event that caused this one, empty where there is none.
+
+        Events of a call come from its request; the request comes from what its caller gave as correlation id.
+        """
+        call = self.call
+        if self.cause or not call.call_id or self.own_id:
+            return self.cause
+        if self.code is not EventCode.TOOL_CALL_REQUESTED:
+            return call.call_id
+        return "" if call.correlation_id == call.call_id else call.correlation_id
+
+    @property
+    def priority(self) -> int:
+        """The place among events that wait: lower ones first; by default the code."""
+        return int(self.code) if self.own_priority is None else self.own_priority
+
+    def derive(self, code: EventCode, facts: Mapping[str, Any], *, priority: int | None = None) -> RunEvent:
+        """Return a new event of the same run that this event caused."""
+        return new_event(self.call, code, facts, cause=self.id, priority=priority)
 
     @property
     def payload(self) -> dict[str, Any]:
         """Return the redacted facts, with the tool name and the correlation id."""
         call = self.call
         return call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **self.facts})
+
+
+def new_event(
+    call: CallRef, code: EventCode, facts: Mapping[str, Any], *, cause: str = "", priority: int | None = None
+) -> RunEvent:
+    """Return an event of now with an id of its own; `cause` is the id of the event that caused it."""
+    return RunEvent(code, time.time(), call, facts, f"event_{secrets.token_hex(8)}", cause, priority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T", bound=tuple[Any, ...])
 _MAX_NAMES = 10

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from toolpost.contracts.errors import ToolError
 from toolpost.contracts.fast_namedtuple import represent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.questions import Question
-
+from toolpost.contracts.questions import Question
 
 NO_META: Mapping[str, Any] = MappingProxyType({})
 OUTPUT_ISSUES = "output_issues"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from toolpost.contracts.principal import Principal
+from toolpost.contracts.principal import Principal
 
 QuestionKind = Literal["approval", "consent", "input", "unknown"]
 Decision = Literal["approve", "deny", "answer", "happened", "not_happened", "rerun"]

@@ -1,19 +1,17 @@
-"""Protocols of tool sources, credential providers and chat models, and the commands of a manual."""
+"""Protocols of tool sources and credential providers, and the commands of a manual."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, ToolOutput
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import JsonSchema, Tool
+from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, ToolOutput
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.outcomes import Outcome
+from toolpost.contracts.questions import Question
+from toolpost.contracts.spec import JsonSchema, Tool
 
 
 class ToolSource(Protocol):
@@ -138,16 +136,6 @@ class RenewingProvider(CredentialProvider, Protocol):
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
         """Return another credential, the question that obtains one, or None when neither helps."""
-        ...
-
-
-class ChatModel(Protocol):
-    """A language model that completes a conversation."""
-
-    async def complete(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
-    ) -> Mapping[str, Any]:
-        """Return the model's next message."""
         ...
 
 

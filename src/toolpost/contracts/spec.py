@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.questions import CallPreview
 
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import ToolResult
-    from toolpost.contracts.questions import CallPreview
-
-    Preview = Callable[[dict[str, Any], ToolContext], Awaitable[CallPreview | None]]
+Preview = Callable[[dict[str, Any], ToolContext], Awaitable[CallPreview | None]]
 
 SideEffects = Literal["pure", "read", "write", "external", "stateful"]
 ReplayClass = Literal["pure", "idempotent", "keyed", "unsafe"]
 InputValidation = Literal["strict", "lenient", "off"]
 JsonSchema = dict[str, Any]
+AGENT_TARGET = "agent"
+"""Kind of the target of tools that act inside an agent."""
 
 
 class ToolCategory(StrEnum):

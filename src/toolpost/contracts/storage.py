@@ -6,15 +6,13 @@ exactly one claimant in any number of processes; nothing is visible across tenan
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from toolpost.contracts.events import EventFilter, RemoteBinding, RunEvent, RunSummary, StoredEvent
-    from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+from toolpost.contracts.events import EventFilter, RemoteBinding, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+import json.scanner
 import math
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, cast
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 
 from toolpost.contracts.spec import JsonSchema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 AnySchema: TypeAlias = JsonSchema | bool
 Path = tuple[str | int, ...]
@@ -22,6 +21,8 @@ _MAX_NAME = 80
 _MAX_STEPS = 30
 _MAX_BITS = 256
 _MAX_VISITS = 1_000_000
+_QUICK = 1 << 20  # characters that are decoded within a few milliseconds
+_scanner: Any = json.scanner
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _CONTAINERS = (dict, list, tuple)
 _ATOMS = (int, float, bool, type(None), Decimal, Enum)
@@ -77,6 +78,36 @@ def compact_encoder(
     quoting: Any = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
     pieces = make(None, encoder.default, quoting, None, ":", ",", False, False, allow_nan)  # noqa: FBT003 - takes no keywords
     return lambda value: "".join(pieces(value, 0))
+
+
+def cooperative_decoder(
+    text: str,
+    *,
+    parse_float: Callable[[str], Any] | None = None,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> json.JSONDecoder:
+    """Return a decoder for this text that lets other threads run meanwhile.
+
+    The C scanner holds the interpreter's lock except in calls of Python hooks. Large texts get a hook per object and
+    number; where these are too far apart, the Python scanner is used.
+    """
+    if len(text) <= _QUICK:
+        return json.JSONDecoder(parse_float=parse_float, parse_constant=parse_constant)
+    if all("{" in text[start : start + _QUICK] for start in range(0, len(text) - _QUICK, _QUICK)):
+        return json.JSONDecoder(
+            object_hook=_same, parse_float=parse_float, parse_int=_integer, parse_constant=parse_constant
+        )
+    slow: Any = json.JSONDecoder(parse_float=parse_float, parse_int=_integer, parse_constant=parse_constant)
+    slow.scan_once = _scanner.py_make_scanner(slow)
+    return cast("json.JSONDecoder", slow)
+
+
+def _same(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
+def _integer(text: str) -> int:
+    return int(text)
 
 
 # ---------------------------------------------------------------- values in messages

@@ -8,9 +8,9 @@ import re
 import types
 import typing
 from collections import abc
+from collections.abc import Callable, Iterator
 from inspect import Parameter
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -33,9 +33,6 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NO_DEFAULT = Parameter.empty
 

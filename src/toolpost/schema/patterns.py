@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from toolpost.contracts.spec import JsonSchema
 
 _TOKEN = re.compile(
     r"""(?P<escape>\\.)

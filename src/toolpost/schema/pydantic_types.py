@@ -5,38 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import types
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Required,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import to_jsonable_python
+from pydantic_core import CoreSchema, ErrorDetails, core_schema, to_jsonable_python
 from typing_extensions import TypedDict, is_typeddict
 
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_object, quote, spell_path, spell_value
-from toolpost.schema.secrets import is_secret_path, secret_paths
+from toolpost.schema.secrets import SecretPaths, is_secret_path, secret_paths
 from toolpost.schema.violations import plain_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pydantic import TypeAdapter
-    from pydantic_core import CoreSchema, ErrorDetails, core_schema
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.secrets import SecretPaths
-
 
 # The field of the arguments that stands for `**kwargs`; no parameter can have this name.
 EXTRAS = "**"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jsonschema_rs
 
 from toolpost.contracts.errors import ToolSchemaError
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import PathLink, is_array, is_object, members
 from toolpost.schema.subschemas import (
     Place,
     SchemaDocument,
+    SharedDefinitions,
     Subschema,
     definitions_of,
     normalize_draft,
@@ -21,12 +24,6 @@ from toolpost.schema.subschemas import (
     subschemas,
     without_definitions,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.subschemas import SharedDefinitions
 
 MAX_DEPTH = 64
 MAX_NODES = 100_000

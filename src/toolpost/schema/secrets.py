@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from toolpost.schema.subschemas import SchemaDocument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.json_values import AnySchema
-    from toolpost.schema.subschemas import Subschema
+from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.json_values import AnySchema
+from toolpost.schema.subschemas import SchemaDocument, Subschema
 
 SecretPaths = frozenset[tuple[str, ...]]
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Required
+from typing import Any, Literal, NamedTuple, NotRequired, Required
 
 import docstring_parser
-from docstring_parser import DocstringStyle
+from docstring_parser import Docstring, DocstringStyle
 from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from typing_extensions import TypedDict
 
 from toolpost.contracts.errors import ToolOutputError, ToolSchemaError
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import has_float, is_object
 from toolpost.schema.parameters import (
     NO_DEFAULT,
+    Argument,
+    Parameters,
     UnresolvedError,
     description_of,
     function_name,
@@ -41,17 +45,7 @@ from toolpost.schema.pydantic_types import (
 )
 from toolpost.schema.secrets import is_secret_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.parameters import Argument, Parameters
-
-    Convert = Callable[[dict[str, Any]], dict[str, Any]]
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from docstring_parser import Docstring
+Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
 __all__ = ["FunctionSchema", "function_schema", "to_jsonable"]
 

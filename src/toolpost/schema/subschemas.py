@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urljoin
 
-from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.json_values import AnySchema
-
+from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.json_values import AnySchema, is_array, is_object
 
 Place = Literal["here", "below", "stored"]
 
@@ -74,6 +69,25 @@ def _members(keyword: str, value: Any) -> Iterator[tuple[str | int | None, Any]]
         yield None, value
     elif is_object(value):
         yield from value.items()
+
+
+def replace_subschemas(schema: JsonSchema, change: Callable[[JsonSchema], JsonSchema]) -> JsonSchema:
+    """Copy a schema with each schema directly within it changed; booleans stay as they are."""
+
+    def changed(inner: Any) -> Any:
+        return change(inner) if is_object(inner) else inner
+
+    copy = dict(schema)
+    for keyword, value in schema.items():
+        if keyword not in _PLACES:
+            continue
+        if is_array(value):
+            copy[keyword] = [changed(inner) for inner in value]
+        elif keyword not in _MAPS:
+            copy[keyword] = changed(value)
+        elif is_object(value):
+            copy[keyword] = {name: changed(inner) for name, inner in value.items()}
+    return copy
 
 
 def references(schema: JsonSchema) -> Iterator[str]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import NamedTuple
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[^{}]+|[{}]")
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import (
+    AnySchema,
     find_non_json,
     has_member,
     is_array,
@@ -27,17 +30,9 @@ from toolpost.schema.json_values import (
 )
 from toolpost.schema.patterns import map_patterns, patterns_in, relax_patterns, translate_pattern
 from toolpost.schema.schema_checks import LARGEST_DIVIDED, Weight, weigh
-from toolpost.schema.secrets import secret_paths
-from toolpost.schema.subschemas import SchemaDocument, normalize_draft, references
+from toolpost.schema.secrets import SecretPaths, secret_paths
+from toolpost.schema.subschemas import SchemaDocument, Subschema, normalize_draft, references
 from toolpost.schema.violations import Violation, describe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.json_values import AnySchema
-    from toolpost.schema.secrets import SecretPaths
-    from toolpost.schema.subschemas import Subschema
 
 _COERCION_BUDGET = 20_000
 _COERCION_DEPTH = 100

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from toolpost.contracts.errors import nearest
 from toolpost.schema.json_values import Path, is_array, json_type, quote, spell_literal, spell_path, spell_value
-from toolpost.schema.secrets import is_secret_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from toolpost.schema.secrets import SecretPaths
+from toolpost.schema.secrets import SecretPaths, is_secret_path
 
 _MAX_LISTED = 10
 _MAX_COMPARED = 200  # a schema of a server may list thousands

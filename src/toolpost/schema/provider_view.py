@@ -1,0 +1,240 @@
+"""Fit tools and their arguments to what model providers take, and bring the arguments of calls back.
+
+Providers refuse tool names and property names with other characters than these, or longer ones, and schemas that are
+not plainly an object. One such tool makes them refuse the whole request. What is changed here is only what a model
+reads: arguments come back under their real names and are checked against the real schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from toolpost.contracts.spec import JsonSchema, ToolDefinition
+from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.subschemas import REFERENCES, replace_subschemas, subschemas
+
+WRAPPER = "arguments"
+"""The only property of a schema that was no plain object; its value is the arguments."""
+
+UNPARSED = "unparsed"
+"""The only argument of an earlier call whose arguments were no object."""
+
+_LONGEST = 64
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+_HASH_CHARS = 8
+_NOT_AT_THE_TOP = frozenset({"oneOf", "anyOf", "allOf", "not", "enum", "const", *REFERENCES})
+_STORED = ("$defs", "definitions")
+_VALUES = ("const", "default", "example")
+_VALUE_LISTS = ("enum", "examples")
+_BY_PROPERTY = ("properties", "dependentSchemas", "dependentRequired", "dependencies")
+
+
+class ArgumentMap(NamedTuple):
+    """The schema that a model reads, and the way of arguments there and back; `aliases` are by real name."""
+
+    schema: JsonSchema
+    aliases: Mapping[str, str]
+    wrapped: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether arguments are the same on both sides."""
+        return not self.aliases and not self.wrapped
+
+    def to_model(self, arguments: Any) -> Any:
+        """Return arguments as the model would write them."""
+        shown = _rename_keys(arguments, self.aliases) if self.aliases else arguments
+        return {WRAPPER: shown} if self.wrapped else shown
+
+    def from_model(self, arguments: Any) -> Any:
+        """Return the arguments that a model wrote, under their real names; a real name is taken too."""
+        if self.wrapped and is_object(arguments) and arguments.keys() == {WRAPPER}:
+            arguments = arguments[WRAPPER]
+        return _rename_keys(arguments, {alias: name for name, alias in self.aliases.items()})
+
+
+def fit_schema(schema: JsonSchema) -> ArgumentMap:
+    """Fit the schema of a tool's arguments to what providers take."""
+    names = _property_names(schema)
+    aliases: dict[str, str] = {}
+    for name in sorted(name for name in names if not _PROPERTY_NAME.fullmatch(name)):
+        aliases[name] = _alias(name, {*names, *aliases.values()})
+    shown: dict[str, Any] = _rename(schema, aliases) if aliases else schema
+    kind = schema.get("type", "object")
+    if (kind != "object" and not (is_array(kind) and "object" in kind)) or _NOT_AT_THE_TOP & schema.keys():
+        return ArgumentMap(_wrap(shown), aliases, wrapped=True)
+    if schema.get("type") != "object" or "properties" not in schema:
+        shown = {"properties": dict[str, Any](), **shown, "type": "object"}
+    return ArgumentMap(shown, aliases)
+
+
+class ToolView:
+    """The tools of one request as a provider takes them, and the way of calls there and back."""
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Fit tools in the shape of Chat Completions."""
+        functions: list[Mapping[str, Any]] = [tool["function"] for tool in tools]
+        names = {str(function["name"]) for function in functions}
+        self.definitions: list[ToolDefinition] = []
+        self._maps: dict[str, ArgumentMap] = {}
+        self._aliases: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        for function in functions:
+            name = str(function["name"])
+            shown = name if _TOOL_NAME.fullmatch(name) else _alias(name, {*names, *self._names})
+            self._aliases[name], self._names[shown] = shown, name
+            self._maps[name] = fit_schema(function.get("parameters") or {})
+            description = str(function.get("description") or "")
+            self.definitions.append(ToolDefinition(shown, description, self._maps[name].schema))
+
+    def is_plain(self, shown: str) -> bool:
+        """Whether arguments of a tool, by the name that the model knows, are the same on both sides."""
+        known = self._maps.get(self._names.get(shown, shown))
+        return known is None or known.is_plain
+
+    def real_name(self, shown: str) -> str:
+        """Return the name of a tool by the name that the model knows; an unknown one is returned as it is."""
+        return self._names.get(shown, shown)
+
+    def call_to_model(self, name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
+        """Return the name and the arguments of an earlier call as the model knows them.
+
+        Arguments that are not the JSON of an object become one, because providers refuse a history without.
+        """
+        known = self._maps.get(name)
+        shown = self._aliases.get(name) or (name if _TOOL_NAME.fullmatch(name) else _alias(name, ()))
+        given = _parsed(arguments)
+        return shown, given if known is None or UNPARSED in given else known.to_model(given)
+
+    def call_from_model(self, shown: str, arguments: str) -> tuple[str, str]:
+        """Return the real name and arguments of a call; text that is not JSON stays as it is."""
+        name = self.real_name(shown)
+        known = self._maps.get(name)
+        return name, arguments if known is None or known.is_plain else _convert(known.from_model, arguments)
+
+
+def is_strict(schema: JsonSchema) -> bool:
+    """Whether providers can hold a model to a schema to the letter: every object names all it has, and requires it."""
+    properties = schema.get("properties")
+    if is_object(properties) or schema.get("type") == "object":
+        named = properties if is_object(properties) else {}
+        required: Any = schema.get("required")
+        if schema.get("additionalProperties") is not False or set(required or ()) != named.keys():
+            return False
+    return all(is_strict(inner.schema) for inner in subschemas(schema))
+
+
+def _alias(name: str, taken: Collection[str]) -> str:
+    """Return a name that providers take: readable, and with a hash, so that no other name is the same by chance."""
+    stem = _NOT_IN_NAMES.sub("_", name).strip("_-")[: _LONGEST - _HASH_CHARS - 1] or "name"
+    salt = name
+    while True:
+        digest = hashlib.sha256(salt.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+        if (alias := f"{stem}_{digest}") not in taken:
+            return alias
+        salt += " "
+
+
+def _property_names(schema: JsonSchema) -> set[str]:
+    """Return the names of all properties that a schema declares, at any depth."""
+    names: set[str] = set()
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        declared = part.get("properties")
+        names.update(declared if is_object(declared) else ())
+        stack.extend(inner.schema for inner in subschemas(part))
+    return names
+
+
+def _rename(schema: JsonSchema, aliases: Mapping[str, str]) -> JsonSchema:
+    """Copy a schema under the aliases of its properties, wherever it names them."""
+    copy = replace_subschemas(schema, lambda inner: _rename(inner, aliases))
+    copy.pop("propertyNames", None)  # rules for the real names, which aliases need not follow
+    for keyword in _BY_PROPERTY:
+        if is_object(named := copy.get(keyword)):
+            copy[keyword] = {aliases.get(name, name): _alias_names(part, aliases) for name, part in named.items()}
+    for name, alias in aliases.items():  # the model sees what its provider does not take as a name
+        if is_object(shown := copy.get("properties", {}).get(alias)):
+            copy["properties"][alias] = {"title": name, **shown}
+    if "required" in copy:
+        copy["required"] = _alias_names(copy["required"], aliases)
+    for keyword in _VALUES:
+        if keyword in copy:
+            copy[keyword] = _rename_keys(copy[keyword], aliases)
+    for keyword in _VALUE_LISTS:
+        if is_array(copy.get(keyword)):
+            copy[keyword] = [_rename_keys(value, aliases) for value in copy[keyword]]
+    return _rename_references(copy, lambda steps: _rename_steps(steps, aliases))
+
+
+def _alias_names(names: Any, aliases: Mapping[str, str]) -> Any:
+    return [aliases.get(name, name) for name in names] if is_array(names) else names
+
+
+def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
+    """Copy a value with the keys of its objects renamed, at any depth."""
+    if not names:
+        return value
+    if is_object(value):
+        return {names.get(key, key): _rename_keys(inner, names) for key, inner in value.items()}
+    return [_rename_keys(inner, names) for inner in value] if is_array(value) else value
+
+
+def _wrap(schema: JsonSchema) -> JsonSchema:
+    """Make a schema the only property of an object; definitions stay at the top, where references look for them."""
+    inner = {word: part for word, part in schema.items() if word not in ("$schema", "$id", *_STORED)}
+    stored = {word: schema[word] for word in _STORED if word in schema}
+
+    def moved(part: JsonSchema) -> JsonSchema:
+        if "$id" in part:  # a document of its own, whose references do not leave it
+            return part
+        return _rename_references(replace_subschemas(part, moved), _move_steps)
+
+    whole = replace_subschemas({"properties": {WRAPPER: inner}, **stored}, moved)
+    return {"type": "object", **whole, "required": [WRAPPER], "additionalProperties": False}
+
+
+def _move_steps(steps: list[str]) -> list[str]:
+    return steps if steps[:1] and steps[0] in _STORED else ["properties", WRAPPER, *steps]
+
+
+def _rename_steps(steps: list[str], aliases: Mapping[str, str]) -> list[str]:
+    """Rename the steps of a JSON Pointer that are names of properties."""
+    after = dict(zip(range(1, len(steps)), steps, strict=False))  # the step before each
+    return [aliases.get(step, step) if after.get(at) in _BY_PROPERTY else step for at, step in enumerate(steps)]
+
+
+def _rename_references(schema: JsonSchema, change: Callable[[list[str]], Iterable[str]]) -> JsonSchema:
+    """Change the pointers (RFC 6901) by which a schema itself refers to others in the same document."""
+    for keyword in REFERENCES:
+        reference = schema.get(keyword)
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            steps = [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[2:]).split("/")]
+            changed = change(steps if reference != "#" else [])
+            written = (quote(step.replace("~", "~0").replace("/", "~1"), safe="$~") for step in changed)
+            schema[keyword] = "/".join(["#", *written])
+    return schema
+
+
+def _parsed(arguments: Any) -> dict[str, Any]:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments) if arguments.strip() else {}
+        except (ValueError, RecursionError):
+            return {UNPARSED: arguments}
+    return arguments if is_object(arguments) else {UNPARSED: arguments}
+
+
+def _convert(change: Callable[[Any], Any], text: str) -> str:
+    try:
+        return json.dumps(change(json.loads(text)), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
