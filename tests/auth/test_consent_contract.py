@@ -20,7 +20,7 @@ from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthP
 from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.errors import PauseSignal, ToolAuthError
 from toolpost.stores.memory import MemoryStore
-from toolpost.stores.state import PlannerPauses
+from toolpost.stores.pauses import PlannerPauses
 
 CONFIG = ExternalToolConfig(
     name="demo", transport=TransportType.MCP, connection="memory:hub", auth_type=AuthType.OAUTH2_USER

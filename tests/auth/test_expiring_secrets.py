@@ -91,11 +91,11 @@ def test_among_many_that_come_and_go_those_that_stay_are_found_and_others_leave_
 ) -> None:
     matcher.learn(LASTING)
     tracemalloc.start()
-    learn(matcher, *(f"warming-up-{number}" for number in range(200)), until=0.0)
+    learn(matcher, *(f"warming-up-{number}" for number in range(80)), until=0.0)
     sizes: list[int] = []
-    for turn in range(1, 9):
+    for turn in range(1, 6):
         NOW[0] = turn * 4000.0
-        for number in range(200):
+        for number in range(80):
             learn(matcher, f"token-{turn}-{number}-of-somebody", until=NOW[0])
         assert not shown(matcher, LASTING)
         assert not shown(matcher, f"token-{turn}-77-of-somebody")

@@ -11,7 +11,7 @@ import pytest
 from tests.auth.grants import store_of
 from tests.auth.oauth.flows import claims_of
 from tests.auth.oauth.provider import Browser, provider
-from tests.mcp.programs import mirror
+from tests.sources.mcp.programs import mirror
 from toolpost import Completed, ExternalToolConfig, Settings, Toolbox
 from toolpost.auth.code_exchange import SealedSignIns
 from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig, VaultTokenStore

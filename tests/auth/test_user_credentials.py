@@ -10,7 +10,7 @@ import pytest
 from tests.auth.grants import store_of
 from tests.auth.ledger import URL, Ledger, PlainLedger, hub
 from tests.auth.services import manager, token
-from tests.mcp.programs import mirror
+from tests.sources.mcp.programs import mirror
 from tests.wire.site import Site
 from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, Toolbox
 from toolpost.auth.code_exchange import SealedSignIns

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.programs import mirror
 from tests.sources.graphql.serving import library
+from tests.sources.mcp.programs import mirror
 from tests.sources.openapi.test_source import described, folder, little_shop
 from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Received, Site
 from toolpost.connecting import endpoint_detection
 from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect_url, explain, is_document
-from toolpost.transports.base import Detection, ProbeResponse, Transport
+from toolpost.transports.base import Detection, ProbeResponse, Transport, url_below
 from toolpost.transports.registry import all_transports
-from toolpost.transports.urls import url_below
 
 DOCUMENT = json.dumps(described("https://example.com")).encode()
 

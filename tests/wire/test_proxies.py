@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.mcp.programs import mirror
+from tests.sources.mcp.programs import mirror
 from tests.wire.certificates import Authority
 from tests.wire.site import Site, reply
 from toolpost import ExternalToolConfig, Settings, Toolbox

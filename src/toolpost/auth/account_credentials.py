@@ -7,26 +7,20 @@ import hashlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from toolpost.auth.consents import NO_CHALLENGE, ConnectedAccount, ConsentRequest, challenge_of
-from toolpost.auth.oauth.sign_in import scopes_to_keep
-from toolpost.auth.oauth.tokens import request_headers
-from toolpost.auth.token_refresh import ConsentNeeded
-from toolpost.contracts.calls import Credential
-from toolpost.contracts.errors import ToolAuthError
+from toolpost.auth.consents import NO_CHALLENGE, ConnectedAccount, ConsentRequest, Consents, challenge_of
+from toolpost.auth.oauth.sign_in import AuthChallenge, scopes_to_keep
+from toolpost.auth.oauth.tokens import TokenSet, request_headers
+from toolpost.auth.token_refresh import Account, ConsentNeeded
+from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, RequestedCall
+from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.questions import Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolpost.auth.accounts import Accounts
-    from toolpost.auth.consents import Consents
-    from toolpost.auth.oauth.sign_in import AuthChallenge
-    from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
-    from toolpost.auth.token_refresh import Account
     from toolpost.auth.user_credentials import AccountCounts
-    from toolpost.contracts.calls import AuthorizedCall, PermittedCall, RequestedCall
-    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.principal import Principal
 
 _MOST_CONSENTS = 4

@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING
 
 from toolpost.auth.issuer_registry import IssuerBinding, IssuerRegistry
 from toolpost.auth.oauth.flow import CLIENT_REFUSED, run_flow
-from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, refresh, revoke
-from toolpost.auth.oauth.metadata import find_resource
-from toolpost.auth.token_refresh import ConsentNeeded, TokenRefresher, Vault
+from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, refresh, revoke
+from toolpost.auth.oauth.metadata import ServerMetadata, find_resource
+from toolpost.auth.token_refresh import Account, ConsentNeeded, Current, TokenRefresher, Vault
 from toolpost.contracts.errors import ToolAuthError, ToolError
-from toolpost.contracts.storage import TokenKey
+from toolpost.contracts.storage import TokenKey, TokenRows
 from toolpost.wire.client import HttpClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.auth.oauth.client import Client
-    from toolpost.auth.oauth.grants import RefreshOutcome
-    from toolpost.auth.oauth.metadata import ServerMetadata
     from toolpost.auth.oauth.sign_in import AuthChallenge
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.auth.services import Service
-    from toolpost.auth.token_refresh import Account, Current
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.storage import TokenRows
 
 
 class Accounts:

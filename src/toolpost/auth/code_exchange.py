@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolpost.auth.issuer_registry import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import Transaction, exchange_code, read_callback
-from toolpost.auth.oauth.flow import CLIENT_REFUSED, problem_behind, run_flow
+from toolpost.auth.oauth.flow import CLIENT_REFUSED, Clock, problem_behind, run_flow
 from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.contracts.errors import ToolAuthError, ToolError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.auth.oauth.client import Client
-    from toolpost.auth.oauth.flow import Clock
     from toolpost.auth.oauth.tokens import TokenSet
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.storage import TokenRow, TokenRows
@@ -72,13 +71,15 @@ class MemorySignIns:
         return len(self._pending)
 
     async def put(self, sign_in: PendingSignIn) -> None:
-        """Store a sign-in."""
+        self.add(sign_in)
+
+    def add(self, sign_in: PendingSignIn) -> None:
+        """Store a sign-in, where nothing can be awaited."""
         self._pending[digest(sign_in.transaction.state)] = sign_in
         while len(self._pending) > self._most:
             del self._pending[next(iter(self._pending))]
 
     async def find(self, state: str) -> PendingSignIn | None:
-        """Return the sign-in of a state."""
         return self._pending.get(digest(state))
 
     async def claim(self, sign_in: PendingSignIn) -> bool:
@@ -104,12 +105,10 @@ class SealedSignIns:
         self._kind = kind
 
     async def put(self, sign_in: PendingSignIn) -> None:
-        """Store a sign-in."""
         body = {"transaction": pack_record(sign_in.transaction), "invitation": sign_in.invitation}
         await self._rows.put(program_key(self._kind, digest(sign_in.transaction.state)), body)
 
     async def find(self, state: str) -> PendingSignIn | None:
-        """Return the sign-in of a state."""
         row = await self._rows.get(program_key(self._kind, digest(state)))
         if row is None or not (written := _transaction_in(row)):
             return None

@@ -11,9 +11,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from toolpost.auth.code_exchange import PendingSignIn, SealedSignIns, digest, find_sign_in, redeem
 from toolpost.auth.issuer_registry import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization, select_scopes
-from toolpost.auth.oauth.client import obtain_client
-from toolpost.auth.oauth.flow import CLIENT_REFUSED, run_flow
-from toolpost.auth.oauth.grants import await_device, begin_device
+from toolpost.auth.oauth.client import Client, obtain_client
+from toolpost.auth.oauth.flow import CLIENT_REFUSED, Clock, Flow, run_flow
+from toolpost.auth.oauth.grants import DeviceGrant, await_device, begin_device
 from toolpost.auth.oauth.sign_in import (
     AuthChallenge,
     ConsentRedirect,
@@ -24,8 +24,8 @@ from toolpost.auth.oauth.sign_in import (
     sign_in,
 )
 from toolpost.auth.secret import revealed
-from toolpost.auth.services import plan_secrets
-from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.auth.services import Service, plan_secrets
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError
 from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
 from toolpost.wire.messages import Headers
@@ -34,12 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolpost.auth.accounts import Accounts
-    from toolpost.auth.oauth.client import Client
-    from toolpost.auth.oauth.flow import Clock, Flow
-    from toolpost.auth.oauth.grants import DeviceGrant
     from toolpost.auth.oauth.sign_in import SignInPlan
-    from toolpost.auth.services import Service
-    from toolpost.contracts.errors import ToolError
 
 INVITATION_TTL_S = 7 * 86_400.0
 NO_CHALLENGE = AuthChallenge()
@@ -173,7 +168,7 @@ class Consents:
         await self._sign_ins.put(
             PendingSignIn(transaction=transaction, invitation=digest(invitation) if invitation else "")
         )
-        self._accounts.learn(_secrets_of(step.client))
+        self._accounts.learn(revealed(one for one in (step.client.secret, step.client.private_key) if one))
         passed = {transaction.state} | revealed([transaction.verifier] if transaction.verifier else [])
         self._learn(passed, until=transaction.expires)
         return StartedSignIn(step.url, transaction.state, transaction.scopes)
@@ -364,10 +359,6 @@ def with_redirect_uri(plan: SignInPlan, redirect_uri: str) -> SignInPlan:
     if not redirect_uri or redirect_uri in plan.profile.redirect_uris:
         return plan
     return replace(plan, profile=replace(plan.profile, redirect_uris=(redirect_uri,)))
-
-
-def _secrets_of(client: Client) -> set[str]:
-    return revealed(secret for secret in (client.secret, client.private_key) if secret)
 
 
 def _caller(service: Service, request: ConsentRequest, redirect_uri: str, browser: str) -> SignInContext:

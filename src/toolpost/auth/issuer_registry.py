@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.metadata import ServerMetadata, covers
 from toolpost.auth.oauth.records import pack_record, unpack_record
-from toolpost.contracts.storage import TokenKey
+from toolpost.contracts.storage import TokenKey, TokenRow, TokenRows
 
 if TYPE_CHECKING:
     from toolpost.auth.oauth.sign_in import SignInPlan
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.storage import TokenRow, TokenRows
 
 PROGRAM = ""  # the tenant of rows that are no person's; none can be called so
 _BINDING = "binding"

@@ -396,13 +396,11 @@ class KeySealer:
         return sealed[:1] == _NAMED and self.keys.find(sealed[1:_HEADER_BYTES]) is not None
 
     def seal(self, data: bytes, *, row: str) -> bytes:
-        """Encrypt `data`, bound to the identity of its row."""
         key = self.keys.newest()
         header, nonce = _NAMED + key.id, secrets.token_bytes(_NONCE_BYTES)
         return header + nonce + key.cipher.encrypt(nonce, data, header + row.encode())
 
     def open(self, sealed: bytes, *, row: str) -> bytes:
-        """Decrypt `sealed`; StoreError when the row or the key is another."""
         if sealed[:1] == _NAMED:
             header, body = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES:]
             key = self.keys.find(header[1:])
@@ -413,7 +411,6 @@ class KeySealer:
         raise StoreError(message, code=UNREADABLE)
 
     def rotate(self) -> None:
-        """Create a key that seals from now on; the older ones go on opening."""
         self.keys.rotate()
 
     def retire(self) -> None:

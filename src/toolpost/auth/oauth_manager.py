@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from toolpost.auth.code_exchange import MemorySignIns, PendingSignIn, find_sign_in, is_code_spent, redeem
+from toolpost.auth.code_exchange import (
+    MemorySignIns,
+    PendingSignIn,
+    PendingSignIns,
+    find_sign_in,
+    is_code_spent,
+    redeem,
+)
 from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization
-from toolpost.auth.oauth.client import AUTH_METHODS, Client
+from toolpost.auth.oauth.client import AUTH_METHODS, AuthMethod, Client
 from toolpost.auth.oauth.flow import problem_behind
-from toolpost.auth.oauth.metadata import configured_server, is_loopback
+from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, is_loopback
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.auth.secret import Secret, secret_from
-from toolpost.auth.token_refresh import Vault
+from toolpost.auth.token_refresh import Learn, Vault
 from toolpost.auth.user_credentials import AccountCounts
 from toolpost.contracts.errors import (
     ConfigError,
@@ -33,18 +41,9 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import TokenKey
+from toolpost.contracts.storage import TokenKey, TokenRows, TokenStore
 from toolpost.wire.client import HttpClient
 from toolpost.wire.network import NetworkPolicy, parse_target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from toolpost.auth.code_exchange import PendingSignIns
-    from toolpost.auth.oauth.client import AuthMethod
-    from toolpost.auth.oauth.metadata import ServerMetadata
-    from toolpost.auth.token_refresh import Learn
-    from toolpost.contracts.storage import TokenRows, TokenStore
 
 CallbackCause = Literal["state_invalid", "expired", "other_user", "other_issuer", "denied", "provider", "unreachable"]
 
@@ -192,6 +191,13 @@ class OAuthManager:
 
         The URL and the state are secrets of that person: not for a model, a log or an event.
         """
+        sign_in, shown = self.begin(provider, user_id, trace_id)
+        await self._purge()
+        await self._pending.put(sign_in)
+        return shown
+
+    def begin(self, provider: str, user_id: str, trace_id: str = "") -> tuple[PendingSignIn, dict[str, Any]]:
+        """Make a sign-in, for whoever stores it by other means, and what `get_auth_request` returns."""
         config = self._provider(provider)
         if not user_id:
             raise ValueError("user_id required to begin a sign-in")
@@ -204,10 +210,8 @@ class OAuthManager:
             ttl_s=self._ttl_s,
             clock=self._clock,
         )
-        await self._purge()
-        await self._pending.put(PendingSignIn(transaction=request.transaction))
         self.counts.paused(provider)
-        return {
+        return PendingSignIn(transaction=request.transaction), {
             "display_name": config.display_name,
             "auth_url": request.url,
             "scopes": list(config.scopes),
@@ -357,11 +361,9 @@ class InMemoryTokenStore:
         self._tokens: dict[tuple[str, str], tuple[str, float | None]] = {}
 
     async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
-        """Store a token."""
         self._tokens[user_id, provider] = (token, expires_at)
 
     async def get(self, user_id: str, provider: str) -> str | None:
-        """Return a valid token; an expired one is deleted."""
         token, expires_at = self._tokens.get((user_id, provider), (None, None))
         if expires_at is not None and expires_at <= self._clock():
             await self.delete(user_id, provider)
@@ -369,7 +371,6 @@ class InMemoryTokenStore:
         return token
 
     async def delete(self, user_id: str, provider: str) -> None:
-        """Delete a token."""
         self._tokens.pop((user_id, provider), None)
 
 
@@ -380,12 +381,10 @@ class VaultTokenStore:
         self._vault = Vault(rows, learn=learn, clock=clock)
 
     async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
-        """Store a token."""
         tokens = TokenSet(access_token=Secret(token), expires_at=expires_at)
         await self._vault.keep(_provider_key(user_id, provider), tokens)
 
     async def get(self, user_id: str, provider: str) -> str | None:
-        """Return a valid token; an expired one is deleted."""
         account = await self._vault.find(_provider_key(user_id, provider))
         if account is None or account.tokens is None:
             return None
@@ -396,7 +395,6 @@ class VaultTokenStore:
         return account.tokens.access_token.reveal()
 
     async def delete(self, user_id: str, provider: str) -> None:
-        """Delete a token."""
         await self._vault.rows.remove(_provider_key(user_id, provider))
 
 

@@ -19,26 +19,21 @@ variable that a command reads its token from. Secrets are best written as `env:N
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from toolpost.auth.oauth.client import AUTH_METHODS, Client
+from toolpost.auth.oauth.client import AUTH_METHODS, Client, ClientProfile
 from toolpost.auth.oauth.grants import IdentityProvider
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust, configured_server, origin_of, resource_of
 from toolpost.auth.oauth.sign_in import Assertion, SignInPlan
 from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
-from toolpost.contracts.config import TransportType
+from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, did_you_mean
 from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolpost.auth.oauth.client import ClientProfile
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy
 
 _URLS = ("issuer", "auth_url", "token_url", "revocation_url", "device_url")
 _GRANTS = ("code", "client_credentials", "jwt_bearer", "enterprise")

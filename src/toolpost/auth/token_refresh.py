@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from toolpost.auth.keys import UNREADABLE
 from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
@@ -22,9 +22,7 @@ from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.contracts.errors import StoreError, ToolConnectionError, ToolError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.expiring_secret import expiring
-
-if TYPE_CHECKING:
-    from toolpost.contracts.storage import TokenKey, TokenRow, TokenRows, TokenStatus
+from toolpost.contracts.storage import TokenKey, TokenRow, TokenRows, TokenStatus
 
 REFRESH_S = 30.0
 SPARE_S = 15.0  # to write down what came of it

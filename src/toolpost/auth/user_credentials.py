@@ -11,25 +11,20 @@ import re
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from toolpost.auth.credentials import fingerprint
 from toolpost.auth.oauth.flow import presentable
-from toolpost.contracts.calls import Credential
+from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, RequestedCall
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolAuthError, ToolError
 from toolpost.contracts.expiring_secret import AN_HOUR_S, expiring
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.questions import Question
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Generator
-
-    from toolpost.contracts.calls import AuthorizedCall, PermittedCall, RequestedCall
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.sources import CredentialProvider
+from toolpost.contracts.sources import CredentialProvider
 
 _SENDABLE = re.compile(r"[!-~]+")
 _REFUSED = 401

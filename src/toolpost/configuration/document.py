@@ -45,7 +45,7 @@ class ConfigDocument:
 
 def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> ConfigDocument:
     """Read a file that holds one mapping; an empty file is an empty mapping. ConfigError names file and line."""
-    data = _parse(_read_text(path, shown), shown)
+    data = _parse(read_text(path, name=f"configuration file {shown!r}", max_bytes=MAX_BYTES), shown)
     if data is None:
         return ConfigDocument(data={})
     if not isinstance(data, dict):
@@ -81,20 +81,21 @@ def kind_of(value: Any) -> str:
             return f"a {type(value).__name__}"
 
 
-def _read_text(path: Path, shown: str) -> str:
+def read_text(path: Path, *, name: str, max_bytes: int, code: str | None = None) -> str:
+    """Read a UTF-8 file; ConfigError, with the code, says what is wrong with the file of this name."""
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+            raw = file.read(max_bytes + 1)
     except FileNotFoundError:
-        raise ConfigError(f"configuration file {shown!r} does not exist; check --config or the folder") from None
+        raise ConfigError(f"{name} does not exist; check its path", code=code) from None
     except OSError as error:
-        raise ConfigError(f"configuration file {shown!r} cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(f"configuration file {shown!r} is larger than {MAX_BYTES} bytes")
+        raise ConfigError(f"{name} cannot be read: {error.strerror}", code=code) from error
+    if len(raw) > max_bytes:
+        raise ConfigError(f"{name} is larger than {max_bytes} bytes", code=code)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"configuration file {shown!r} is not UTF-8 text (byte {error.start})") from None
+        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start})", code=code) from None
 
 
 def _parse(text: str, shown: str) -> Any:
@@ -153,7 +154,7 @@ class _Substitution:
     def walk(self, value: Any, keys: Keys) -> Any:
         self._count(keys)
         if isinstance(value, str):
-            return self._replace(value, keys)
+            return _REFERENCE.sub(lambda found: self._value(found, keys), value) if "${" in value else value
         if is_array(value):
             return [self.walk(item, (*keys, n)) for n, item in enumerate(value)]
         if is_object(value):
@@ -183,9 +184,6 @@ class _Substitution:
             place = f" below {key_text(keys)!r}" if keys else ""
             raise ConfigError(f"{self._shown}: key {key!r}{place} is {kind_of(key)}, not text; put it in quotes")
         return key
-
-    def _replace(self, text: str, keys: Keys) -> str:
-        return _REFERENCE.sub(lambda found: self._value(found, keys), text) if "${" in text else text
 
     def _value(self, found: re.Match[str], keys: Keys) -> str:
         name = found["name"]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.builtin.specs import COLLECTIONS, read_specs
-from toolpost.contracts.config import TransportType
+from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import did_you_mean, nearest
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from toolpost.builtin.providers.config import ProviderSettings
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import PolicyRule, Settings
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.policy.redaction import Redactor
 
 _WILD = re.compile(r"[*?\[]")

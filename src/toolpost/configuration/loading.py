@@ -159,7 +159,7 @@ def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalT
         source.transport is TransportType.CLI and source.cli.manual is None
     ):  # the commands of a manual run in the folder of the manual
         changes["cwd"] = str(folder)
-    if _reads_file(source) and is_local_file(source.connection):
+    if "command" not in describe_transport(source.transport).forms and is_local_file(source.connection):
         changes["connection"] = str(_absolute(source.connection, folder))
     if source.env_file is not None:
         changes["env_file"] = str(_absolute(source.env_file, folder))
@@ -171,10 +171,6 @@ def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalT
         changes["cli"] = source.cli.model_copy(update={"manual": file})
         changes["connection"] = file if source.connection == source.cli.manual else source.connection
     return source.model_copy(update=changes)
-
-
-def _reads_file(source: ExternalToolConfig) -> bool:
-    return "command" not in describe_transport(source.transport).forms
 
 
 def _resolve_tool_paths(tools: ToolsSettings, folder: Path) -> ToolsSettings:

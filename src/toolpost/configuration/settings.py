@@ -350,6 +350,7 @@ class Settings(ConfigModel):
     policy: Policy = "standard"
     builtins: Builtins = Field(default="none", json_schema_extra={"default": FILE_BUILTINS})
     sources: list[ExternalToolConfig] = Field(default_factory=list[ExternalToolConfig])
+    model: str | None = Field(default=None, min_length=1, description="The chat model of `toolpost run` and `chat`")
     agent: AgentSettings = Field(default_factory=AgentSettings)
     tools: ToolsSettings = Field(default_factory=ToolsSettings, validate_default=True)
     network: NetworkSettings = Field(default_factory=NetworkSettings)

@@ -17,12 +17,8 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from toolpost.configuration.secret_extraction import (
-    SecretExtractor,
-    Variable,
-    references,
-    variable_name,
-)
+from toolpost.configuration.document import read_text
+from toolpost.configuration.secret_extraction import SecretExtractor, Variable, references, variable_name
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.json_values import is_array, is_object
@@ -65,6 +61,7 @@ _PLACEHOLDER = re.compile(r"\$\{(?P<inside>[^}]*)\}?")
 _BARE = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WITH_DEFAULT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*):-(?P<default>.*)", re.DOTALL)
+_UNREADABLE = "file_unreadable"
 MAX_BYTES = 32 * 1024 * 1024  # some clients keep their history in the same file
 
 # Strings match first, so that comments and commas within them stay.
@@ -116,7 +113,9 @@ def _table(path: Path, document: Mapping[str, Any]) -> tuple[str, Mapping[str, A
         if is_object(found):
             return key, found
         if found is not None:
-            raise _unreadable(f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}")
+            raise ConfigError(
+                f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}", code=_UNREADABLE
+            )
     raise ConfigError(f"{path} holds no MCP servers: it has none of the keys {', '.join(_TABLES)}", code=NO_SERVERS)
 
 
@@ -125,7 +124,8 @@ class _FileReader:
 
     def __init__(self, path: Path, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         self._path = path
-        self._folder = _project_folder(path)
+        # That of `${workspaceFolder}` and of relative paths.
+        self._folder = path.parent.parent if path.parent.name in _PROGRAM_FOLDERS else path.parent
         self._placeholders = _Placeholders(
             folder=self._folder,
             inputs=_inputs(document),
@@ -179,11 +179,6 @@ class _FileReader:
         source = server.to_config(self._folder)
         self._notes.extend(f"{name}: {note}" for note in server.notes)
         return source
-
-
-def _project_folder(path: Path) -> Path:
-    """Return the folder of `${workspaceFolder}` and of relative paths."""
-    return path.parent.parent if path.parent.name in _PROGRAM_FOLDERS else path.parent
 
 
 def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -474,23 +469,20 @@ def _home() -> Path:
         return Path("~")
 
 
-def _unreadable(message: str) -> ConfigError:
-    """Return the error for another client's file that cannot be read."""
-    return ConfigError(message, code="file_unreadable")
-
-
 def read_lenient_json(path: Path) -> Any:
     """Read JSON with comments, trailing commas and a byte order mark; ConfigError names file, line and column."""
-    text = _read_text(path)
+    text = read_text(path, name=str(path), max_bytes=MAX_BYTES, code=_UNREADABLE)
     try:
         return json.loads(strict_json(text), object_pairs_hook=_reject_duplicates)
     except json.JSONDecodeError as error:
         place = f"{path}, line {error.lineno}, column {error.colno}"
-        raise _unreadable(f"{place}: this is not JSON: {error.msg}") from None
+        raise ConfigError(f"{place}: this is not JSON: {error.msg}", code=_UNREADABLE) from None
     except _DuplicateKeyError as error:
-        raise _unreadable(f"{path}: key {str(error)!r} is there twice in one object; keep one") from None
+        raise ConfigError(
+            f"{path}: key {str(error)!r} is there twice in one object; keep one", code=_UNREADABLE
+        ) from None
     except RecursionError:
-        raise _unreadable(f"{path} is nested too deeply to be read") from None
+        raise ConfigError(f"{path} is nested too deeply to be read", code=_UNREADABLE) from None
 
 
 def strict_json(text: str) -> str:
@@ -513,19 +505,3 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _blank(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else _NOT_BLANK.sub(" ", found[0])
-
-
-def _read_text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise _unreadable(f"{path} does not exist; check the path") from None
-    except OSError as error:
-        raise _unreadable(f"{path} cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_BYTES:
-        raise _unreadable(f"{path} is larger than {MAX_BYTES} bytes; that is no list of servers")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _unreadable(f"{path} is not UTF-8 text (byte {error.start})") from None

@@ -6,16 +6,15 @@ import logging
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.contracts.errors import ConfigError, ToolError, ToolTimeoutError
-from toolpost.transports.base import ProbeResponse
+from toolpost.transports.base import Detection, ProbeResponse, Transport
 from toolpost.transports.registry import all_transports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.transports.base import Detection, Transport
     from toolpost.wire.client import HttpClient
     from toolpost.wire.messages import Request
 
@@ -25,23 +24,24 @@ _PROBE_S = 15.0
 _ACCEPT = "application/json, application/yaml, text/event-stream;q=0.5"
 _SUFFIXES = frozenset({".json", ".yaml", ".yml", ".gz", ".graphql", ".graphqls", ".gql"})
 _SDL = re.compile(rb"^\s*(?:extend\s+)?(?:schema\b[^{]*\{|type\s+\w+[^{]*\{)", re.MULTILINE)
-GRAPHQL_SCHEMA = (
+_GRAPHQL_SCHEMA = (
     "is the schema of a GraphQL API and does not say where that is; connect its URL, and if it does not"
     " tell its schema itself, name the file in graphql.schema_file (docs/graphql.md)"
 )
-SERVER_LIST = "lists the MCP servers of another program; `toolpost import {file}` takes them over"
+_SERVER_LIST = "lists the MCP servers of another program; `toolpost import {file}` takes them over"
 
 
 class Endpoint(NamedTuple):
     """What is at an address or in a file; without a transport `because` says why nothing was detected.
 
-    `tried` are the addresses that were asked.
+    `tried` are the addresses that were asked. `kind` is what a file without a transport is: no source by itself.
     """
 
     because: str
     transport: Transport | None = None
     detection: Detection | None = None
     tried: tuple[str, ...] = ()
+    kind: Literal["graphql_schema", "server_list"] | None = None
 
 
 def is_document(word: str) -> bool:
@@ -60,8 +60,10 @@ def detect_file(name: str) -> Endpoint:
     response = ProbeResponse(name, name, 200, {}, body)
     found = _certain(response, all_transports()) or Endpoint(explain(response))
     if found.transport is None and (_SDL.search(body) or b'"__schema"' in body):
-        return Endpoint(GRAPHQL_SCHEMA)
-    return Endpoint(SERVER_LIST.format(file=name)) if found.transport is None and _lists_servers(path) else found
+        return Endpoint(_GRAPHQL_SCHEMA, kind="graphql_schema")
+    if found.transport is None and _lists_servers(path):
+        return Endpoint(_SERVER_LIST.format(file=name), kind="server_list")
+    return found
 
 
 def _lists_servers(path: Path) -> bool:

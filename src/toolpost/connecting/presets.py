@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -53,7 +53,7 @@ POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Package:
     """The package of a preset's server, pinned to a reviewed version.
 
@@ -62,9 +62,10 @@ class Package:
     `scopes`. `arguments` follow the name of the package on the command line.
     """
 
-    ecosystem: Literal["npm", "PyPI"]
     name: str
     version: str | None
+    _: KW_ONLY
+    ecosystem: Literal["npm", "PyPI"] = "npm"
     arguments: str = ""
     reads: tuple[str, ...] = ()
     variable: str = ""
@@ -83,124 +84,79 @@ _FETCHING = frozenset({"npx", "uvx", "bunx"})
 # Versions are pinned: a name alone would run whatever its owner, or somebody who takes over the name, publishes next.
 _POPULAR_PACKAGES = {
     "github": Package(
-        ecosystem="npm",
-        name="@modelcontextprotocol/server-github",
-        version="2025.4.8",
+        "@modelcontextprotocol/server-github",
+        "2025.4.8",
         reads=("GITHUB_PERSONAL_ACCESS_TOKEN",),
         variable="GITHUB_PERSONAL_ACCESS_TOKEN",
         provider="github",
         scopes=("repo",),
     ),
-    "filesystem": Package(
-        ecosystem="npm", name="@modelcontextprotocol/server-filesystem", version="2026.8.31", arguments="/data"
-    ),
+    "filesystem": Package("@modelcontextprotocol/server-filesystem", "2026.8.31", arguments="/data"),
     # This server takes the URL as an argument and does not read the variable itself.
     "postgres": Package(
-        ecosystem="npm",
-        name="@modelcontextprotocol/server-postgres",
-        version="0.6.2",
-        arguments="'${DATABASE_URL}'",
-        reads=("DATABASE_URL",),
+        "@modelcontextprotocol/server-postgres", "0.6.2", arguments="'${DATABASE_URL}'", reads=("DATABASE_URL",)
     ),
     "slack": Package(
-        ecosystem="npm",
-        name="@modelcontextprotocol/server-slack",
-        version="2025.4.25",
+        "@modelcontextprotocol/server-slack",
+        "2025.4.25",
         reads=("SLACK_BOT_TOKEN", "SLACK_TEAM_ID", "SLACK_CHANNEL_IDS"),
         variable="SLACK_BOT_TOKEN",
         provider="slack",
         scopes=("channels:history", "channels:read", "chat:write", "reactions:write", "users:read"),
     ),
     "google-drive": Package(
-        ecosystem="npm",
-        name="@anthropic/mcp-server-google-drive",
-        version=None,
+        "@anthropic/mcp-server-google-drive",
+        None,
         advice="connect the preset gdrive, or another server by its command or its URL",
     ),
 }
 _MORE_PACKAGES = {
     "everything": Package(
-        ecosystem="npm",
-        name="@modelcontextprotocol/server-everything",
-        version="2026.8.31",
-        description="Every feature of MCP, to try things out",
+        "@modelcontextprotocol/server-everything", "2026.8.31", description="Every feature of MCP, to try things out"
     ),
     "memory": Package(
-        ecosystem="npm",
-        name="@modelcontextprotocol/server-memory",
-        version="2026.8.31",
+        "@modelcontextprotocol/server-memory",
+        "2026.8.31",
         reads=("MEMORY_FILE_PATH",),
         description="A knowledge graph that is kept between runs",
     ),
     "sequential-thinking": Package(
-        ecosystem="npm",
-        name="@modelcontextprotocol/server-sequential-thinking",
-        version="2026.8.31",
-        description="Notes for thinking step by step",
+        "@modelcontextprotocol/server-sequential-thinking", "2026.8.31", description="Notes for thinking step by step"
     ),
     "gdrive": Package(
-        ecosystem="npm",
-        name="@modelcontextprotocol/server-gdrive",
-        version="2025.1.14",
+        "@modelcontextprotocol/server-gdrive",
+        "2025.1.14",
         reads=("GDRIVE_CREDENTIALS_PATH", "GDRIVE_OAUTH_PATH"),
         description="Google Drive files, read only",
     ),
     "brave-search": Package(
-        ecosystem="npm",
-        name="@brave/brave-search-mcp-server",
-        version="2.1.4",
-        reads=("BRAVE_API_KEY",),
-        description="Web search by Brave",
+        "@brave/brave-search-mcp-server", "2.1.4", reads=("BRAVE_API_KEY",), description="Web search by Brave"
     ),
-    "tavily": Package(
-        ecosystem="npm",
-        name="tavily-mcp",
-        version="0.2.22",
-        reads=("TAVILY_API_KEY",),
-        description="Web search by Tavily",
-    ),
+    "tavily": Package("tavily-mcp", "0.2.22", reads=("TAVILY_API_KEY",), description="Web search by Tavily"),
     "firecrawl": Package(
-        ecosystem="npm",
-        name="firecrawl-mcp",
-        version="3.22.2",
+        "firecrawl-mcp",
+        "3.22.2",
         reads=("FIRECRAWL_API_KEY", "FIRECRAWL_API_URL"),
         description="Web pages as text, by Firecrawl",
     ),
     "notion": Package(
-        ecosystem="npm",
-        name="@notionhq/notion-mcp-server",
-        version="2.5.2",
+        "@notionhq/notion-mcp-server",
+        "2.5.2",
         reads=("NOTION_TOKEN",),
         variable="NOTION_TOKEN",
         provider="notion",
         description="Notion pages and databases",
     ),
     "context7": Package(
-        ecosystem="npm",
-        name="@upstash/context7-mcp",
-        version="4.1.1",
-        reads=("CONTEXT7_API_KEY",),
-        description="Current documentation of libraries",
+        "@upstash/context7-mcp", "4.1.1", reads=("CONTEXT7_API_KEY",), description="Current documentation of libraries"
     ),
-    "playwright": Package(
-        ecosystem="npm", name="@playwright/mcp", version="0.0.83", description="A browser, driven by Playwright"
-    ),
-    "chrome-devtools": Package(
-        ecosystem="npm", name="chrome-devtools-mcp", version="1.11.0", description="A running Chrome and its tools"
-    ),
-    "time": Package(
-        ecosystem="PyPI", name="mcp-server-time", version="2026.10.19", description="The time, here and elsewhere"
-    ),
-    "git": Package(
-        ecosystem="PyPI", name="mcp-server-git", version="2026.10.19", description="Git repositories on this machine"
-    ),
-    "fetch": Package(
-        ecosystem="PyPI", name="mcp-server-fetch", version="2026.10.24", description="Web pages as Markdown"
-    ),
-    "duckduckgo": Package(
-        ecosystem="PyPI", name="duckduckgo-mcp-server", version="0.7.0", description="Web search by DuckDuckGo"
-    ),
-    "arxiv": Package(ecosystem="PyPI", name="arxiv-mcp-server", version="0.8.2", description="Papers on arXiv"),
+    "playwright": Package("@playwright/mcp", "0.0.83", description="A browser, driven by Playwright"),
+    "chrome-devtools": Package("chrome-devtools-mcp", "1.11.0", description="A running Chrome and its tools"),
+    "time": Package("mcp-server-time", "2026.10.19", description="The time, here and elsewhere", ecosystem="PyPI"),
+    "git": Package("mcp-server-git", "2026.10.19", description="Git repositories on this machine", ecosystem="PyPI"),
+    "fetch": Package("mcp-server-fetch", "2026.10.24", description="Web pages as Markdown", ecosystem="PyPI"),
+    "duckduckgo": Package("duckduckgo-mcp-server", "0.7.0", description="Web search by DuckDuckGo", ecosystem="PyPI"),
+    "arxiv": Package("arxiv-mcp-server", "0.8.2", description="Papers on arXiv", ecosystem="PyPI"),
 }
 
 MORE_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.hidden_text import strip_invisible
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.secrets import ANY
+from toolpost.schema.secrets import ANY, SecretPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import Decision, PendingAction
     from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.redaction import Redactor
-    from toolpost.schema.secrets import SecretPaths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

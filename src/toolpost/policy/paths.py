@@ -9,12 +9,10 @@ from __future__ import annotations
 import os
 import stat
 import unicodedata
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from toolpost.contracts.context import ProtectedPath
+from toolpost.contracts.context import ProtectedPath
 
 
 def is_path_allowed(

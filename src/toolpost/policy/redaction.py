@@ -10,22 +10,17 @@ import re
 import string
 import time
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import quote, quote_plus, unquote_plus
 
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.expiring_secret import ExpiringSecret
 from toolpost.schema.hidden_text import strip_invisible
-from toolpost.schema.secrets import is_secret_name, is_secret_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-
-    from toolpost.schema.secrets import SecretPaths
+from toolpost.schema.secrets import SecretPaths, is_secret_name, is_secret_path
 
 SHORTEST = 8  # a shorter form is matched only as written: normalized it would be everywhere
 _JSON_LAYERS = 3  # of JSON in JSON
@@ -340,6 +335,7 @@ _FIELD = re.compile(r"([?&;#])([^\s?&;=#]{1,100}+)=([^\s&;#\"'<>\\]++)")
 _KEYS = frozenset({"key", "sig", "signature", "auth", "x-amz-signature", "x-amz-security-token", "x-goog-signature"})
 # A filter of a logger does not see the records of its child loggers, so that each needs its own.
 LOGGERS = (
+    "toolpost.agents",
     "toolpost.auth",
     "toolpost.events",
     "toolpost.runtime",

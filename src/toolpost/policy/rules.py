@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from toolpost.contracts.calls import PermittedCall
+from toolpost.contracts.calls import PermittedCall, ValidatedCall
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.questions import CallPreview, Question
+from toolpost.contracts.spec import AGENT_TARGET, SideEffects, ToolSpec
 from toolpost.policy.approvals import ANYBODY, Approvals, call_hash
 from toolpost.schema.json_values import is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from toolpost.contracts.calls import ValidatedCall
-    from toolpost.contracts.spec import SideEffects, ToolSpec
 
 Action = Literal["allow", "ask", "deny"]
 Template = Literal["exploratory", "standard", "regulated", "audit"]
@@ -69,6 +65,11 @@ def _is_claimed(spec: ToolSpec) -> bool:
     return is_object(said) and (said.get("readOnlyHint") is True or said.get("destructiveHint") is False)
 
 
+def _stays_inside(spec: ToolSpec) -> bool:
+    """Return whether a tool acts inside an agent; without its agent nobody could carry out an approval."""
+    return spec.target is not None and spec.target.kind == AGENT_TARGET
+
+
 _UNSAID = "nobody has said what it does"
 _CLAIMED = "only its own source, which is not trusted, says that it is harmless"
 _MARKED = "it is marked destructive"
@@ -78,7 +79,7 @@ _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
     "exploratory": lambda _spec: "",
     "standard": _why_destructive,
     "regulated": lambda spec: _why_destructive(spec) or (_LEAVES if spec.leaves_machine else ""),
-    "audit": lambda spec: _why_destructive(spec) or "every call is reviewed",
+    "audit": lambda spec: _why_destructive(spec) or ("" if _stays_inside(spec) else "every call is reviewed"),
 }
 
 

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, Self
 
-from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
 from toolpost.contracts.lines import LineSplitter
 from toolpost.processes.launch import Launch, launch_error, locate, working_directory
 from toolpost.processes.process import Process, start
@@ -23,13 +24,7 @@ from toolpost.processes.process_supervisor import (
     start_error,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
-
-    from toolpost.contracts.errors import ToolError
-
-    OnLine = Callable[[str, "Stream"], None]
+OnLine = Callable[[str, "Stream"], None]
 
 Stream = Literal["stdout", "stderr"]
 
@@ -144,9 +139,7 @@ class CommandRunner:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _submit(self, request: bytes, run: RunningCommand) -> WorkerConnection:

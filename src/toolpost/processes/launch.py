@@ -6,14 +6,11 @@ import errno
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _WINDOWS = (
     "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT",

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 from toolpost.processes.launch import Launch, exec_error, launch_error, locate
 from toolpost.processes.process_supervisor import (
@@ -20,9 +20,6 @@ from toolpost.processes.process_supervisor import (
     pack_request,
     start_error,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _START_S = 30.0
 _LAST_RESORT_S = 1.0
@@ -98,9 +95,7 @@ class Process:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -10,10 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from toolpost.contracts.errors import ToolConnectionError
 from toolpost.processes.launch import (
+    Launch,
     bad_folder_error,
     exec_error,
     invalid_launch_error,
@@ -23,12 +26,6 @@ from toolpost.processes.launch import (
 )
 from toolpost.processes.sandbox import ControlGroup, create_control_group
 from toolpost.processes.supervisor_program import TERM_GRACE_S, SpawnRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from toolpost.contracts.errors import ToolConnectionError
-    from toolpost.processes.launch import Launch
 
 END_S = TERM_GRACE_S + 4.0
 """How long the end of a program may take before it is no longer waited for."""

@@ -5,9 +5,10 @@ A transport is offered by an entry point in the group `toolpost.sources`; docs/e
 
 from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+from toolpost.contracts.chat import ChatModel
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, ToolOverride
 from toolpost.contracts.questions import Answer, CallPreview, Question
-from toolpost.contracts.sources import ChatModel, LiveSource, SourceHealth, SourceListener, ToolSource
+from toolpost.contracts.sources import LiveSource, SourceHealth, SourceListener, ToolSource
 from toolpost.contracts.spec import SafetyProfile, Tool, ToolDefinition, ToolSpec
 from toolpost.policy.paths import is_path_allowed
 from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, SourceTool, Transport

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.contracts.spec import PreviewingTool, ToolSpec
-from toolpost.transports.base import BaseSource, Detection, Transport
+from toolpost.contracts.spec import PreviewingTool, Tool, ToolSpec
+from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType, TracebackType
+    from types import ModuleType
 
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import CallPreview, Question
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import Tool
-    from toolpost.transports.base import ProbeResponse, Services
 
 _IMPORTS_US = re.compile(rb"^\s*(from|import)\s+toolpost\b", re.MULTILINE)
 
@@ -77,7 +75,6 @@ class PythonSource(BaseSource):
             raise ToolConnectionError(msg, sent=False, cause=error) from error
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run one call."""
         return await run_tool(call)
 
 
@@ -118,9 +115,7 @@ class _NoBytecode:
                 self._before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
             self._importing += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._importing -= 1
             if self._importing == 0:

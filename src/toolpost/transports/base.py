@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
 
 from toolpost.contracts.calls import (
     NO_CREDENTIAL,
@@ -18,8 +19,7 @@ from toolpost.contracts.calls import (
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolExecutionError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.sources import HoldingSource, SourceHealth
-from toolpost.transports.urls import url_below
+from toolpost.contracts.sources import DescribedCommands, HoldingSource, SourceHealth, ToolSource
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from toolpost.contracts.calls import Credential
+    from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import EventCode
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.sources import ChatModel, DescribedCommands, ToolSource
     from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.stores.sealing import CacheFolder
@@ -216,3 +216,19 @@ class BaseSource:
 
     async def close(self) -> None:
         """Release everything; safe to call twice."""
+
+
+def is_root(url: str) -> bool:
+    """Return whether a URL has no path."""
+    return urlsplit(url).path in ("", "/")
+
+
+def is_graphql_path(url: str) -> bool:
+    """Return whether a URL is written as that of a GraphQL endpoint."""
+    return urlsplit(url).path.rstrip("/").lower().endswith(("graphql", "gql"))
+
+
+def url_below(url: str, path: str) -> str:
+    """Return the URL of a path below another URL; the query stays."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}", fragment=""))

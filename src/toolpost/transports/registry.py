@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
-from toolpost.transports.base import Transport
+from toolpost.contracts.sources import ToolSource
+from toolpost.transports.base import Services, Transport
 from toolpost.transports.plugins import load_transports
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.sources import ToolSource
-    from toolpost.transports.base import Services
 
 # In the order in which they are asked whether they recognise an address or a file.
 _BUILT_IN = {

@@ -6,23 +6,32 @@ import asyncio
 import base64
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
-from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolConnectionError, ToolTimeoutError, from_status
+from toolpost.contracts.errors import (
+    ConfigError,
+    ToolAuthError,
+    ToolConnectionError,
+    ToolNodeError,
+    ToolTimeoutError,
+    from_status,
+)
 from toolpost.schema.json_values import is_object
 from toolpost.web.content import parse_json
 from toolpost.web.failures import extract_reason, sanitize
-from toolpost.web.requests import PlannedRequest, UnsendableError, build_url, check_header_value, percent_encode
-from toolpost.wire.messages import parse_retry_after
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolpost.contracts.errors import ToolNodeError
-    from toolpost.web.requests import Pair, Send
-    from toolpost.wire.messages import Response
+from toolpost.web.requests import (
+    Pair,
+    PlannedRequest,
+    Send,
+    UnsendableError,
+    build_url,
+    check_header_value,
+    percent_encode,
+)
+from toolpost.wire.messages import Response, parse_retry_after
 
 _SKEW_S = 30.0
 _SKEW_SHARE = 0.1

@@ -5,15 +5,13 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.lines import LineSplitter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
 
 Kind = Literal["json", "lines", "events", "form", "multipart", "yaml", "xml", "text", "binary"]
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-from toolpost.contracts.errors import ErrorCategory, ToolOutputError, ToolRateLimitError, from_status
+from toolpost.contracts.errors import ErrorCategory, ToolNodeError, ToolOutputError, ToolRateLimitError, from_status
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import decode_text, looks_like_json, parse_json, parse_media_type
-from toolpost.web.requests import (
-    UnsendableError,
-    compact_json,
-)
-from toolpost.wire.messages import parse_retry_after
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from toolpost.contracts.errors import ToolNodeError
-    from toolpost.wire.messages import Headers
+from toolpost.web.requests import UnsendableError, compact_json
+from toolpost.wire.messages import Headers, parse_retry_after
 
 _LONGEST = 500
 _LONGEST_LOOK = 20_000

@@ -6,18 +6,15 @@ import base64
 import binascii
 import mimetypes
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError
+from toolpost.contracts.spec import JsonSchema
+from toolpost.contracts.storage import ArtifactStore
 from toolpost.schema.json_values import is_object
 from toolpost.web.content import OCTETS, parse_media_type
 from toolpost.web.requests import UnsendableError, check_header_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.contracts.storage import ArtifactStore
 
 FILE: JsonSchema = {
     "type": "object",

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -18,15 +18,12 @@ from toolpost.contracts.errors import ToolClientError, ToolConnectionError, Tool
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.json_values import json_type
 from toolpost.web.content import parse_media_type
-from toolpost.wire.messages import Request
+from toolpost.wire.messages import Follow, Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.errors import ToolNodeError
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.messages import Follow, Response
 
 Pair: TypeAlias = tuple[str, str]
 

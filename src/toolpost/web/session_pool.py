@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
 
 from toolpost.auth.credentials import fingerprint
-from toolpost.contracts.calls import NO_CREDENTIAL
+from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ToolConnectionError, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
-
-    from toolpost.contracts.calls import Credential
 
 _FIRST_BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 30.0

@@ -5,11 +5,9 @@ No look-ups and no connections here: only addresses that were already resolved.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 
 Address: TypeAlias = IPv4Address | IPv6Address
 

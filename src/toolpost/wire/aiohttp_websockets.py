@@ -8,7 +8,7 @@ import re
 from collections import deque
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from aiohttp import (
     BaseConnector,
@@ -30,26 +30,17 @@ from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from toolpost.contracts.errors import (
-    ToolClientError,
-    ToolConnectionError,
-    ToolError,
-    ToolPermissionError,
-    from_status,
-)
-from toolpost.wire.messages import Headers, parse_retry_after
-from toolpost.wire.network import REFUSED, check_peer, connect_error
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolPermissionError, from_status
+from toolpost.wire.messages import Headers, Pairs, parse_retry_after
+from toolpost.wire.network import REFUSED, Route, check_peer, connect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import NoReturn
 
     from aiohttp import ClientRequest
     from aiohttp.client_middlewares import ClientHandlerType
     from aiohttp.tracing import Trace
 
-    from toolpost.wire.messages import Pairs
-    from toolpost.wire.network import Route
     from toolpost.wire.proxies import Proxy
 
 _CLOSE_S = 1.0  # for the server's close frame, and for what it has not taken yet

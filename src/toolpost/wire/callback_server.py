@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 from urllib.parse import unquote
 
 from toolpost.contracts.errors import ToolError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 HOST = "127.0.0.1"
 PATH = "/callback"
@@ -70,9 +67,7 @@ class CallbackServer:
             code="port_taken",
         )
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
         if self._serving:  # a response that was just given is still sent
             await asyncio.wait(self._serving, timeout=_CLOSE_S)

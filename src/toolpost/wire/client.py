@@ -28,8 +28,6 @@ from toolpost.wire.network import NEXT_ADDRESS_S, RouteCache, SharedLookups, con
 from toolpost.wire.proxies import parse_proxy
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from toolpost.wire.http1 import Exchange, Http1Transport
     from toolpost.wire.network import NetworkPolicy, Resolver, Route, Target
 
@@ -110,9 +108,7 @@ class HttpClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _normalize(self, request: Request) -> Request:

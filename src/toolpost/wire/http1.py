@@ -9,21 +9,16 @@ import select
 import ssl
 import sys
 from collections import deque
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
-from toolpost.wire.messages import Headers, request_path
-from toolpost.wire.network import check_peer, connect_error
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from toolpost.wire.messages import Request
-    from toolpost.wire.network import Route
-    from toolpost.wire.proxies import Proxy
+from toolpost.wire.messages import Headers, Request, request_path
+from toolpost.wire.network import Route, check_peer, connect_error
+from toolpost.wire.proxies import Proxy
 
 _Key: TypeAlias = tuple[str, str]
 

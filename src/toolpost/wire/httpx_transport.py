@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, cast
 
 import httpcore2
 import httpx2
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
-from toolpost.wire.network import check_peer, parse_target, ssl_context
-from toolpost.wire.proxies import END_OF_HEAD, MAX_HEAD_BYTES, ProxyError, check_tunnel, parse_proxy
+from toolpost.wire.addresses import Address
+from toolpost.wire.network import NetworkPolicy, check_peer, parse_target, ssl_context
+from toolpost.wire.proxies import END_OF_HEAD, MAX_HEAD_BYTES, Proxy, ProxyError, check_tunnel, parse_proxy
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-
-    from toolpost.wire.addresses import Address
-    from toolpost.wire.network import NetworkPolicy
-    from toolpost.wire.proxies import Proxy
-
-    Finder = Callable[[str, int], Awaitable[Sequence[Address]]]
+Finder = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):

@@ -7,9 +7,10 @@ import math
 import re
 import time
 import zlib
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
 from urllib.parse import quote
 
 from toolpost.contracts.errors import (
@@ -21,13 +22,9 @@ from toolpost.contracts.errors import (
 )
 from toolpost.wire.network import REFUSED, join_url, parse_target, split_url
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
-    from types import TracebackType
-
-    Pairs = tuple[tuple[str, str], ...]
-    HeaderInput = Mapping[str, str] | Pairs
-    RequestBody: TypeAlias = bytes | AsyncIterable[bytes] | None
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+HeaderInput: TypeAlias = Mapping[str, str] | Pairs
+RequestBody: TypeAlias = bytes | AsyncIterable[bytes] | None
 
 # RFC 9110 §7.6.1: these speak about one connection; the others here are the connection's own business too,
 # and whoever could set them could make one request look like two, or be meant for another host.
@@ -278,9 +275,7 @@ class Response:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -379,9 +374,7 @@ class Deadline:
         self._cancelling = 0 if task is None else task.cancelling()
         self._deadlines.enter(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._deadlines.leave(self)
         if not self._late or self._task is None:
             return

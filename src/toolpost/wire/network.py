@@ -8,21 +8,16 @@ import re
 import socket
 import ssl
 import unicodedata
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urljoin
 
 from toolpost.contracts.errors import ConfigError, ErrorCategory, ToolConnectionError, ToolPermissionError
-from toolpost.wire.addresses import PRIVATE_REASONS, refusal_reason, unmap_ipv4
-from toolpost.wire.proxies import ProxyError, parse_proxy
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
-
-    from toolpost.wire.addresses import Address
-    from toolpost.wire.proxies import Proxy
+from toolpost.wire.addresses import PRIVATE_REASONS, Address, refusal_reason, unmap_ipv4
+from toolpost.wire.proxies import Proxy, ProxyError, parse_proxy
 
 HTTP_SCHEMES = frozenset({"http", "https"})
 WEBSOCKET_SCHEMES = frozenset({"ws", "wss"})

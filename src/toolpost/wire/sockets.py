@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
-from toolpost.wire.network import NEXT_ADDRESS_S, connect_timeout, parse_target
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from toolpost.wire.addresses import Address
-    from toolpost.wire.network import NetworkPolicy, Resolver, Target
+from toolpost.wire.addresses import Address
+from toolpost.wire.network import NEXT_ADDRESS_S, NetworkPolicy, Target, connect_timeout, parse_target
 
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -63,13 +59,12 @@ async def exchange_stream(
     framing: Framing,
     policy: NetworkPolicy,
     timeout_s: float,
-    resolver: Resolver | None = None,
 ) -> Received:
     """Send a message over a TCP connection of its own and return the answer without its framing."""
     target, shown = _target(host, port, "tcp")
     sent = framing.encode(message)
     deadline = asyncio.get_running_loop().time() + timeout_s
-    reader, writer = await _connected(target, shown, policy, timeout_s, resolver)
+    reader, writer = await _connected(target, shown, policy, timeout_s)
     came = bytearray()
     try:
         async with asyncio.timeout_at(deadline):
@@ -100,11 +95,10 @@ async def exchange_datagrams(
     answers: int,
     policy: NetworkPolicy,
     timeout_s: float,
-    resolver: Resolver | None = None,
 ) -> list[bytes]:
     """Send one datagram and wait for `answers` datagrams from the same address; others are ignored."""
     target, shown = _target(host, port, "udp")
-    addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
+    addresses = await policy.resolve(target, timeout_s=timeout_s)
     collector = _DatagramCollector(answers)
     loop = asyncio.get_running_loop()
     try:
@@ -154,10 +148,10 @@ def _target(host: str, port: int, scheme: str) -> tuple[Target, str]:
 
 
 async def _connected(
-    target: Target, shown: str, policy: NetworkPolicy, timeout_s: float, resolver: Resolver | None
+    target: Target, shown: str, policy: NetworkPolicy, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first allowed address that answers; raise with `sent=False` when none does."""
-    addresses = await policy.resolve(target, resolver=resolver, timeout_s=timeout_s)
+    addresses = await policy.resolve(target, timeout_s=timeout_s)
     whole_s = connect_timeout(timeout_s)
     failure = ""
     for number, address in enumerate(addresses, start=1):

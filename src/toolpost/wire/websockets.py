@@ -8,16 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolValidationError
-from toolpost.wire.messages import clean_headers, request_path
-from toolpost.wire.network import NEXT_ADDRESS_S, WEBSOCKET_SCHEMES, Route, parse_target
+from toolpost.wire.messages import HeaderInput, Pairs, clean_headers, request_path
+from toolpost.wire.network import NEXT_ADDRESS_S, WEBSOCKET_SCHEMES, NetworkPolicy, Resolver, Route, parse_target
 from toolpost.wire.proxies import parse_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from toolpost.wire.aiohttp_websockets import WebSocket
-    from toolpost.wire.messages import HeaderInput, Pairs
-    from toolpost.wire.network import NetworkPolicy, Resolver
 
     Opener = Callable[..., Awaitable[WebSocket]]
 

@@ -170,6 +170,7 @@ async def test_a_document_that_was_read_once_serves_without_its_server(tmp_path:
             before = [spec.name for spec in box.registry.specs()]
     async with toolbox(source(f"{address}/openapi.json"), tmp_path / "data") as box:
         after = [spec.name for spec in box.registry.specs()]
+        await box.wait_for_sources()
         told = list(box.problems)
         outcome = await box.call("shop.get_item", {"item_id": 1})
     assert after == before

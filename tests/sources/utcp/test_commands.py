@@ -306,7 +306,7 @@ async def test_a_step_may_wait_and_leave_something_running() -> None:
 async def test_a_step_that_floods_is_ended_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    flood = await called(cli("yes", "echo x"))
+    flood = await called(cli("yes", "echo x"), timeout_s=120.0)
     late = await called(cli("trap '' TERM; while :; do sleep 1; done", "echo x"), timeout_s=1.0)
 
     assert flood.error.error_code == "output_too_large"

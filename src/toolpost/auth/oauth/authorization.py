@@ -7,26 +7,19 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.flow import OAuthProblem, OAuthResponseError, presentable
+from toolpost.auth.oauth.flow import Clock, Flow, OAuthProblem, OAuthResponseError, presentable
 from toolpost.auth.oauth.jose import DpopKey
-from toolpost.auth.oauth.metadata import ServerMetadata, is_loopback
-from toolpost.auth.oauth.tokens import request_tokens
+from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata, is_loopback
+from toolpost.auth.oauth.tokens import TokenSet, request_tokens
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.wire.messages import Pairs
 from toolpost.wire.network import parse_target
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.auth.oauth.flow import Clock, Flow
-    from toolpost.auth.oauth.metadata import ResourceMetadata
-    from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.wire.messages import Pairs
 
 TRANSACTION_TTL_S = 600.0
 OFFLINE = "offline_access"
@@ -85,7 +78,8 @@ def begin_authorization(
 ) -> AuthorizationRequest:
     """Start a sign-in; a server that does not offer PKCE with S256 is refused."""
     endpoint = _endpoint(server)
-    _check_redirect(caller.redirect_uri)
+    if parse_target(caller.redirect_uri).scheme != "https" and not is_loopback(caller.redirect_uri):  # as MCP asks
+        raise ConfigError("A redirect URI must be https, or on this machine.")
     if client.issuer not in {None, server.issuer}:
         raise ToolAuthError(f"The client {client.id!r} belongs to {client.issuer!r}, not to {server.issuer!r}.")
     now = clock()
@@ -199,12 +193,6 @@ def _endpoint(server: ServerMetadata) -> str:
         )
     parse_target(server.authorization_endpoint)
     return server.authorization_endpoint
-
-
-def _check_redirect(uri: str) -> None:
-    """Refuse a redirect that is neither https nor on this machine (MCP, communication security)."""
-    if parse_target(uri).scheme != "https" and not is_loopback(uri):
-        raise ConfigError("A redirect URI must be https, or on this machine.")
 
 
 def _parameters(transaction: Transaction) -> dict[str, str]:

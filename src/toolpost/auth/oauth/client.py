@@ -6,21 +6,17 @@ import base64
 import secrets
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
-from toolpost.auth.oauth.flow import FlowRequest, json_object, parse_problem, presentable, refusal_error
+from toolpost.auth.oauth.flow import Clock, Flow, FlowRequest, json_object, parse_problem, presentable, refusal_error
 from toolpost.auth.oauth.jose import sign_jws
-from toolpost.auth.oauth.metadata import is_loopback
+from toolpost.auth.oauth.metadata import ServerMetadata, is_loopback
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.json_values import is_array
+from toolpost.wire.messages import Pairs
 from toolpost.wire.network import parse_target, split_url
-
-if TYPE_CHECKING:
-    from toolpost.auth.oauth.flow import Clock, Flow
-    from toolpost.auth.oauth.metadata import ServerMetadata
-    from toolpost.wire.messages import Pairs
 
 AuthMethod = Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
 Origin = Literal["registered", "document", "dynamic"]

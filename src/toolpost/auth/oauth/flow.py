@@ -7,21 +7,17 @@ as the error of the HTTP client.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from toolpost.contracts.errors import ToolAuthError, ToolError, from_status
+from toolpost.contracts.errors import ToolAuthError, ToolError, ToolNodeError, from_status
 from toolpost.schema.json_values import is_object
-from toolpost.wire.messages import Request
+from toolpost.wire.messages import Headers, Pairs, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from toolpost.contracts.errors import ToolNodeError
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.messages import Headers, Pairs
 
 ACCEPT_JSON: Pairs = (("Accept", "application/json"),)
 

@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from toolpost.auth.oauth.flow import Flow, FlowRequest, host_of, json_object, refusal_error, with_context
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolPermissionError
 from toolpost.schema.json_values import is_array
 from toolpost.wire.addresses import refusal_reason
-from toolpost.wire.network import DEFAULT_PORTS, NetworkPolicy, allow_rules, parse_target
-
-if TYPE_CHECKING:
-    from toolpost.wire.network import AllowRule, Target
+from toolpost.wire.network import DEFAULT_PORTS, AllowRule, NetworkPolicy, Target, allow_rules, parse_target
 
 _ANYBODY = NetworkPolicy()
 _MOST = 200
@@ -45,7 +42,8 @@ class Trust:
             raise _refused(name, documents, str(refused).partition(" is refused: ")[2]) from None
         if "#" in url:
             raise _refused(name, documents, "it has a fragment")
-        if documents and not self._allows(target):
+        rules = allow_rules(self.policy.allow_hosts | self.policy.operator_hosts)
+        if documents and not any(_names(rule, target) for rule in rules):
             self._judge(target, name, documents)
         return url
 
@@ -56,10 +54,6 @@ class Trust:
             raise _refused(name, documents, "it points at this machine or a private network, and the document does not")
         if target.scheme != "https":
             raise _refused(name, documents, "it is not https. An operator can allow its host in network.allow_hosts")
-
-    def _allows(self, target: Target) -> bool:
-        rules = allow_rules(self.policy.allow_hosts | self.policy.operator_hosts)
-        return any(_names(rule, target) for rule in rules)
 
 
 def is_local(target: Target) -> bool:

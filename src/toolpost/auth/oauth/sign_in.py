@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
-from toolpost.auth.oauth.authorization import begin_authorization, select_scopes
-from toolpost.auth.oauth.client import ClientProfile, obtain_client
-from toolpost.auth.oauth.flow import with_context
+from toolpost.auth.oauth.authorization import SignInContext, Transaction, begin_authorization, select_scopes
+from toolpost.auth.oauth.client import Client, ClientProfile, obtain_client
+from toolpost.auth.oauth.flow import Clock, Flow, with_context
 from toolpost.auth.oauth.grants import IdentityProvider, client_credentials, enterprise_tokens, jwt_bearer
 from toolpost.auth.oauth.jose import DPOP_ALGORITHM, DpopKey
 from toolpost.auth.oauth.metadata import (
+    ResourceMetadata,
+    ServerMetadata,
     Trust,
     discover_server,
     find_resource,
@@ -21,18 +24,10 @@ from toolpost.auth.oauth.metadata import (
     origin_of,
     resource_of,
 )
+from toolpost.auth.oauth.tokens import TokenSet
+from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from toolpost.auth.oauth.authorization import SignInContext, Transaction
-    from toolpost.auth.oauth.client import Client
-    from toolpost.auth.oauth.flow import Clock, Flow
-    from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata
-    from toolpost.auth.oauth.tokens import TokenSet
-    from toolpost.auth.secret import Secret
-    from toolpost.wire.messages import Headers
+from toolpost.wire.messages import Headers
 
 _LONGEST = 16 * 1024
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a word

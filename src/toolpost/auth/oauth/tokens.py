@@ -6,12 +6,15 @@ import math
 import re
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from toolpost.auth.oauth.client import authenticate_client
+from toolpost.auth.oauth.client import Client, authenticate_client
 from toolpost.auth.oauth.flow import (
     ACCEPT_JSON,
+    Clock,
+    Flow,
     FlowRequest,
+    FlowResponse,
     json_object,
     parse_problem,
     presentable,
@@ -19,14 +22,10 @@ from toolpost.auth.oauth.flow import (
     secrets_in,
 )
 from toolpost.auth.oauth.jose import DpopKey, dpop_nonce
+from toolpost.auth.oauth.metadata import ServerMetadata
 from toolpost.auth.secret import Secret, revealed
 from toolpost.contracts.errors import ToolAuthError
-
-if TYPE_CHECKING:
-    from toolpost.auth.oauth.client import Client
-    from toolpost.auth.oauth.flow import Clock, Flow, FlowResponse
-    from toolpost.auth.oauth.metadata import ServerMetadata
-    from toolpost.wire.messages import Pairs
+from toolpost.wire.messages import Pairs
 
 TokenType = Literal["Bearer", "DPoP"]
 

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.transports.base import Detection, ProbeResponse, Transport
-from toolpost.transports.urls import is_graphql_path
+from toolpost.transports.base import Detection, ProbeResponse, Transport, is_graphql_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,55 +4,54 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from graphql import (
+    GraphQLArgument,
     GraphQLEnumType,
+    GraphQLField,
+    GraphQLInputField,
     GraphQLInputObjectType,
+    GraphQLNamedType,
     GraphQLScalarType,
+    GraphQLSchema,
+    GraphQLType,
     is_required_argument,
     is_required_input_field,
     value_from_ast_untyped,
 )
 
 from toolpost.contracts.errors import ToolValidationError
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.graphql.selections import (
+    MAX_DESCRIPTION_CHARS,
     TYPENAME,
+    UPLOAD,
+    Composite,
+    SelectedField,
+    Selection,
     SelectionBuilder,
     SelectionError,
-    parse_selection,
-    render_selection,
-)
-from toolpost.sources.graphql.type_utils import (
-    MAX_DESCRIPTION_CHARS,
-    UPLOAD,
     composite_of,
     fields_of,
     item_type,
     named_type,
+    parse_selection,
+    render_selection,
     truncate,
     type_of,
     unwrap_non_null,
     variable_type,
 )
-from toolpost.web.files import FILE, find_artifact_id, parse_file
+from toolpost.web.files import FILE, File, find_artifact_id, parse_file
 from toolpost.web.files import choose_media_type as media_type_of
 from toolpost.web.requests import FormPart, UnsendableError, compact_json
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from graphql import GraphQLArgument, GraphQLField, GraphQLInputField, GraphQLNamedType, GraphQLSchema, GraphQLType
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.graphql.selections import SelectedField, Selection
-    from toolpost.sources.graphql.type_utils import Composite
-    from toolpost.web.files import File
-
-    DefinedType: TypeAlias = GraphQLEnumType | GraphQLInputObjectType
-    References: TypeAlias = dict[str, DefinedType]
+DefinedType: TypeAlias = GraphQLEnumType | GraphQLInputObjectType
+References: TypeAlias = dict[str, DefinedType]
 
 _INT: JsonSchema = {"type": ["integer"], "minimum": -(2**31), "maximum": 2**31 - 1}
 _SCALARS: dict[str, JsonSchema] = {

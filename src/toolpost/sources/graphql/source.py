@@ -1,38 +1,58 @@
-"""Tool source for a GraphQL API: one tool per query and mutation field, sent over HTTP."""
+"""Tool source for a GraphQL API: load its schema, offer a tool per query and mutation field, send calls over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard, cast
+
+from graphql import (
+    GraphQLError,
+    GraphQLSchema,
+    build_client_schema,
+    build_schema,
+    get_introspection_query,
+    parse_const_value,
+)
 
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import (
+    ConfigError,
     ToolAuthError,
     ToolClientError,
     ToolError,
+    ToolNodeError,
     ToolOutputError,
     ToolRateLimitError,
     ToolSchemaError,
     ToolServerError,
+    ToolTimeoutError,
     ToolValidationError,
     from_status,
 )
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
+from toolpost.contracts.spec import JsonSchema, SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
-from toolpost.sources.graphql.schema_loader import SchemaLoader
-from toolpost.transports.base import BaseSource, SourceTool
-from toolpost.web.content import UnreadableError, parse_body
+from toolpost.sources.graphql.operations import SELECTION_ARGUMENT, GraphqlOperation, OperationBuilder
+from toolpost.sources.graphql.selections import SelectionError, truncate
+from toolpost.transports.base import BaseSource, Services, SourceTool
+from toolpost.web.content import UnreadableError, looks_like_json, parse_body, parse_json
 from toolpost.web.failures import response_error, sanitize, unusable_error
 from toolpost.web.files import load_artifacts
 from toolpost.web.requests import (
     FormPart,
+    Pair,
     PlannedRequest,
     Presentation,
+    Send,
     UnsendableError,
     compact_json,
     encode_multipart,
@@ -40,19 +60,7 @@ from toolpost.web.requests import (
     split_query,
 )
 from toolpost.wire.client import HttpClient
-from toolpost.wire.messages import parse_retry_after
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from toolpost.contracts.calls import AuthorizedCall, Credential
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.errors import ToolNodeError
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.graphql.operations import GraphqlOperation
-    from toolpost.transports.base import Services
-    from toolpost.web.requests import Pair, Send
-    from toolpost.wire.messages import Headers, Response
+from toolpost.wire.messages import Headers, Response, parse_retry_after
 
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _INTROSPECTION_HINT = (
@@ -403,3 +411,291 @@ def _error_code(error: dict[str, Any]) -> str:
 
 def _as_object(value: Any) -> dict[str, Any]:
     return value if is_object(value) else {}
+
+
+# ---------------------------------------------------------------- the schema: from introspection, or from a file
+
+_MAX_FILE_BYTES = 64 * 1024 * 1024
+_MAX_PROBLEMS = 20
+_MAX_REASON_CHARS = 300
+_SHALLOW_TYPE_DEPTH = 5  # enough for [[T!]!]!, and within common depth limits of servers
+_BUILT_IN_SCALARS = ("Int", "Float", "String", "Boolean", "ID")
+_OUTPUT_KINDS = frozenset({"SCALAR", "OBJECT", "INTERFACE", "UNION", "ENUM"})
+_INPUT_KINDS = frozenset({"SCALAR", "ENUM", "INPUT_OBJECT"})
+_WRAPPERS = ("LIST", "NON_NULL")
+_MAX_WRAPPERS = 16
+_MAX_NAME_CHARS = 60
+_ROOTS = ("queryType", "mutationType", "subscriptionType")
+# Names become part of every document, so a name that breaks GraphQL's grammar must not pass.
+_NAME = re.compile(r"(?!__)[_A-Za-z][_0-9A-Za-z]{0,199}")
+
+
+class SchemaLoader:
+    """Loads the schema of one source and builds its operations within `connect_timeout_s`."""
+
+    introspection_queries = (
+        get_introspection_query(specified_by_url=True, input_value_deprecation=True, one_of=True),
+        get_introspection_query(),
+        get_introspection_query(type_depth=_SHALLOW_TYPE_DEPTH),
+    )
+
+    def __init__(self, config: ExternalToolConfig) -> None:
+        self._config = config
+        self._deadline = time.monotonic() + config.connect_timeout_s
+        self._builder: OperationBuilder | None = None
+        self.problems: list[str] = []
+        self.operations: list[GraphqlOperation] = []
+
+    def read_file(self, file: str) -> None:
+        """Load the schema from a file; raise a ConfigError that names the file."""
+        what = f"graphql.schema_file {file!r} of source {self._config.name!r}"
+        raw = _read_bytes(file, what)
+        try:
+            if looks_like_json(raw) and is_object(known := parse_json(raw)):
+                return self.read_introspection(known.get("data", known))
+            self._build_operations(build_schema(raw.decode(), assume_valid=True, assume_valid_sdl=True), [])
+        except (GraphQLError, TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{what} is no schema: {_reason(error)}") from error
+
+    def read_introspection(self, data: Any) -> None:
+        """Load the schema from an introspection result."""
+        schema = data.get("__schema") if is_object(data) else None
+        if not is_object(schema):
+            raise ToolSchemaError(f"source {self._config.name!r}: the introspection has no __schema")
+        introspection, problems = sanitize_introspection(schema)
+        try:
+            built = build_client_schema(introspection, assume_valid=True)  # type: ignore[arg-type]
+        except (GraphQLError, TypeError, ValueError, RecursionError) as error:
+            what = f"the schema of source {self._config.name!r}"
+            raise ToolSchemaError(f"{what} cannot be used: {_reason(error)}") from error
+        self._build_operations(built, problems)
+
+    def with_selection(self, operation: GraphqlOperation, text: str) -> GraphqlOperation:
+        """Return the operation with a caller's selection; raise ToolValidationError when it is invalid."""
+        if self._builder is None:
+            raise ConfigError(f"source {self._config.name!r} was not read yet")
+        try:
+            return self._builder.with_selection(operation, text)
+        except SelectionError as error:
+            raise ToolValidationError(f"$.{SELECTION_ARGUMENT}: {error}") from error
+
+    def timeout_error(self) -> ToolTimeoutError:
+        """Build the error for a schema that was not loaded in time."""
+        what = f"the schema of source {self._config.name!r} was not read within {self._config.connect_timeout_s:g} s"
+        return ToolTimeoutError(f"{what}; raise connect_timeout_s, or write a smaller one into graphql.schema_file")
+
+    def _check_deadline(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise self.timeout_error()
+
+    def _build_operations(self, schema: GraphQLSchema, problems: list[str]) -> None:
+        options = self._config.graphql
+        builder = OperationBuilder(schema, depth=options.depth, selections=options.selections)
+        operations, more = builder.build(self._config.includes, self._check_deadline)
+        every = [*more, *problems]
+        left = len(every) - _MAX_PROBLEMS
+        self.problems = [*every[:_MAX_PROBLEMS], f"and {left} more"] if left > 0 else every
+        self._builder, self.operations = builder, operations
+
+
+def _read_bytes(file: str, what: str) -> bytes:
+    path = Path(file).expanduser()
+    try:
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise ConfigError(f"{what} is larger than {_MAX_FILE_BYTES} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{what} cannot be read: {error.strerror}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return truncate(str(error), _MAX_REASON_CHARS)
+
+
+def sanitize_introspection(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the valid part of `__schema`, and the problems of the rest.
+
+    Inputs whose required fields are invalid are dropped, and what requires those.
+    """
+    sanitizer = _Sanitizer(schema)
+    roots = {root: sanitizer.root(schema.get(root)) for root in _ROOTS}
+    whole = {"__schema": {**roots, "types": sanitizer.types(), "directives": _STANDARD_DIRECTIVES}}
+    return whole, list(dict.fromkeys(sanitizer.problems))
+
+
+class _Sanitizer:
+    """Copies valid types and collects problems about the rest."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.problems: list[str] = []
+        self._raw = dict(self._named(schema.get("types"), "a type"))
+        self._kinds = {name: str(raw.get("kind")) for name, raw in self._raw.items()}
+        self._kinds |= dict.fromkeys(_BUILT_IN_SCALARS, "SCALAR")
+        for name in self._unusable_inputs():
+            del self._kinds[name]
+
+    def _unusable_inputs(self) -> set[str]:
+        """Return the input types with an invalid required field, and transitively those that require them."""
+        required_by: dict[str, list[str]] = {}
+        waiting: list[str] = []
+        for owner, raw in self._raw.items():
+            for inner in _required_fields(raw):
+                kind = self._reference(inner.get("type"), _INPUT_KINDS) if _is_name(inner.get("name")) else None
+                if kind is None:
+                    waiting.append(owner)
+                else:
+                    required_by.setdefault(_named_type_of(kind), []).append(owner)
+        found: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += required_by.get(name, ())
+        return found
+
+    def types(self) -> list[dict[str, Any]]:
+        types = {name: self._type(name, raw) for name, raw in self._raw.items() if name not in _BUILT_IN_SCALARS}
+        own = [{"kind": "SCALAR", "name": name} for name in _BUILT_IN_SCALARS]
+        return [*own, *(kind for kind in types.values() if kind is not None)]
+
+    def root(self, raw: Any) -> dict[str, Any] | None:
+        name = raw.get("name") if is_object(raw) else None
+        return {"kind": "OBJECT", "name": name} if self._kinds.get(str(name)) == "OBJECT" else None
+
+    def _type(self, name: str, raw: dict[str, Any]) -> dict[str, Any] | None:
+        base = {"name": name, "kind": raw.get("kind"), "description": _text_or_none(raw.get("description"))}
+        match raw.get("kind"):
+            case "SCALAR":
+                return base
+            case "OBJECT" | "INTERFACE":
+                implemented = self._references(raw.get("interfaces"), "INTERFACE")
+                return {**base, "interfaces": implemented, "fields": self._fields(name, raw)}
+            case "UNION":
+                return {**base, "possibleTypes": self._references(raw.get("possibleTypes"), "OBJECT")}
+            case "ENUM":
+                values = self._named(raw.get("enumValues"), f"a value of {name!r}")
+                return {**base, "enumValues": [{"name": value, **_annotations(inner)} for value, inner in values]}
+            case "INPUT_OBJECT":
+                given = self._inputs(raw.get("inputFields"), f"the input {name!r}")
+                return None if given is None else {**base, "inputFields": given, "isOneOf": raw.get("isOneOf") is True}
+            case kind:
+                shown = truncate(str(kind), _MAX_NAME_CHARS)
+                self.problems.append(f"the type {name!r} was left out: it is of the unknown kind {shown!r}")
+                return None
+
+    def _fields(self, owner: str, raw: dict[str, Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for name, inner in self._named(raw.get("fields"), f"a field of {owner!r}"):
+            kind = self._reference(inner.get("type"), _OUTPUT_KINDS)
+            arguments = self._inputs(inner.get("args"), f"the field '{owner}.{name}'")
+            if kind is None:
+                self.problems.append(f"the field '{owner}.{name}' was left out: its type is not known")
+            elif arguments is not None:
+                found.append({"name": name, "type": kind, "args": arguments, **_annotations(inner)})
+        return found
+
+    def _inputs(self, raw: Any, owner: str) -> list[dict[str, Any]] | None:
+        """Return the valid arguments or input fields; None when a required one is invalid."""
+        found: list[dict[str, Any]] = []
+        for item in raw if is_array(raw) else []:
+            inner = item if is_object(item) else {}
+            kind = self._reference(inner.get("type"), _INPUT_KINDS)
+            if kind is not None and _is_name(inner.get("name")):
+                found.append(
+                    {"name": inner["name"], "type": kind, "defaultValue": _default(inner), **_annotations(inner)}
+                )
+                continue
+            name = truncate(str(inner.get("name")), _MAX_NAME_CHARS)
+            self.problems.append(f"the argument {name!r} of {owner} was left out: its name or type is not valid")
+            if _is_required(inner):
+                self.problems.append(f"{owner} was left out: it cannot be called without {name!r}")
+                return None
+        return found
+
+    def _named(self, raw: Any, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the items with a valid name, each name once; `__` names belong to introspection."""
+        seen: set[str] = set()
+        for item in raw if is_array(raw) else []:
+            name = item.get("name") if is_object(item) else None
+            if _is_name(name) and name not in seen:
+                seen.add(name)
+                yield name, item
+            elif not str(name).startswith("__"):
+                shown = truncate(str(name), _MAX_NAME_CHARS)
+                self.problems.append(f"{what} was left out: {shown!r} is not a GraphQL name, or there are two of it")
+
+    def _references(self, raw: Any, kind: str) -> list[dict[str, Any]]:
+        names = [str(item.get("name")) for item in raw if is_object(item)] if is_array(raw) else []
+        return [{"kind": kind, "name": name} for name in dict.fromkeys(names) if self._kinds.get(name) == kind]
+
+    def _reference(self, raw: Any, kinds: frozenset[str]) -> dict[str, Any] | None:
+        """Return a type reference with its wrappers; None when the named type is unknown or of another kind."""
+        wrappers: list[str] = []
+        while is_object(raw) and raw.get("kind") in _WRAPPERS and len(wrappers) < _MAX_WRAPPERS:
+            wrappers.append(raw["kind"])
+            raw = raw.get("ofType")
+        name = raw.get("name") if is_object(raw) else None
+        kind = self._kinds.get(name) if isinstance(name, str) else None
+        if kind not in kinds or ("NON_NULL", "NON_NULL") in pairwise(wrappers):
+            return None
+        reference: dict[str, Any] = {"kind": kind, "name": name}
+        for wrapper in reversed(wrappers):
+            reference = {"kind": wrapper, "ofType": reference}
+        return reference
+
+
+def _is_name(name: Any) -> TypeGuard[str]:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def _required_fields(raw: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the required fields of an input type."""
+    fields = raw.get("inputFields") if raw.get("kind") == "INPUT_OBJECT" else None
+    return [inner for inner in fields if is_object(inner) and _is_required(inner)] if is_array(fields) else []
+
+
+def _named_type_of(reference: dict[str, Any]) -> str:
+    while "ofType" in reference:
+        reference = reference["ofType"]
+    return str(reference["name"])
+
+
+def _is_required(inner: dict[str, Any]) -> bool:
+    kind = inner.get("type")
+    return is_object(kind) and kind.get("kind") == "NON_NULL" and inner.get("defaultValue") is None
+
+
+def _annotations(inner: dict[str, Any]) -> dict[str, Any]:
+    reason = inner.get("deprecationReason")
+    if inner.get("isDeprecated") is not True:
+        reason = None
+    elif not isinstance(reason, str):
+        reason = "it is no longer supported"
+    return {"description": _text_or_none(inner.get("description")), "deprecationReason": reason}
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _default(inner: dict[str, Any]) -> str | None:
+    """Return the default as a GraphQL literal; None when it does not parse, such as JSON."""
+    text = inner.get("defaultValue")
+    if not isinstance(text, str):
+        return None
+    try:
+        parse_const_value(text, no_location=True)
+    except (GraphQLError, RecursionError):
+        return None
+    return text
+
+
+def _directive(name: str) -> dict[str, Any]:
+    needed = {"kind": "NON_NULL", "ofType": {"kind": "SCALAR", "name": "Boolean"}}
+    places = ["FIELD", "FRAGMENT_SPREAD", "INLINE_FRAGMENT"]
+    return {"name": name, "locations": places, "args": [{"name": "if", "type": needed}]}
+
+
+_STANDARD_DIRECTIVES = [_directive("include"), _directive("skip")]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from toolpost.transports.base import Detection, ProbeResponse, Transport
-from toolpost.transports.urls import is_graphql_path, is_root, url_below
+from toolpost.transports.base import Detection, ProbeResponse, Transport, is_graphql_path, is_root, url_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp_types import (
     CreateMessageResult,
+    ElicitResult,
     ErrorData,
     Implementation,
     ListRootsResult,
@@ -19,18 +21,13 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
+from toolpost.contracts.chat import ChatModel
+from toolpost.contracts.sources import SourceHealth, SourceListener, ToolSource
+from toolpost.contracts.spec import Tool
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.sources.mcp.session import McpSession
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from mcp_types import ElicitResult
-
-    from toolpost.contracts.sources import ChatModel, SourceHealth, SourceListener, ToolSource
-    from toolpost.contracts.spec import Tool
-    from toolpost.sources.mcp.session import McpSession
-
-    Elicit = Callable[[McpSession, Any, Any], Awaitable[ElicitResult]]
+Elicit = Callable[[McpSession, Any, Any], Awaitable[ElicitResult]]
 
 _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _LOGS_PER_WINDOW = 100

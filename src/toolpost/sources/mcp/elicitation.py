@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from toolpost.contracts.calls import AuthorizedCall, RequestedCall
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError
-from toolpost.contracts.questions import Question
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Answer, Question
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping
-
-    from toolpost.contracts.calls import AuthorizedCall, RequestedCall
-    from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import Answer
 
 ELICIT = "elicitation/create"
 _KEY = "mcp:"

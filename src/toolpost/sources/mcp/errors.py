@@ -10,9 +10,10 @@ import codecs
 import json
 import re
 import secrets
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -31,9 +32,6 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.lines import EDGE_BYTES, LineSplitter
 from toolpost.schema.json_values import is_object
 from toolpost.wire.messages import Headers, parse_retry_after
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 # Key in an error's data for facts that only the transport knows. It is random, so that no server can forge
 # "never sent" and have a call run again.

@@ -1,48 +1,62 @@
-"""An MCP server as a source of tools, reconnected after its session ended and listed anew after a change."""
+"""An MCP server as a source of tools: its sessions, and the calls that run on them."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import base64
+import binascii
+import json
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp.client.subscriptions import listen
+from mcp_types import ElicitResult
 
-from toolpost.contracts.calls import (
-    AuthorizedCall,
-    ToolOutput,
-)
+from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.errors import (
     ToolAuthError,
+    ToolClientError,
     ToolConnectionError,
+    ToolOutputError,
     ToolSourceDownError,
     ToolTimeoutError,
 )
-from toolpost.contracts.sources import SourceHealth
+from toolpost.contracts.questions import Answer, Question
+from toolpost.contracts.sources import SourceHealth, SourceListener
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.mcp.callbacks import ClientCapabilities, SessionCallbacks
-from toolpost.sources.mcp.calls import McpCalls, ask_lost_call_outcome, run_utility
-from toolpost.sources.mcp.errors import to_tool_error
-from toolpost.sources.mcp.session import McpSession
-from toolpost.sources.mcp.tools import AnonymousListing, ToolListing, UtilityTool, list_tools
-from toolpost.sources.mcp.transport import McpConnection, limit_sdk_logs, parse_endpoint
-from toolpost.transports.base import BaseSource
+from toolpost.sources.mcp.elicitation import (
+    CANCELLED,
+    ELICIT,
+    build_question,
+    build_responses,
+    elicitation_answers,
+    next_question_number,
+    parse_input_required,
+    parse_url_elicitations,
+)
+from toolpost.sources.mcp.endpoint import parse_endpoint
+from toolpost.sources.mcp.session import McpConnection, McpSession, limit_sdk_logs
+from toolpost.sources.mcp.tools import AnonymousListing, ConnectionMonitor, UtilityTool, list_tools
+from toolpost.transports.base import BaseSource, Services
 from toolpost.web.session_pool import SessionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from toolpost.contracts.calls import Credential
+    from mcp.shared.dispatcher import ProgressFnT
+
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.questions import Question
-    from toolpost.contracts.sources import SourceListener
     from toolpost.contracts.spec import Tool
-    from toolpost.sources.mcp.tools import ServerTool
-    from toolpost.transports.base import Services
+    from toolpost.sources.mcp.elicitation import InputRequired
+    from toolpost.sources.mcp.tools import ServerTool, ToolListing
+
+_MAX_ROUNDS = 10
+_MAX_HOLD_S = 900.0
+_MIN_PROGRESS_INTERVAL_S = 0.05  # limits the rate of progress events
 
 
 class McpSource(BaseSource):
@@ -150,11 +164,12 @@ class McpSource(BaseSource):
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Run a call on its credential's session; reconnect once when it ended before anything was sent."""
-        if self._sessions.find(call.credential) is None:
-            question = ask_lost_call_outcome(call, call.tool.spec, self.name)
+        session = self._sessions.find(call.credential)
+        if session is None:
+            question = ask_lost_call_outcome(call, self.name)
             if question is not None:  # asked before connecting: it does not depend on the server
                 return question
-        session = await self._session(call.credential)
+            session = await self._session(call.credential)
         try:
             return await self._run_on(session, call)
         except ToolConnectionError as error:
@@ -170,11 +185,11 @@ class McpSource(BaseSource):
             raise ToolSourceDownError(error.message, retry_after_s=error.retry_after_s, cause=error) from error
 
     async def _run_on(self, session: McpSession, call: AuthorizedCall) -> ToolOutput | Question:
-        tool = cast("ServerTool", call.tool)
+        request, tool, arguments = call.permitted.validated
         if isinstance(tool, UtilityTool):
-            with session.calls.track(call.request.principal):
-                return await run_utility(session, tool.remote_name, call.arguments, call.context)
-        return await self._calls.run(session, tool, call)
+            with session.calls.track(request.principal):
+                return await run_utility(session, tool.remote_name, arguments, call.context)
+        return await self._calls.run(session, cast("ServerTool", tool), call)
 
     async def run_directly(self, tool: Tool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Validate the arguments and run a tool without a router, within `timeout_s`."""
@@ -196,168 +211,289 @@ class McpSource(BaseSource):
             session.calls.release(call_id)
 
 
-_FIRST_BACKOFF_S = 0.2
-_MAX_BACKOFF_S = 60.0
-_MIN_TTL_S = 1.0
-_MIN_PAUSE_S = 0.2
-_MAX_PAUSE_S = 30.0
+class McpCalls:
+    """Runs the tool calls of one source."""
 
+    def __init__(self, source: str, capabilities: ClientCapabilities, *, elicitation: bool) -> None:
+        self._source = source
+        self._capabilities = capabilities
+        self._elicitation = elicitation
 
-class ConnectionMonitor:
-    """Background task of a source that keeps its session open and its tools current."""
-
-    def __init__(
-        self,
-        callbacks: SessionCallbacks,
-        connect: Callable[[], Awaitable[McpSession]],
-        list_tools: Callable[[McpSession], Awaitable[ToolListing]],
-        *,
-        anonymous: AnonymousListing,
-        poll_s: float,
-    ) -> None:
-        self._callbacks = callbacks
-        self._connect = connect
-        self._list = list_tools
-        self._poll_s = poll_s
-        self._anonymous = anonymous
-        self._task: asyncio.Task[None] | None = None
-        self._last: tuple[McpSession, ToolListing] | None = None
-        self._refreshed_at = 0.0
-        self._pause_s = _MIN_PAUSE_S
-        self._subscription: tuple[McpSession, asyncio.Task[None]] | None = None
-        self.health = SourceHealth("connecting")
-
-    def resume_from(self, session: McpSession, listing: ToolListing) -> None:
-        """Start from a listing that was just made."""
-        self._last = (session, listing)
-        self.health = SourceHealth("up")
-
-    def start(self) -> None:
-        """Start the task, once."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def stop(self) -> None:
-        """Stop the task and the subscription."""
-        self._unsubscribe()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        failures = 0
-        while True:
-            try:
-                session, listing = self._last or await self._refresh()
-            except Exception as raised:  # noqa: BLE001 - whatever fails, the next try may work
-                failures += 1
-                error = to_tool_error(raised)
-                if self._anonymous.note_refusal(error):
-                    await self._publish_known_tools()
-                    return  # further anonymous requests would be refused again
-                self._set_health(SourceHealth("down", error.message))
-                wait = min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(failures, 20))
-                await asyncio.sleep(max(wait, error.retry_after_s or 0.0))
-                continue
-            failures = 0
-            self._set_health(SourceHealth("up"))
-            await self._wait_for_change(session, listing)
-            await self._throttle()
-            self._last = None
-            if session.is_closed:
-                self._set_health(SourceHealth("down", "the connection broke"))
-
-    async def _publish_known_tools(self) -> None:
-        """Publish the tools known without a listing."""
-        tools, problems = await asyncio.to_thread(self._anonymous.known_tools)
-        if tools:
-            await self._callbacks.publish_tools(tools, problems)
-
-    async def _throttle(self) -> None:
-        """Delay the next refresh, longer each time, when a server changes all the time."""
-        since = time.monotonic() - self._refreshed_at
-        if since < self._pause_s:
-            await asyncio.sleep(self._pause_s - since)
-            self._pause_s = min(_MAX_PAUSE_S, self._pause_s * 2)
-        else:
-            self._pause_s = _MIN_PAUSE_S
-        self._refreshed_at = time.monotonic()
-
-    async def _refresh(self) -> tuple[McpSession, ToolListing]:
-        """Connect if needed, list the tools, and publish them."""
-        session = await self._connect()
-        self._callbacks.list_changed.clear()
-        listing = await self._list(session)
-        await self._callbacks.publish_tools(listing.tools, listing.problems)
-        return session, listing
-
-    def _set_health(self, health: SourceHealth) -> None:
-        if health != self.health:
-            self.health = health
-            self._callbacks.publish_health(health)
-
-    async def _wait_for_change(self, session: McpSession, listing: ToolListing) -> None:
-        """Wait until the session ends, the tools change, or the next poll is due."""
-        loop = asyncio.get_running_loop()
-        self._subscribe(session)
-        waits: set[asyncio.Task[Any]] = {
-            loop.create_task(session.closed.wait()),
-            loop.create_task(self._callbacks.list_changed.wait()),
-        }
-        ttl = self._poll_s if listing.ttl_s is None else max(_MIN_TTL_S, listing.ttl_s)
+    async def run(self, session: McpSession, tool: ServerTool, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run a tool and return its output, or a question of the server."""
+        params: dict[str, Any] = {"name": tool.remote_name, "arguments": call.permitted.validated.arguments}
         try:
-            await asyncio.wait(waits, timeout=ttl, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            raw = await self._send(session, tool, call, params)
+        except ToolClientError as error:
+            question = self._ask_to_open_pages(error, call) if self._elicitation else None
+            if question is None:
+                raise
+            return question
+        return raw if isinstance(raw, Question) else await parse_result(raw, call.context)
 
-    def _subscribe(self, session: McpSession) -> None:
-        """Subscribe to a session's changes, once; a subscription ends with its session."""
-        if self._subscription is None or self._subscription[0] is not session:
-            self._unsubscribe()
-            self._subscription = (session, asyncio.get_running_loop().create_task(self._listen(session)))
+    async def _send(
+        self, session: McpSession, tool: ServerTool, call: AuthorizedCall, params: dict[str, Any]
+    ) -> dict[str, Any] | Question:
+        if session.client_session.modern:
+            if tool.has_header_arguments:
+                session.client_session.register_header_arguments(tool.remote_name, tool.spec.input_schema)
+            return await self._run_modern(session, call, params)
+        if self._elicitation:
+            return await self._run_legacy(session, call, params)
+        return await session.request("tools/call", params, on_progress=_progress_callback(call.context))
 
-    def _unsubscribe(self) -> None:
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            subscription[1].cancel()
+    def _ask_to_open_pages(self, error: ToolClientError, call: AuthorizedCall) -> Question | None:
+        """Build the question of a server that refuses, without effect, until a person has visited its pages."""
+        pages = parse_url_elicitations(error.__cause__)
+        if not pages:
+            return None
+        number = next_question_number(call.request.answers)
+        return build_question(self._source, pages, {"pages": True}, number=number, deliver_denial=False)
 
-    async def _listen(self, session: McpSession) -> None:
-        """Keep a subscription where protocol and server have it; resubscribe after it ended."""
-        lists = _subscribable_lists(session)
-        if not (session.client_session.modern and lists):
+    async def _run_modern(
+        self, session: McpSession, call: AuthorizedCall, params: dict[str, Any]
+    ) -> dict[str, Any] | Question:
+        """Call a tool in the stateless protocol: each retry carries all answers and the server's state."""
+        known = call.permitted.validated.request.answers
+        answers = elicitation_answers(known) if known else []
+        request = {**params, **_retry_params(answers[-1])} if answers and "people" in answers[-1].state else params
+        on_progress = _progress_callback(call.context)
+        for round_number in range(_MAX_ROUNDS):
+            raw = await session.request("tools/call", request, on_progress=on_progress)
+            if raw.get("resultType", "complete") == "complete":
+                return raw
+            needed = self._parse_needed_input(raw)
+            responses = {
+                key: await self._answer_client_request(request) for key, request in needed.client_requests.items()
+            }
+            if needed.elicitations:
+                # Stored with the paused call, so these keys stay as they are.
+                state = {"people": needed.elicitations, "lent": responses, "request_state": needed.state}
+                return build_question(self._source, needed.elicitations, state, number=next_question_number(known))
+            request = {**params, **_input_params(responses, needed.state)}
+            if not responses:
+                await asyncio.sleep(min(1.0, 0.1 * 2**round_number))  # the server needs time, not input
+        raise ToolClientError(f"MCP tool error: {self._source!r} still needs input after {_MAX_ROUNDS} rounds")
+
+    def _parse_needed_input(self, raw: dict[str, Any]) -> InputRequired:
+        """Parse a result that asks for input; raise when that input is not on offer."""
+        if raw["resultType"] != "input_required":
+            raise ToolOutputError(f"the MCP server's answer is of a kind that is not known: {raw['resultType']!r}")
+        needed = parse_input_required(raw)
+        if needed.elicitations and not self._elicitation:
+            raise ToolClientError(f"MCP tool error: {self._source!r} wants to ask a person, which is not on offer here")
+        return needed
+
+    async def _answer_client_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        response = await self._capabilities.handle_request(request)
+        if response is None:
+            method = request.get("method")
+            raise ToolClientError(f"MCP tool error: {self._source!r} asks for {method!r}, which is not on offer here")
+        return response
+
+    async def _run_legacy(
+        self, session: McpSession, call: AuthorizedCall, params: dict[str, Any]
+    ) -> dict[str, Any] | Question:
+        """Call a tool in the older protocol: continue a held call, or start one unless its first run was lost."""
+        in_flight = session.calls.find_held(call.request.call_id)
+        if in_flight is not None:
+            last = elicitation_answers(call.request.answers)[-1]
+            in_flight.resolve(last.state["params"], last)
+        elif (question := ask_lost_call_outcome(call, self._source)) is not None:
+            return question
+        else:
+            request = session.request("tools/call", params, on_progress=_progress_callback(call.context))
+            in_flight = session.calls.begin(call, request)
+        elicitation = await in_flight.next_question()
+        if elicitation is None:
+            return await in_flight.result()
+        elicitations = {"": {"method": ELICIT, "params": elicitation}}
+        number = next_question_number(call.request.answers)
+        try:
+            return build_question(self._source, elicitations, {"params": elicitation}, number=number, held=True)
+        except ToolClientError:
+            in_flight.cancel()
+            raise
+
+    async def handle_elicitation(self, session: McpSession, context: Any, params: Any) -> ElicitResult:
+        """Handle an elicitation of an older session; return when a person has answered."""
+        raw: dict[str, Any] = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        in_flight = session.calls.find_asker()
+        response = CANCELLED if in_flight is None else await in_flight.elicit(raw, hold_s=_MAX_HOLD_S)
+        return ElicitResult.model_validate(response)
+
+
+def ask_lost_call_outcome(call: AuthorizedCall, source: str) -> Question | None:
+    """Build the question whether a held call whose session is gone had its effect; None when it may run again.
+
+    A permission to run again counts once: it is bound to the number of answers known when it was given.
+    """
+    spec, answers = call.tool.spec, elicitation_answers(call.request.answers)
+    if spec.replay != "unsafe" or not answers or "params" not in answers[-1].state:
+        return None
+    state = {"rounds": len(answers)}
+    permission = call.request.answers.get("unknown")
+    if permission is not None and permission.state == state:
+        return None
+    prompt = f"{spec.name} was interrupted while {source} waited for an answer. Did it happen?"
+    return Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown", state=state)
+
+
+def _retry_params(answer: Answer) -> dict[str, Any]:
+    """Build the responses of the last round, with the server's state unchanged."""
+    state = answer.state
+    return _input_params({**state["lent"], **build_responses(state["people"], answer)}, state["request_state"])
+
+
+def _input_params(responses: dict[str, Any], state: str | None) -> dict[str, Any]:
+    return {
+        **({"inputResponses": responses} if responses else {}),
+        **({} if state is None else {"requestState": state}),
+    }
+
+
+def _progress_callback(context: Callable[[], ToolContext]) -> ProgressFnT:
+    last = 0.0
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < _MIN_PROGRESS_INTERVAL_S and progress != total:
             return
-        pause_s, subscribed = _MIN_PAUSE_S, False
-        while True:
-            since = time.monotonic()
-            subscribed = await self._receive_changes(session, lists) or subscribed
-            if not subscribed:  # refused: polling alone finds changes
-                return
-            lasted = time.monotonic() - since > _MAX_PAUSE_S
-            pause_s = _MIN_PAUSE_S if lasted else min(self._poll_s, pause_s * 2)
-            await asyncio.sleep(pause_s)
+        last = now
+        text = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
+        context().progress(text, fraction=None if not total else progress / total)
 
-    async def _receive_changes(self, session: McpSession, lists: frozenset[str]) -> bool:
-        """Receive changes until the subscription ends; return whether the server accepted it."""
-        subscribed = False
-        with contextlib.suppress(Exception):  # the next try or poll reports a lasting failure
-            async with listen(
-                session.client_session,
-                tools_list_changed="tools" in lists,
-                resources_list_changed="resources" in lists,
-                prompts_list_changed="prompts" in lists,
-            ) as events:
-                subscribed = True
-                self._callbacks.list_changed.set()  # changes before the subscription were not announced
-                async for _ in events:
-                    self._callbacks.list_changed.set()
-        return subscribed
+    return report
 
 
-def _subscribable_lists(session: McpSession) -> frozenset[str]:
-    """Return the lists whose changes the server declares to announce."""
-    capabilities = session.client_session.server_capabilities
-    declared = {kind: getattr(capabilities, kind, None) for kind in ("tools", "resources", "prompts")}
-    return frozenset(kind for kind, one in declared.items() if one is not None and one.list_changed)
+async def run_utility(
+    session: McpSession, name: str, arguments: Mapping[str, Any], context: Callable[[], ToolContext]
+) -> ToolOutput:
+    """Run a utility tool by name."""
+    match name:
+        case "resources_list":
+            resources = await session.list_all("resources/list", "resources")
+            return ToolOutput({"resources": resources, "templates": await _list_templates(session)})
+        case "resources_read":
+            return await read_resource(session, str(arguments["uri"]), context)
+        case "prompts_list":
+            return ToolOutput({"prompts": await session.list_all("prompts/list", "prompts")})
+        case _:
+            params = {"name": arguments["name"], "arguments": dict(arguments.get("arguments") or {})}
+            raw = await session.request("prompts/get", params)
+            return ToolOutput({key: raw[key] for key in ("description", "messages") if key in raw})
+
+
+async def _list_templates(session: McpSession) -> list[Any]:
+    """List the resource templates; none when the server does not know the method."""
+    try:
+        return await session.list_all("resources/templates/list", "resourceTemplates")
+    except ToolClientError:
+        return []
+
+
+async def read_resource(session: McpSession, uri: str, context: Callable[[], ToolContext]) -> ToolOutput:
+    """Read a resource; files become artifacts."""
+    raw = await session.request("resources/read", {"uri": uri})
+    contents = cast("list[Any]", raw.get("contents") or [])
+    return await parse_result({"content": [{"type": "resource", "resource": held} for held in contents]}, context)
+
+
+async def parse_result(raw: dict[str, Any], context: Callable[[], ToolContext]) -> ToolOutput:
+    """Convert the result of a tools/call; raise ToolClientError when it reports an error."""
+    blocks = _blocks(raw)
+    if len(blocks) == 1 and blocks[0].get("type") == "text" and not raw.get("isError"):
+        text = str(blocks[0].get("text", ""))  # the most common result
+        structured = raw.get("structuredContent")
+        return ToolOutput(_parse_json_text(text), text) if structured is None else ToolOutput(structured, text or None)
+    if raw.get("isError"):
+        raise ToolClientError(f"MCP tool error: {_error_text(raw, blocks)}", code="tool_reported_error")
+    return await _combine_parts(raw, blocks, context)
+
+
+def _blocks(raw: dict[str, Any]) -> list[dict[str, Any]]:
+    content = raw.get("content")
+    if content is None and "structuredContent" in raw:
+        return []
+    if not is_array(content):
+        raise ToolOutputError("the MCP server's answer has no list of content")
+    return [block for block in content if is_object(block)]
+
+
+def _error_text(raw: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
+    text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text").strip()
+    structured = raw.get("structuredContent")
+    if structured is not None and not text:
+        text = json.dumps(structured)[:2000]
+    return text or "the tool reported a failure without saying why"
+
+
+async def _combine_parts(
+    raw: dict[str, Any], blocks: list[dict[str, Any]], context: Callable[[], ToolContext]
+) -> ToolOutput:
+    structured = raw.get("structuredContent")
+    if structured is None and len(blocks) == 1 and (file := _file(blocks[0])):
+        return ToolOutput(file[0], media_type=file[1])
+    parts = [await _part(block, context) for block in blocks]
+    if structured is not None and not any(part.get("type") == "text" for part in parts):
+        parts.insert(0, {"type": "text", "text": json.dumps(structured, ensure_ascii=False)})  # for the model
+    text = "\n".join(_render_part(part, named=len(parts) > 1) for part in parts)
+    if structured is not None:
+        return ToolOutput(structured, text)
+    if all(part.get("type") == "text" for part in parts):
+        return ToolOutput(text, text)
+    return ToolOutput(parts, text)
+
+
+async def _part(block: dict[str, Any], context: Callable[[], ToolContext]) -> dict[str, Any]:
+    """Convert a content block to plain data; a file's bytes are replaced by an artifact id."""
+    file = _file(block)
+    if file is None:
+        inner = block.get("resource")
+        return {"type": "resource", **inner} if is_object(inner) else block
+    data, media_type, name = file
+    artifact_id = await context().save_artifact(data, media_type=media_type, name=name)
+    kept: dict[str, Any] = {"type": block["type"], "artifact_id": artifact_id, "media_type": media_type}
+    return {**kept, "size": len(data), **({"uri": name} if name else {})}
+
+
+def _file(block: dict[str, Any]) -> tuple[bytes, str, str] | None:
+    """Return the bytes, media type and name of a block that contains a file."""
+    kind, inner = block.get("type"), block.get("resource")
+    if kind in ("image", "audio"):
+        return _decode_base64(block.get("data")), str(block.get("mimeType", "application/octet-stream")), ""
+    if kind == "resource" and is_object(inner) and "blob" in inner:
+        media_type = str(inner.get("mimeType", "application/octet-stream"))
+        return _decode_base64(inner["blob"]), media_type, str(inner.get("uri", ""))
+    return None
+
+
+def _decode_base64(data: Any) -> bytes:
+    try:
+        return base64.b64decode("".join(data.split()), validate=True)
+    except (AttributeError, binascii.Error, TypeError, ValueError) as error:
+        raise ToolOutputError(f"the MCP server's answer holds a file that is not base64: {error}") from error
+
+
+def _render_part(part: dict[str, Any], *, named: bool) -> str:
+    """Render a part as text for the model; `named` puts the URI before a resource's text."""
+    if "artifact_id" in part:
+        return f"[{part['media_type']}, {part['size']} bytes, kept as {part['artifact_id']}]"
+    if "text" in part:
+        return f"{part['uri']}:\n{part['text']}" if named and part.get("uri") else str(part["text"])
+    return json.dumps(part, ensure_ascii=False)
+
+
+def _parse_json_text(text: str) -> Any:
+    """Parse a text that is a whole JSON object or array; return any other text unchanged."""
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _reject_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")

@@ -1,4 +1,4 @@
-"""Tools of an MCP server: listing, caching, and calling them."""
+"""Tools of an MCP server: listing them, caching the listing, and keeping it current."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ import contextlib
 import hashlib
 import json
 import threading
+import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mcp.client.subscriptions import listen
+
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
-from toolpost.contracts.config import AuthType
+from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolSchemaError
 from toolpost.contracts.sources import SourceHealth
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.secrets import drop_secrets
-from toolpost.sources.mcp.session import items_of
-from toolpost.sources.mcp.transport import describe_server, is_remote
-from toolpost.transports.base import SourceTool
+from toolpost.sources.mcp.endpoint import describe_server, is_remote
+from toolpost.sources.mcp.errors import to_tool_error
+from toolpost.sources.mcp.session import McpSession, items_of
+from toolpost.transports.base import BaseSource, SourceTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.sources.mcp.session import McpSession
+    from toolpost.sources.mcp.callbacks import SessionCallbacks
     from toolpost.stores.sealing import CacheFolder
-    from toolpost.transports.base import BaseSource
 
 _MAX_DESCRIPTION_LENGTH = 32_768
 
@@ -257,8 +259,13 @@ class ToolListing(NamedTuple):
 async def list_tools(session: McpSession, source: BaseSource) -> ToolListing:
     """List the server's tools, page by page, and add utility tools for its resources and prompts."""
     pages, offers = await _fetch(session)
+    # In a thread: a server may list thousands of tools.
+    return await asyncio.to_thread(_read_pages, session, source, pages, offers)
+
+
+def _read_pages(session: McpSession, source: BaseSource, pages: list[dict[str, Any]], offers: list[str]) -> ToolListing:
     raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
-    tools, problems = await asyncio.to_thread(build_tools, raw, source)
+    tools, problems = build_tools(raw, source)
     if pages and pages[-1].get("nextCursor"):
         problems.append(f"source {source.name!r} lists tools without end; the first {len(raw)} are kept")
     usable = [tool for tool in tools if _register_headers(session, tool, source.name, problems)]
@@ -345,6 +352,11 @@ class ListingCache:
                 del listings[oldest]
             self._write(listings)
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether any listing has tools."""
+        return any(listing.tools for listing in list(self._read().values()))
+
     def load(self) -> CachedListing:
         """Merge the cached listings of all credentials; of two tools with one name the later one counts."""
         with self._lock:
@@ -362,13 +374,18 @@ class ListingCache:
             self._listings = {}
             data = None if self._folder is None else self._folder.read(self._name)
             with contextlib.suppress(ValueError, RecursionError):
-                self._listings = {} if data is None else _parse_listings(json.loads(data), self._target)
+                self._listings = {} if data is None else _parse_listings(_decode(data), self._target)
         return self._listings
 
     def _write(self, listings: dict[str, CachedListing]) -> None:
         if self._folder is not None:
             entries = {key: listing._asdict() for key, listing in listings.items()}
             self._folder.write(self._name, json.dumps({"target": self._target, "listings": entries}).encode())
+
+
+def _decode(data: bytes) -> Any:
+    text = data.decode()
+    return cooperative_decoder(text).decode(text)
 
 
 def _parse_listings(document: object, target: str) -> dict[str, CachedListing]:
@@ -395,7 +412,8 @@ class AnonymousListing:
     @property
     def health(self) -> SourceHealth:
         """Health of a source whose server lists tools only for accounts."""
-        return _TOOLS_FROM_CACHE if self._known_listing().tools else _NO_TOOLS_KNOWN
+        known = self._cache.has_tools or self._config.mcp.declared_tools
+        return _TOOLS_FROM_CACHE if known else _NO_TOOLS_KNOWN
 
     def note_refusal(self, error: ToolError) -> bool:
         """Record a refusal that means an account is required; False for any other error."""
@@ -420,3 +438,170 @@ class AnonymousListing:
         """Return the cached listing, else the tools that an operator declared."""
         cached = self._cache.load()
         return cached if cached.tools else CachedListing(self._config.mcp.declared_tools, [])
+
+
+_FIRST_BACKOFF_S = 0.2
+_MAX_BACKOFF_S = 60.0
+_MIN_TTL_S = 1.0
+_MIN_PAUSE_S = 0.2
+_MAX_PAUSE_S = 30.0
+
+
+class ConnectionMonitor:
+    """Background task of a source that keeps its session open and its tools current."""
+
+    def __init__(
+        self,
+        callbacks: SessionCallbacks,
+        connect: Callable[[], Awaitable[McpSession]],
+        list_tools: Callable[[McpSession], Awaitable[ToolListing]],
+        *,
+        anonymous: AnonymousListing,
+        poll_s: float,
+    ) -> None:
+        self._callbacks = callbacks
+        self._connect = connect
+        self._list = list_tools
+        self._poll_s = poll_s
+        self._anonymous = anonymous
+        self._task: asyncio.Task[None] | None = None
+        self._last: tuple[McpSession, float | None] | None = None  # the session that was listed, for so many seconds
+        self._refreshed_at = 0.0
+        self._pause_s = _MIN_PAUSE_S
+        self._subscription: tuple[McpSession, asyncio.Task[None]] | None = None
+        self.health = SourceHealth("connecting")
+
+    def resume_from(self, session: McpSession, listing: ToolListing) -> None:
+        """Start from a listing that was just made."""
+        self._last = (session, listing.ttl_s)
+        self.health = SourceHealth("up")
+
+    def start(self) -> None:
+        """Start the task, once."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stop the task and the subscription."""
+        self._unsubscribe()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                session, ttl_s = self._last or await self._refresh()
+            except Exception as raised:  # noqa: BLE001 - whatever fails, the next try may work
+                failures += 1
+                error = to_tool_error(raised)
+                if self._anonymous.note_refusal(error):
+                    await self._publish_known_tools()
+                    return  # further anonymous requests would be refused again
+                self._set_health(SourceHealth("down", error.message))
+                wait = min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(failures, 20))
+                await asyncio.sleep(max(wait, error.retry_after_s or 0.0))
+                continue
+            failures = 0
+            self._set_health(SourceHealth("up"))
+            await self._wait_for_change(session, ttl_s)
+            await self._throttle()
+            self._last = None
+            if session.is_closed:
+                self._set_health(SourceHealth("down", "the connection broke"))
+
+    async def _publish_known_tools(self) -> None:
+        """Publish the tools known without a listing."""
+        tools, problems = await asyncio.to_thread(self._anonymous.known_tools)
+        if tools:
+            await self._callbacks.publish_tools(tools, problems)
+
+    async def _throttle(self) -> None:
+        """Delay the next refresh, longer each time, when a server changes all the time."""
+        since = time.monotonic() - self._refreshed_at
+        if since < self._pause_s:
+            await asyncio.sleep(self._pause_s - since)
+            self._pause_s = min(_MAX_PAUSE_S, self._pause_s * 2)
+        else:
+            self._pause_s = _MIN_PAUSE_S
+        self._refreshed_at = time.monotonic()
+
+    async def _refresh(self) -> tuple[McpSession, float | None]:
+        """Connect if needed, list the tools, and publish them; return how long they stay valid."""
+        session = await self._connect()
+        self._callbacks.list_changed.clear()
+        listing = await self._list(session)
+        await self._callbacks.publish_tools(listing.tools, listing.problems)
+        return session, listing.ttl_s
+
+    def _set_health(self, health: SourceHealth) -> None:
+        if health != self.health:
+            self.health = health
+            self._callbacks.publish_health(health)
+
+    async def _wait_for_change(self, session: McpSession, ttl_s: float | None) -> None:
+        """Wait until the session ends, the tools change, or the next poll is due."""
+        loop = asyncio.get_running_loop()
+        self._subscribe(session)
+        waits: set[asyncio.Task[Any]] = {
+            loop.create_task(session.closed.wait()),
+            loop.create_task(self._callbacks.list_changed.wait()),
+        }
+        ttl = self._poll_s if ttl_s is None else max(_MIN_TTL_S, ttl_s)
+        try:
+            await asyncio.wait(waits, timeout=ttl, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def _subscribe(self, session: McpSession) -> None:
+        """Subscribe to a session's changes, once; a subscription ends with its session."""
+        if self._subscription is None or self._subscription[0] is not session:
+            self._unsubscribe()
+            self._subscription = (session, asyncio.get_running_loop().create_task(self._listen(session)))
+
+    def _unsubscribe(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription[1].cancel()
+
+    async def _listen(self, session: McpSession) -> None:
+        """Keep a subscription where protocol and server have it; resubscribe after it ended."""
+        lists = _subscribable_lists(session)
+        if not (session.client_session.modern and lists):
+            return
+        pause_s, subscribed = _MIN_PAUSE_S, False
+        while True:
+            since = time.monotonic()
+            subscribed = await self._receive_changes(session, lists) or subscribed
+            if not subscribed:  # refused: polling alone finds changes
+                return
+            lasted = time.monotonic() - since > _MAX_PAUSE_S
+            pause_s = _MIN_PAUSE_S if lasted else min(self._poll_s, pause_s * 2)
+            await asyncio.sleep(pause_s)
+
+    async def _receive_changes(self, session: McpSession, lists: frozenset[str]) -> bool:
+        """Receive changes until the subscription ends; return whether the server accepted it."""
+        subscribed = False
+        with contextlib.suppress(Exception):  # the next try or poll reports a lasting failure
+            async with listen(
+                session.client_session,
+                tools_list_changed="tools" in lists,
+                resources_list_changed="resources" in lists,
+                prompts_list_changed="prompts" in lists,
+            ) as events:
+                subscribed = True
+                self._callbacks.list_changed.set()  # changes before the subscription were not announced
+                async for _ in events:
+                    self._callbacks.list_changed.set()
+        return subscribed
+
+
+def _subscribable_lists(session: McpSession) -> frozenset[str]:
+    """Return the lists whose changes the server declares to announce."""
+    capabilities = session.client_session.server_capabilities
+    declared = {kind: getattr(capabilities, kind, None) for kind in ("tools", "resources", "prompts")}
+    return frozenset(kind for kind, one in declared.items() if one is not None and one.list_changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from toolpost.contracts.config import AuthType
+from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.secrets import is_secret_variable
 from toolpost.transports.base import Detection, ProbeResponse, Transport
@@ -13,7 +13,6 @@ from toolpost.transports.base import Detection, ProbeResponse, Transport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.messages import Request
 
 _PLACES = ("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "api-docs", "swagger/v1/swagger.json")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from toolpost.contracts.calls import NO_CREDENTIAL
+from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.json_values import is_object
-from toolpost.web.client_credentials import parse_grant
+from toolpost.sources.openapi.models import ApiOperation, SecurityRequirement, SecurityScheme
+from toolpost.web.client_credentials import ClientTokens, parse_grant
 from toolpost.web.requests import (
     NOTHING,
     Presentation,
@@ -18,13 +20,6 @@ from toolpost.web.requests import (
     present_headers,
     present_key,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from toolpost.contracts.calls import Credential
-    from toolpost.sources.openapi.models import ApiOperation, SecurityRequirement, SecurityScheme
-    from toolpost.web.client_credentials import ClientTokens
 
 _INTERACTIVE = frozenset({"digest", "negotiate", "ntlm", "hoba", "mutual", "scram-sha-1", "scram-sha-256"})
 _PAIRS = (("client_id", "client_secret"), ("username", "password"))

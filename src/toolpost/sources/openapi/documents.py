@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import codecs
 import json
-import json.scanner
 import math
 import re
 import zlib
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
 import yaml
 from yaml import events
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
 
 MAX_VALUES = 3_000_000
 MAX_DEPTH = 250
@@ -419,7 +416,7 @@ def _not_a_document(body: str) -> str | None:
 
 def _json(body: str, shown: str) -> Any:
     try:
-        data = _decoder(body).decode(body)
+        data = cooperative_decoder(body, parse_float=_finite, parse_constant=str).decode(body)
         # A lone surrogate escape cannot be encoded as UTF-8.
         return _replace_surrogates(data) if "\\ud" in body or "\\uD" in body else data
     except RecursionError:
@@ -428,38 +425,9 @@ def _json(body: str, shown: str) -> Any:
         return _lenient_json(body, shown, error)
 
 
-def _decoder(body: str) -> json.JSONDecoder:
-    """Return a JSON decoder that lets other threads run.
-
-    The C scanner holds the GIL except in calls of Python hooks. Large texts get a hook per object and number;
-    where these are too far apart, the Python scanner is used.
-    """
-    if len(body) <= _QUICK:
-        return _SMALL
-    if all("{" in body[start : start + _QUICK] for start in range(0, len(body) - _QUICK, _QUICK)):
-        return _LARGE
-    slow: Any = json.JSONDecoder(parse_float=_finite, parse_int=_integer, parse_constant=str)
-    slow.scan_once = _scanner.py_make_scanner(slow)
-    return cast("json.JSONDecoder", slow)
-
-
-def _same(value: dict[str, Any]) -> dict[str, Any]:
-    return value
-
-
-def _integer(text: str) -> int:
-    return int(text)
-
-
 def _finite(text: str) -> float | str:
     number = float(text)
     return number if math.isfinite(number) else text
-
-
-_QUICK = 1 << 20
-_scanner: Any = json.scanner
-_SMALL = json.JSONDecoder(parse_float=_finite, parse_constant=str)
-_LARGE = json.JSONDecoder(object_hook=_same, parse_float=_finite, parse_int=_integer, parse_constant=str)
 
 
 def _lenient_json(body: str, shown: str, error: ValueError) -> Any:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import AnySchema, is_object
 from toolpost.sources.openapi.documents import (
     MAX_BYTES,
     TOO_LARGE,
@@ -46,14 +46,10 @@ from toolpost.sources.openapi.models import (
 )
 from toolpost.sources.openapi.naming import DefinitionNames
 from toolpost.sources.openapi.operations import OperationReader, parse_security_schemes
-from toolpost.sources.openapi.schemas import PatternCache, ReadWriteFilter, SchemaReader
+from toolpost.sources.openapi.schemas import AccessFlag, PatternCache, ReadWriteFilter, SchemaReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from toolpost.schema.json_values import AnySchema
     from toolpost.sources.openapi.documents import Reference
-    from toolpost.sources.openapi.schemas import AccessFlag
     from toolpost.stores.sealing import CacheFolder
 
 Fetch = Callable[[str], Awaitable[bytes]]

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.json_values import AnySchema, is_array, is_object
 from toolpost.schema.subschemas import references, subschemas
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.json_values import AnySchema
 
 Location = Literal["path", "query", "header", "cookie"]
 Style = Literal["simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject"]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
 
-from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.openapi.documents import ResolvedNode
+from toolpost.schema.json_values import AnySchema, is_array, is_object
+from toolpost.sources.openapi.documents import DocumentRegistry, ParsedDocument, ResolvedNode
 from toolpost.sources.openapi.models import (
     HEADER_NAME,
     ApiOperation,
     ApiResponse,
+    Location,
     Parameter,
     SecurityRequirement,
     SecurityScheme,
+    Style,
 )
 from toolpost.sources.openapi.naming import UniqueNames, argument_name, html_to_markdown, tool_name
 from toolpost.sources.openapi.request_bodies import (
@@ -24,15 +27,8 @@ from toolpost.sources.openapi.request_bodies import (
     body_format,
     choose_media_type,
 )
+from toolpost.sources.openapi.schemas import SchemaReader
 from toolpost.web.requests import split_query
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from toolpost.schema.json_values import AnySchema
-    from toolpost.sources.openapi.documents import DocumentRegistry, ParsedDocument
-    from toolpost.sources.openapi.models import Location, Style
-    from toolpost.sources.openapi.schemas import SchemaReader
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, cast
 
-from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.openapi.documents import ResolvedNode
-from toolpost.sources.openapi.models import FieldEncoding, RequestBody
-from toolpost.sources.openapi.naming import html_to_markdown
+from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.json_values import AnySchema, is_array, is_object
+from toolpost.sources.openapi.documents import DocumentRegistry, ResolvedNode
+from toolpost.sources.openapi.models import FieldEncoding, RequestBody, Style
+from toolpost.sources.openapi.naming import UniqueNames, html_to_markdown
+from toolpost.sources.openapi.schemas import SchemaReader
 from toolpost.web.content import parse_media_type
 from toolpost.web.files import FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.json_values import AnySchema
-    from toolpost.sources.openapi.documents import DocumentRegistry
-    from toolpost.sources.openapi.models import Style
-    from toolpost.sources.openapi.naming import UniqueNames
-    from toolpost.sources.openapi.schemas import SchemaReader
-
 
 # Keyword for the separators of lists within a list (Swagger 2); OpenAPI 3 has none.
 ITEM_DELIMITERS = "x-item-delimiters"

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.json_values import is_array, is_object, json_type
-from toolpost.sources.openapi.models import DEFINITION_PREFIX, HEADER_NAME, FieldEncoding
-from toolpost.web.content import parse_media_type
-from toolpost.web.files import choose_media_type, find_artifact_id, is_file, parse_file
+from toolpost.sources.openapi.models import (
+    DEFINITION_PREFIX,
+    HEADER_NAME,
+    ApiOperation,
+    FieldEncoding,
+    Parameter,
+    RequestBody,
+    Style,
+)
+from toolpost.web.content import MediaType, parse_media_type
+from toolpost.web.files import File, choose_media_type, find_artifact_id, is_file, parse_file
 from toolpost.web.requests import (
     NOTHING,
+    BuiltUrl,
     FormPart,
+    Pair,
+    PathParameter,
     PlannedRequest,
     UnsendableError,
     build_url,
@@ -28,16 +41,7 @@ from toolpost.web.requests import (
 )
 from toolpost.wire.messages import MANAGED_HEADERS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from collections.abc import Set as AbstractSet
-
-    from toolpost.sources.openapi.models import ApiOperation, Parameter, RequestBody, Style
-    from toolpost.web.content import MediaType
-    from toolpost.web.files import File
-    from toolpost.web.requests import BuiltUrl, Pair, PathParameter
-
-    Artifacts = Mapping[str, File]
+Artifacts = Mapping[str, File]
 
 _new_request = fast_constructor(PlannedRequest)
 _MAX_ACCEPTED = 6

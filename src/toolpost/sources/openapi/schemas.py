@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from toolpost.schema.json_values import is_array, is_object, json_type
+from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.json_values import AnySchema, is_array, is_object, json_type
 from toolpost.schema.patterns import translate_pattern
 from toolpost.schema.validator import compile_engine
+from toolpost.sources.openapi.documents import DocumentRegistry, ResolvedNode
 from toolpost.sources.openapi.models import DEFINITION_PREFIX
-from toolpost.sources.openapi.naming import html_to_markdown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.json_values import AnySchema
-    from toolpost.sources.openapi.documents import DocumentRegistry, ResolvedNode
-    from toolpost.sources.openapi.naming import DefinitionNames
-
+from toolpost.sources.openapi.naming import DefinitionNames, html_to_markdown
 
 _NO_NAMES: frozenset[str] = frozenset()
 # Deeper subschemas become definitions, because validators limit nesting.

@@ -6,46 +6,43 @@ import asyncio
 import json
 import os
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from toolpost.catalog.specs import SAFE_METHODS
-from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
+from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, ToolOutput
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientError, ToolError
 from toolpost.contracts.fast_namedtuple import fast_constructor
+from toolpost.contracts.questions import Question
+from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.openapi import well_known_urls
 from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.loader import ApiCache, is_remote, load_cached_api, read_api
-from toolpost.sources.openapi.models import ApiDescription, ApiOperation, ApiResponse, Parameter, RequestBody
+from toolpost.sources.openapi.models import (
+    ApiDescription,
+    ApiOperation,
+    ApiResponse,
+    Parameter,
+    RequestBody,
+    SecurityScheme,
+)
 from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
 from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
-from toolpost.transports.base import BaseSource, SourceTool
+from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.client_credentials import ClientTokens
-from toolpost.web.content import UnreadableError, parse_body
+from toolpost.web.content import Content, UnreadableError, parse_body
 from toolpost.web.failures import response_error, status_phrase, unusable_error
-from toolpost.web.files import load_artifacts
-from toolpost.web.requests import make_sender
+from toolpost.web.files import File, load_artifacts
+from toolpost.web.requests import Pair, PlannedRequest, Send, make_sender
 from toolpost.wire.client import HttpClient
-from toolpost.wire.messages import Request
+from toolpost.wire.messages import Headers, Request
 from toolpost.wire.network import NetworkPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from toolpost.contracts.calls import AuthorizedCall, Credential
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.sources.openapi.models import SecurityScheme
-    from toolpost.transports.base import Services
-    from toolpost.web.content import Content
-    from toolpost.web.files import File
-    from toolpost.web.requests import Pair, PlannedRequest, Send
-    from toolpost.wire.messages import Headers
 
 _new_output = fast_constructor(ToolOutput)
 _NO_BODY = frozenset({204, 205})
@@ -390,23 +387,25 @@ class OpenApiSource(BaseSource):
     async def _publish(self, read: ApiDescription) -> Sequence[OperationTool]:
         """Return the tools of an API and switch the source to that API's servers and security schemes."""
         # Ten thousand operations take seconds; do not block the event loop.
-        tools, hosts, values = await asyncio.to_thread(self._build_tools, read)
+        tools, hosts, values, self.problems = await asyncio.to_thread(self._build_tools, read)
         if self._call_client is not None:
             self._retired.append(self._call_client)  # calls may still use it
-        self.problems = [f"source {self.name!r}: {problem}" for problem in read.problems]
         self.files = read.files
         self._prepare(read.schemes, hosts, values)
         return tools
 
-    def _build_tools(self, read: ApiDescription) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any]]:
-        """Return the tools of an API, the policy that allows a local document's servers, and the scheme values."""
+    def _build_tools(
+        self, read: ApiDescription
+    ) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any], list[str]]:
+        """Return the tools of an API, the policy that allows a local document's servers, scheme values and problems."""
         api = _with_base_url(self.config.base_url, read)
         local = () if is_remote(self.config.connection) else api.operations
         servers = {server for operation in local for server in operation.servers}
         hosts = self._client.policy.for_source(*sorted(filter(is_remote, servers)))
         values = scheme_values(self.name, self.config.auth_config, api.schemes, os.environ)
         found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
-        return [OperationTool(self._spec(operation), self, operation) for operation in found], hosts, values
+        tools = [OperationTool(self._spec(operation), self, operation) for operation in found]
+        return tools, hosts, values, [f"source {self.name!r}: {problem}" for problem in read.problems]
 
     def _spec(self, operation: ApiOperation) -> ToolSpec:
         """Build the spec of a tool, with a shorter model schema where the input schema is long."""

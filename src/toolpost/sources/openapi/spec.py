@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_of_method
-from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
-from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.openapi.models import DEFINITION_PREFIX, Definitions, relax
+from toolpost.contracts.spec import JsonSchema, ToolCategory, ToolSpec, ToolTarget
+from toolpost.schema.json_values import AnySchema, is_array, is_object
+from toolpost.sources.openapi.models import (
+    DEFINITION_PREFIX,
+    ApiOperation,
+    ApiResponse,
+    Definitions,
+    Parameter,
+    RequestBody,
+    relax,
+)
 from toolpost.sources.openapi.naming import shorten
 from toolpost.sources.openapi.request_bodies import body_format, choose_media_type
 from toolpost.sources.openapi.schemas import make_nullable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.schema.json_values import AnySchema
-    from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, RequestBody
 
 # The limit of OpenAI's function calling.
 _MAX_DESCRIPTION = 1024

@@ -8,31 +8,25 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from toolpost.contracts.calls import NO_CREDENTIAL
-from toolpost.contracts.config import TransportType, UtcpMode
+from toolpost.contracts.config import ExternalToolConfig, TransportType, UtcpMode
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.sources import DescribedCommand, DescribedCommands
+from toolpost.contracts.spec import JsonSchema
 from toolpost.processes.launch import child_environment
 from toolpost.schema.templates import slot_names
 from toolpost.sources.utcp.compile import check_kind_allowed, compile_tool, unset_variables, unusable_tool
 from toolpost.sources.utcp.context import ContextFactory
-from toolpost.sources.utcp.discovery import ManualDiscovery
+from toolpost.sources.utcp.discovery import DiscoveryResult, ManualDiscovery
 from toolpost.sources.utcp.local_calls import PLACEHOLDER_PATTERN
-from toolpost.sources.utcp.templates import Variables
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.utcp.discovery import DiscoveryResult
-    from toolpost.sources.utcp.manuals import Manual, ManualTool
-    from toolpost.sources.utcp.templates import CliTemplate
-    from toolpost.wire.network import NetworkPolicy
+from toolpost.sources.utcp.manuals import Manual, ManualTool
+from toolpost.sources.utcp.templates import CliTemplate, Variables
+from toolpost.wire.network import NetworkPolicy
 
 _REMEDY = "write its args into cli.tools, or connect the manual with transport: utcp"
 _VARIABLE = r"\$(?P<variable>[A-Za-z_]\w*+(?!\\\n)|\{[A-Za-z_]\w*\})"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
+from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
-from toolpost.sources.utcp.context import PreparedTool, template_urls
+from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, template_urls
 from toolpost.sources.utcp.local_calls import call_command, call_file, call_text, check_script
+from toolpost.sources.utcp.manuals import Manual, ManualTool
 from toolpost.sources.utcp.network_calls import (
     TemplateRequestBuilder,
     call_graphql,
@@ -19,23 +22,18 @@ from toolpost.sources.utcp.network_calls import (
 )
 from toolpost.sources.utcp.templates import (
     TEMPLATE_TYPES,
+    CallTemplate,
     CliTemplate,
+    FilledTemplate,
     RequestTemplate,
+    Variables,
     WebSocketTemplate,
     WebTemplate,
     parse_template,
 )
 from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from toolpost.contracts.calls import ToolOutput
-    from toolpost.sources.utcp.context import Invocation, ManualContext
-    from toolpost.sources.utcp.manuals import Manual, ManualTool
-    from toolpost.sources.utcp.templates import CallTemplate, FilledTemplate, Variables
-
-    CallFunction: TypeAlias = Callable[[PreparedTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
+CallFunction: TypeAlias = Callable[[PreparedTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
 
 CALL_FUNCTIONS: dict[str, CallFunction] = {
     "http": call_http,

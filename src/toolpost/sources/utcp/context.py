@@ -11,11 +11,11 @@ from toolpost.contracts.lines import RateLimit
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandRunner
 from toolpost.schema.json_values import is_object
-from toolpost.sources.utcp.templates import OAuth2Auth, SocketTemplate, TemplateTokens, WebTemplate
+from toolpost.sources.utcp.templates import CallTemplate, OAuth2Auth, SocketTemplate, TemplateTokens, WebTemplate
 from toolpost.web.content import parse_json
-from toolpost.web.requests import UnsendableError, format_value, make_sender
+from toolpost.web.requests import Pair, PlannedRequest, Send, UnsendableError, format_value, make_sender
 from toolpost.wire.client import HttpClient, default_transport
-from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
+from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, NetworkPolicy, parse_target, split_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.utcp.templates import CallTemplate
-    from toolpost.web.requests import Pair, PlannedRequest, Send
     from toolpost.wire.http1 import Http1Transport
-    from toolpost.wire.network import NetworkPolicy
 
     RequestFactory = Callable[[Mapping[str, Any]], PlannedRequest]
 

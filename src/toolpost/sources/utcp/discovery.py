@@ -6,17 +6,19 @@ import asyncio
 import json
 import os
 import shlex
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from toolpost.contracts.config import McpTransport, TransportType, UtcpMode
+from toolpost.contracts.calls import Credential
+from toolpost.contracts.config import ExternalToolConfig, McpTransport, TransportType, UtcpMode
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, compile_template
-from toolpost.sources.utcp.context import Invocation, PreparedTool, origin_of, template_urls
+from toolpost.sources.utcp.context import ContextFactory, Invocation, PreparedTool, origin_of, template_urls
 from toolpost.sources.utcp.documents import load_client_config, parse_document, read_text, resolve_path
 from toolpost.sources.utcp.local_calls import placeholder_names
 from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual, qualify_duplicates
@@ -29,13 +31,6 @@ from toolpost.sources.utcp.templates import (
     parse_template,
     static_headers,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-
-    from toolpost.contracts.calls import Credential
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.sources.utcp.context import ContextFactory
 
 _MANUAL_SUFFIXES = (".json", "/utcp", "/.well-known/utcp")
 _FILE_SUFFIXES = (".json", ".yaml", ".yml")

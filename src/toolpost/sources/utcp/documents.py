@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
 from toolpost.auth.secret import parse_env
 from toolpost.contracts.errors import ConfigError, ToolClientError
-from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
 
 DocumentKind = Literal["manual", "openapi", "client", "template"]
 _MAX_BYTES = 64 * 1024 * 1024
@@ -93,7 +90,7 @@ def _parse(body: str, label: str) -> Any:
     fault = ""
     if body[0] in "{[":
         try:
-            return json.loads(body, parse_constant=str)
+            return cooperative_decoder(body, parse_constant=str).decode(body)
         except RecursionError:
             raise ConfigError(f"{label} is nested too deeply") from None
         except ValueError as error:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from toolpost.catalog.names import model_name
+from toolpost.contracts.spec import JsonSchema, ToolSpec
 from toolpost.processes.launch import INHERITED
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.local_calls import LOCALE_VARIABLES
 from toolpost.sources.utcp.manuals import SCHEMA_MAPS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from toolpost.contracts.spec import JsonSchema, ToolSpec
 
 _UTCP_VERSION = "1.0.1"
 _ARGUMENTS = "arguments"

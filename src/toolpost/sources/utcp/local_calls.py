@@ -13,8 +13,9 @@ import secrets
 import shlex
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolValidationError
@@ -22,16 +23,11 @@ from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import run_command
 from toolpost.processes.launch import child_environment
 from toolpost.schema.secrets import is_secret_name
-from toolpost.sources.utcp.context import argument_text, json_or_text
+from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, argument_text, json_or_text
 from toolpost.sources.utcp.documents import read_text, resolve_path
+from toolpost.sources.utcp.templates import CliTemplate, CommandStep, FileTemplate, TextTemplate
 from toolpost.web.content import decode_text
 from toolpost.web.failures import sanitize
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool
-    from toolpost.sources.utcp.templates import CliTemplate, CommandStep, FileTemplate, TextTemplate
 
 MAX_OUTPUT = 16 * 1024 * 1024
 END_MARKER = "ended"  # the file that a script of several steps creates at its end

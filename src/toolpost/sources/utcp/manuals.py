@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from toolpost.contracts.spec import JsonSchema
 
 # Manuals that are fetched by a message: their tools use the same connection unless they say otherwise.
 _TEMPLATE_INHERITING_KINDS = frozenset({"tcp", "udp", "websocket"})

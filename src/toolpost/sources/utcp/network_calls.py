@@ -40,7 +40,7 @@ from toolpost.web.requests import (
     percent_encode,
     split_query,
 )
-from toolpost.wire.messages import Response
+from toolpost.wire.messages import Follow, Response
 from toolpost.wire.network import split_url
 from toolpost.wire.sockets import Framing, exchange_datagrams, exchange_stream
 from toolpost.wire.websockets import connect_websocket
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
         WebTemplate,
     )
     from toolpost.web.requests import BuiltUrl, Pair, PathParameter, Presentation, Send
-    from toolpost.wire.messages import Follow
 
 _new_request = fast_constructor(PlannedRequest)
 _new_output = fast_constructor(ToolOutput)

@@ -7,32 +7,45 @@ import importlib
 import logging
 import os
 import tempfile
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import Effects, effects_of_method
-from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError, adapt_exception
 from toolpost.contracts.fast_namedtuple import fast_constructor
-from toolpost.contracts.sources import HoldingSource
-from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
+from toolpost.contracts.questions import Question
+from toolpost.contracts.sources import HoldingSource, ToolSource
+from toolpost.contracts.spec import JsonSchema, SafetyProfile, Tool, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import drop_secrets
-from toolpost.sources.utcp.compile import CALL_FUNCTIONS, check_kind_allowed, compile_tool, fill_template
+from toolpost.sources.utcp.compile import CALL_FUNCTIONS, CallFunction, check_kind_allowed, compile_tool, fill_template
 from toolpost.sources.utcp.context import (
     ContextFactory,
     Invocation,
+    ManualContext,
     PreparedTool,
+    RemoteContexts,
     check_credential_origin,
     origin_of,
     template_urls,
 )
-from toolpost.sources.utcp.discovery import ManualDiscovery, check_remote_servers, mcp_delegates, redact_error
-from toolpost.sources.utcp.manuals import Manual, manual_name, parse_manual
+from toolpost.sources.utcp.discovery import (
+    Delegate,
+    DiscoveryResult,
+    ManualDiscovery,
+    check_remote_servers,
+    mcp_delegates,
+    redact_error,
+)
+from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual
 from toolpost.sources.utcp.templates import (
     TEMPLATE_TYPES,
+    CallTemplate,
     CliTemplate,
     FileTemplate,
     GraphqlTemplate,
@@ -45,28 +58,7 @@ from toolpost.sources.utcp.templates import (
     WebSocketTemplate,
     WebTemplate,
 )
-from toolpost.transports.base import BaseSource, SourceTool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
-
-    from toolpost.contracts.calls import AuthorizedCall
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.questions import Question
-    from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import Tool
-    from toolpost.sources.utcp.compile import CallFunction
-    from toolpost.sources.utcp.context import ManualContext, RemoteContexts
-    from toolpost.sources.utcp.discovery import Delegate, DiscoveryResult
-    from toolpost.sources.utcp.manuals import ManualTool
-    from toolpost.transports.base import Services
-
-    SourceFactory = Callable[[ExternalToolConfig], ToolSource]
-    from collections.abc import Generator, Mapping
-
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.utcp.templates import CallTemplate
+from toolpost.transports.base import BaseSource, Services, SourceTool
 
 _new_invocation = fast_constructor(Invocation)
 _MAX_REASONS = 3

@@ -9,31 +9,27 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from toolpost.contracts.calls import Credential
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_name
 from toolpost.schema.violations import plain_message
-from toolpost.web.client_credentials import ClientGrant, ClientTokens
+from toolpost.web.client_credentials import ClientGrant, ClientToken, ClientTokens
 from toolpost.web.requests import (
     NOTHING,
     Presentation,
+    Send,
     UnsendableError,
     check_header_value,
     present_headers,
     present_key,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from toolpost.contracts.calls import Credential
-    from toolpost.web.client_credentials import ClientToken
-    from toolpost.web.requests import Send
 
 
 class _AuthModel(BaseModel):

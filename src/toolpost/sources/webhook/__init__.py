@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.config import AuthType, WebhookOptions
-from toolpost.transports.base import Detection, ProbeResponse, Transport
-from toolpost.transports.urls import is_root, url_below
+from toolpost.contracts.config import AuthType, ExternalToolConfig, WebhookOptions
+from toolpost.transports.base import Detection, ProbeResponse, Transport, is_root, url_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.messages import Request
 
 _KEY_HEADER = "X-N8N-API-KEY"

@@ -7,16 +7,18 @@ import hashlib
 import hmac
 import re
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from toolpost.catalog.specs import closed_schema, declared_spec
-from toolpost.contracts.config import WebhookTool
+from toolpost.contracts.config import WebhookSignature, WebhookTool
 from toolpost.contracts.errors import ConfigError, ToolValidationError
-from toolpost.contracts.spec import ToolTarget
+from toolpost.contracts.spec import ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_array
 from toolpost.web.requests import (
+    Pair,
     PlannedRequest,
     UnsendableError,
     compact_json,
@@ -24,13 +26,6 @@ from toolpost.web.requests import (
     percent_encode,
     split_query,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from toolpost.contracts.config import WebhookSignature
-    from toolpost.contracts.spec import ToolSpec
-    from toolpost.web.requests import Pair
 
 _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SAFE_CHARS = "/:@!$&'()*+,;=%~"

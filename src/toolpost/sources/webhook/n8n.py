@@ -16,22 +16,20 @@ from urllib.parse import quote
 
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.config import WebhookTool
-from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolTimeoutError
+from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolNodeError, ToolTimeoutError
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay
 from toolpost.web.content import parse_json, parse_media_type
 from toolpost.web.failures import extract_reason, response_error, sanitize
-from toolpost.wire.messages import Request, Response
+from toolpost.wire.messages import Headers, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from toolpost.contracts.errors import ToolNodeError
     from toolpost.contracts.spec import JsonSchema
     from toolpost.web.requests import Pair
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.messages import Headers
 
 API_KEY_HEADER = "X-N8N-API-KEY"
 WORKFLOWS_PATH = "/api/v1/workflows"

@@ -3,49 +3,41 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.config import AuthType
+from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import (
     ToolAuthError,
     ToolClientError,
     ToolConnectionError,
+    ToolNodeError,
     ToolOutputError,
     ToolServerError,
     ToolTimeoutError,
 )
+from toolpost.contracts.questions import Question
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.webhook.hooks import (
     BODILESS_METHODS,
     CONNECTION_TOOL,
+    Hook,
+    HookDefinition,
     build_request,
     declared_hooks,
     is_absolute_url,
     origin_of,
 )
 from toolpost.sources.webhook.n8n import API_KEY_HEADER, API_KEY_HINT, N8nApi, N8nToolBuilder
-from toolpost.transports.base import BaseSource, SourceTool
-from toolpost.web.content import UnreadableError, decode_text, parse_body, parse_json
+from toolpost.transports.base import BaseSource, Services, SourceTool
+from toolpost.web.content import Content, UnreadableError, decode_text, parse_body, parse_json
 from toolpost.web.failures import response_error, sanitize, unusable_error
-from toolpost.web.requests import NOTHING, Presentation, compact_json, make_sender
+from toolpost.web.requests import NOTHING, Pair, Presentation, compact_json, make_sender
 from toolpost.wire.client import HttpClient
-from toolpost.wire.messages import Headers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from toolpost.contracts.calls import AuthorizedCall, Credential
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.errors import ToolNodeError
-    from toolpost.contracts.questions import Question
-    from toolpost.sources.webhook.hooks import Hook, HookDefinition
-    from toolpost.transports.base import Services
-    from toolpost.web.content import Content
-    from toolpost.web.requests import Pair
-    from toolpost.wire.messages import Response
+from toolpost.wire.messages import Headers, Response
 
 _REMEDY = "Check the source's auth_config and headers; they go to the connection's own server and no other."
 _STREAM_CUT = "The stream went on; this is what came until then."

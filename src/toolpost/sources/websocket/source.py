@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from toolpost.catalog.specs import closed_schema, declared_spec
-from toolpost.contracts.calls import NO_CREDENTIAL, ToolOutput
+from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.errors import (
     ConfigError,
     ToolClientError,
@@ -19,7 +19,7 @@ from toolpost.contracts.errors import (
     ToolOutputError,
     ToolTimeoutError,
 )
-from toolpost.contracts.spec import ToolTarget
+from toolpost.contracts.spec import JsonSchema, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.sources.websocket.messages import (
     DECODERS,
@@ -37,7 +37,7 @@ from toolpost.sources.websocket.messages import (
     value_at,
     wanted,
 )
-from toolpost.transports.base import BaseSource, SourceTool
+from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.content import OCTETS
 from toolpost.web.session_pool import SessionPool
 from toolpost.wire.messages import Deadlines
@@ -47,13 +47,10 @@ from toolpost.wire.websockets import connect_websocket, require_websockets
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from toolpost.contracts.calls import AuthorizedCall, Credential
     from toolpost.contracts.config import ExternalToolConfig, WebSocketTool
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import JsonSchema, ToolSpec
     from toolpost.sources.websocket.messages import Arguments, Build, Path
-    from toolpost.transports.base import Services
     from toolpost.wire.aiohttp_websockets import WebSocket
 
     Decode = Callable[[str | bytes], Any]
@@ -493,7 +490,6 @@ class WebSocketSource(BaseSource):
         return found
 
     def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
-        """Run one call."""
         validated = call.permitted.validated
         plan = cast("MessageTool", validated.tool).plan
         timeout_s = validated.request.timeout_s or plan.timeout_s

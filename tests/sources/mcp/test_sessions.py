@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.programs import mirror
+from tests.sources.mcp.programs import mirror
 from toolpost import ExternalToolConfig, MCPClient, MCPManager, Settings, Toolbox, ToolNode, ToolRegistry
 from toolpost.errors import ToolAuthError
 from toolpost.sources import Credential

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.programs import inquirer, until
-from tests.mcp.rogues import Rogue, config_by, rogue_by, tool
+from tests.sources.mcp.programs import inquirer, until
+from tests.sources.mcp.rogues import Rogue, config_by, rogue_by, tool
 from toolpost import EventCode, ExternalToolConfig, Settings, Toolbox
 
 pytestmark = pytest.mark.programs

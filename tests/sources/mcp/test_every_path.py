@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.agents.scripted import Scripted, calls
-from tests.mcp.programs import mirror
-from tests.mcp.rogues import Rogue, answering, text, tool, until
+from tests.sources.mcp.programs import mirror
+from tests.sources.mcp.rogues import Rogue, answering, text, tool, until
 from toolpost import (
     Completed,
     ExternalToolConfig,
@@ -24,6 +23,7 @@ from toolpost import (
     ToolNode,
     ToolRegistry,
 )
+from toolpost.testing import ScriptedModel, tool_calls
 
 pytestmark = pytest.mark.programs
 
@@ -62,13 +62,13 @@ async def test_a_token_that_a_server_repeats_reaches_neither_model_nor_record(
     caplog.set_level(logging.DEBUG)
     with mirror() as url:
         async with box_by(path, ExternalToolConfig(name="web", transport="mcp", connection=url, **KNOWN)) as box:
-            model = Scripted(calls(("web.headers", {})), "done")
+            model = ScriptedModel(tool_calls(("web.headers", {})), "done")
             await ReactPlanner(catalog=box, llm=model).run("What was sent?")
             outcome = await box.call("web.headers", {})
             events = [dict(event.payload) for event in await box.store.events.read()]
 
     assert "authorization" in model.results[0]
-    assert TOKEN not in f"{model.told} {json.dumps(events)} {outcome!r} {caplog.text}"
+    assert TOKEN not in f"{model.requests} {json.dumps(events)} {outcome!r} {caplog.text}"
 
 
 GIVEN: dict[str, dict[str, Any]] = {
@@ -84,12 +84,12 @@ async def test_a_header_that_a_server_repeats_reaches_neither_model_nor_record(p
     with mirror() as url:
         config = ExternalToolConfig(name="web", transport="mcp", connection=url, **GIVEN[given])
         async with box_by(path, config) as box:
-            model = Scripted(calls(("web.headers", {})), "done")
+            model = ScriptedModel(tool_calls(("web.headers", {})), "done")
             await ReactPlanner(catalog=box, llm=model).run("What was sent?")
             events = [dict(event.payload) for event in await box.store.events.read()]
 
     assert "x-custom" in model.results[0]
-    assert secret not in f"{model.told} {json.dumps(events)}"
+    assert secret not in f"{model.requests} {json.dumps(events)}"
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -100,13 +100,13 @@ async def test_a_variable_that_a_server_repeats_reaches_neither_model_nor_record
     kept = {"content": [{"type": "resource", "resource": blob}]}
     rogue = Rogue(tmp_path, answering("say", said, safe=True), answering("keep", kept, safe=True))
     async with box_by(path, rogue.config(env={"API_TOKEN": TOKEN})) as box:
-        model = Scripted(calls(("srv.say", {}), ("srv.keep", {})), "done")
+        model = ScriptedModel(tool_calls(("srv.say", {}), ("srv.keep", {})), "done")
         await ReactPlanner(catalog=box, llm=model).run("Ask it.")
         events = [dict(event.payload) for event in await box.store.events.read()]
 
     assert "it is [redacted], as you know: [redacted]" in model.results[0]
-    assert TOKEN not in f"{model.told} {json.dumps(events)}"
-    assert base64.b64encode(TOKEN.encode()).decode() not in f"{model.told} {json.dumps(events)}"
+    assert TOKEN not in f"{model.requests} {json.dumps(events)}"
+    assert base64.b64encode(TOKEN.encode()).decode() not in f"{model.requests} {json.dumps(events)}"
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -143,7 +143,7 @@ async def test_what_a_server_says_is_marked_as_its_words(tmp_path: Path, path: s
     failing = {"isError": True, **text(order)}
     rogue = Rogue(tmp_path, answering("say", text(order), safe=True), answering("fail", failing, safe=True))
     async with box_by(path, rogue.config()) as box:
-        model = Scripted(calls(("srv.say", {}), ("srv.fail", {})), "done")
+        model = ScriptedModel(tool_calls(("srv.say", {}), ("srv.fail", {})), "done")
         await ReactPlanner(catalog=box, llm=model).run("Ask it.")
 
     for result in model.results:

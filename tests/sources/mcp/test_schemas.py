@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.rogues import Rogue, config_by, heartbeat, is_alive, rogue_by, tool, toolbox
+from tests.sources.mcp.rogues import Rogue, config_by, heartbeat, is_alive, rogue_by, tool, toolbox
 from toolpost import Completed, EventCode, Failed, ToolNode, ToolRegistry
 from toolpost import tool as native_tool
 from toolpost.errors import ToolNodeError, ToolValidationError

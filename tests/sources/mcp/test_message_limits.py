@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.rogue import filler
-from tests.mcp.rogues import WAYS, Rogue, config_by, rogue_by, tool, toolbox
+from tests.sources.mcp.rogue import filler
+from tests.sources.mcp.rogues import WAYS, Rogue, config_by, rogue_by, tool, toolbox
 from toolpost import ToolError
 
 pytestmark = pytest.mark.programs

@@ -72,7 +72,7 @@ async def test_an_address_that_speaks_sse_alone_is_found_out(addresses: dict[Ser
     ("protocol", "agreed"), [("auto", STATELESS), ("legacy", HANDSHAKE), ("2026-07-28", STATELESS)]
 )
 async def test_within_the_process(protocol: Protocol, agreed: str) -> None:
-    await check("memory:tests.mcp.servers.abacus:server", "auto", protocol, agreed)
+    await check("memory:tests.sources.mcp.servers.abacus:server", "auto", protocol, agreed)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "streamable_http"])
@@ -97,7 +97,7 @@ async def test_a_pinned_protocol_is_not_given_up_for_the_older_transport(address
 async def test_a_pinned_protocol_offers_what_a_found_one_does() -> None:
     offered = []
     for protocol in ("auto", "2026-07-28"):
-        async with toolbox("memory:tests.mcp.servers.abacus:server", "auto", protocol) as box:
+        async with toolbox("memory:tests.sources.mcp.servers.abacus:server", "auto", protocol) as box:
             offered.append(sorted(spec.name for spec in box.registry.specs()))
     assert offered[0] == offered[1]
 

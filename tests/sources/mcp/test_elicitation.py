@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.programs import inquirer
+from tests.sources.mcp.programs import inquirer
 from toolpost import Completed, Failed, Paused, Settings, Toolbox
 from toolpost.cli import main
 from toolpost.errors import ToolClientError, ToolValidationError

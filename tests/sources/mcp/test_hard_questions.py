@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.programs import inquirer, until
-from tests.mcp.rogues import answering, config_by, rogue_by, tool
+from tests.sources.mcp.programs import inquirer, until
+from tests.sources.mcp.rogues import answering, config_by, rogue_by, tool
 from toolpost import Failed, Settings, Toolbox, ToolContext
 from toolpost.errors import PauseSignal, ToolClientError, ToolOutputError
 

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.mcp.rogues import (
+from tests.sources.mcp.rogues import (
     IDEMPOTENT,
     Rogue,
     answering,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.programs import mirror
-from tests.mcp.rogues import Rogue, heartbeat, text, tool, toolbox
+from tests.sources.mcp.programs import mirror
+from tests.sources.mcp.rogues import Rogue, heartbeat, text, tool, toolbox
 from toolpost import ExternalToolConfig, Settings, Toolbox
 
 pytestmark = pytest.mark.programs

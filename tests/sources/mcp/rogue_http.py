@@ -10,7 +10,7 @@ Beside what every plan may say (see `rogue`), here it may hold:
     only     "sse" when /mcp does not exist, "mcp" when /sse does not
     both     whether a GET at /mcp gets the stream of the old transport, and then news for the new one
 
-It prints its port when it listens: `python -m tests.mcp.rogue_http --plan plan.json --port 8123`.
+It prints its port when it listens: `python -m tests.sources.mcp.rogue_http --plan plan.json --port 8123`.
 """
 
 import json
@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.mcp.rogue import Message, Rogue, arguments, encoded
+from tests.sources.mcp.rogue import Message, Rogue, arguments, encoded
 
 SESSION = "Mcp-Session-Id"
 

@@ -13,7 +13,7 @@ import pytest
 from tests import warm
 from tests.auth.ledger import Ledger
 from tests.auth.oauth.provider import RESOURCE, Browser, provider
-from tests.mcp.programs import guarded, until
+from tests.sources.mcp.programs import guarded, until
 from toolpost import (
     Completed,
     ConfigError,

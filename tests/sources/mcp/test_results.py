@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.rogues import Rogue, answering, config_by, rogue_by, text, tool, toolbox
+from tests.sources.mcp.rogues import Rogue, answering, config_by, rogue_by, text, tool, toolbox
 from toolpost import RetryPolicy, model_text
 from toolpost.errors import (
     ToolAuthError,

@@ -9,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.mcp.rogue import DYING_WORDS
-from tests.mcp.rogues import (
+from tests.sources.mcp.rogue import DYING_WORDS
+from tests.sources.mcp.rogues import (
     Rogue,
     config_by,
     is_alive,

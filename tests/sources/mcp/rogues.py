@@ -14,10 +14,10 @@ from typing import Any
 
 import psutil
 
-from tests.mcp.rogue import Message
+from tests.sources.mcp.rogue import Message
 from toolpost import ExternalToolConfig, Settings, Tool, Toolbox
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 PYTHON = [sys.executable, "-S", "-s"]  # without site-packages it starts in a tenth of the time
 LONGEST_TEST_S = 100.0
 
@@ -120,7 +120,7 @@ class HttpRogue(Rogue):
 
     def start(self) -> None:
         """Listen, at the port of before if there was one."""
-        command = [*PYTHON, "-m", "tests.mcp.rogue_http", *self.options, "--port", str(self.port)]
+        command = [*PYTHON, "-m", "tests.sources.mcp.rogue_http", *self.options, "--port", str(self.port)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
