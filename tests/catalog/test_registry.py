@@ -90,7 +90,7 @@ def test_two_tools_that_a_model_could_not_tell_apart_are_refused(names: Sequence
 
 def test_a_refused_tool_leaves_nothing_behind(registry: ToolRegistry) -> None:
     changes: list[CatalogChange] = []
-    registry.subscribe(changes.append)
+    registry.subscribe(changes.extend)
 
     with pytest.raises(ToolCollisionError):
         registry.register(named("gh__issue"))
@@ -214,7 +214,7 @@ def test_exchanging_does_not_take_a_name_that_only_looks_the_same(registry: Tool
 @pytest.mark.req("GEN-21")
 def test_whoever_subscribes_is_told_of_every_change(registry: ToolRegistry) -> None:
     changes: list[CatalogChange] = []
-    registry.subscribe(changes.append)
+    registry.subscribe(changes.extend)
 
     registry.register(named("later"))
     registry.register(named("later", version="2"), replace=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast, get_args
 
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.specs import clean_spec
-from toolpost.contracts.config import TransportType
+from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride, TransportType
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.contracts.spec import (
     JsonSchema,
@@ -20,21 +20,18 @@ from toolpost.contracts.spec import (
     replay_of,
 )
 from toolpost.schema.json_values import parts_within
-from toolpost.schema.secrets import is_secret_name, secret_paths
-from toolpost.schema.validator import compile_validator, unchecked_patterns
+from toolpost.schema.secrets import SecretPaths, is_secret_name, secret_paths
+from toolpost.schema.validator import Validator, compile_validator, unchecked_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.catalog.lock import Hold
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import Preview, Tool
-    from toolpost.schema.secrets import SecretPaths
     from toolpost.schema.subschemas import SharedDefinitions
-    from toolpost.schema.validator import Validator
 
 # Keywords that let in arguments which `properties` does not name.
 _OPEN = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"})
@@ -165,6 +162,25 @@ def _with_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> JsonSchem
     return {**schema, "properties": properties, "required": required}
 
 
+class CallCounts:
+    """Calls, failures, output mismatches and total duration of a tool, however often it is replaced."""
+
+    __slots__ = ("count", "failures", "misfits", "total_ms")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failures = 0
+        self.misfits = 0
+        self.total_ms = 0.0
+
+    def record(self, duration_ms: float, success: bool) -> None:  # noqa: FBT001 - made for every call
+        """Count one call."""
+        self.count += 1
+        self.total_ms += duration_ms
+        if not success:
+            self.failures += 1
+
+
 class Entry:
     """One registered tool. Validators are compiled at its first call, not when it is listed.
 
@@ -177,17 +193,14 @@ class Entry:
         "_prepared",
         "_secrets",
         "config",
-        "count",
-        "failures",
+        "counts",
         "hold",
         "invoke",
-        "misfits",
         "overlay",
         "rank",
         "source",
         "spec",
         "tool",
-        "total_ms",
     )
 
     def __init__(
@@ -208,10 +221,7 @@ class Entry:
         self.rank = rank
         self.source = source
         self.invoke: Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]] = _invoker(tool, source)
-        self.count = 0
-        self.failures = 0
-        self.misfits = 0
-        self.total_ms = 0.0
+        self.counts = CallCounts()
         self.hold: Hold | None = None
         self._input: Validator | None = None
         self._output: Validator | None = None
@@ -305,11 +315,6 @@ class Entry:
             return self.tool.previewer
         return self.tool.preview if isinstance(self.tool, PreviewingTool) else None
 
-    def take_over_counts(self, old: Entry) -> None:
-        """Continue the call counts of the entry that this one replaces."""
-        self.count, self.failures, self.total_ms = old.count, old.failures, old.total_ms
-        self.misfits = old.misfits
-
     def fit(self, arguments: Any) -> dict[str, Any]:
         """Validate arguments and fill in those of the override; ToolValidationError says where they do not fit."""
         if _is_entangled(self.overlay) and isinstance(arguments, dict):
@@ -322,13 +327,6 @@ class Entry:
             raise ToolValidationError(f"$: expected object, got {type(arguments).__name__}", tool_name=self.spec.name)
         fitting = cast("dict[str, Any]", arguments)
         return fitting if self.overlay is None else self.overlay.fill(fitting)
-
-    def record(self, duration_ms: float, success: bool) -> None:  # noqa: FBT001 - made for every call
-        """Count one call."""
-        self.count += 1
-        self.total_ms += duration_ms
-        if not success:
-            self.failures += 1
 
 
 def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolSpec:

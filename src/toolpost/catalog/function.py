@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import JSON, ToolOutput
+from toolpost.contracts.calls import JSON, AuthorizedCall, ToolOutput
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal, ToolCollisionError, ToolError, ToolExecutionError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META, ToolResult, now_ms
@@ -28,16 +29,13 @@ from toolpost.contracts.spec import (
 )
 from toolpost.schema.parameters import function_name
 from toolpost.schema.schema_checks import check_schema
-from toolpost.schema.signature import function_schema, to_jsonable
+from toolpost.schema.signature import FunctionSchema, function_schema, to_jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from toolpost.contracts.calls import AuthorizedCall
-    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import Preview
-    from toolpost.schema.signature import FunctionSchema
 
 PYTHON = "python"
 _MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
@@ -126,6 +124,26 @@ class FunctionTool:
         return f"<tool {self.spec.name}>"
 
     @property
+    def name(self) -> str:
+        """The name of the tool, as `spec` has it; so with the three below."""
+        return self.spec.name
+
+    @property
+    def description(self) -> str:
+        """What the tool does, for a model."""
+        return self.spec.description
+
+    @property
+    def category(self) -> ToolCategory:
+        """The category of the tool."""
+        return self.spec.category
+
+    @property
+    def parameters(self) -> JsonSchema:
+        """The JSON Schema of the arguments."""
+        return self.spec.input_schema
+
+    @property
     def previewer(self) -> Preview | None:
         """The function that previews a call, if the tool has one."""
         return self._previewer
@@ -139,7 +157,6 @@ class FunctionTool:
         return copy
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run one call."""
         arguments = call.permitted.validated.arguments
         try:
             if self._direct:
@@ -153,11 +170,11 @@ class FunctionTool:
             return _new_output((value, None, JSON, NO_META))
         return self._output(value)
 
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the function without the pipeline; failures are results."""
-        started = now_ms()
+    async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
+        """Run the function without the pipeline; failures are results. `{"taskId": "t"}` is a context, too."""
+        started, given = now_ms(), ToolContext.of(context)
         try:
-            output = self._output(await self._run(params, context))
+            output = self._output(await self._run(params, given))
         except Exception as raised:  # noqa: BLE001 - foreign code is called here; the failure is the result
             error = raised if isinstance(raised, ToolError) else raised_by_tool(raised, self.spec.name)
             return ToolResult.failed(error, started_at=started)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.questions import Question
+from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.hidden_text import escape_hidden
 from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from toolpost.contracts.spec import ToolSpec
 
 LOCK_NAME = "toolpost.lock"
 _VERSION = 1

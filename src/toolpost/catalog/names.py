@@ -58,6 +58,12 @@ class ToolNameMap:
         self._policy: NamingPolicy = policy
         self._canonical: dict[str, str] = {}
 
+    def copy(self) -> ToolNameMap:
+        """Return a copy."""
+        other = ToolNameMap(self._policy)
+        other._canonical = self._canonical.copy()
+        return other
+
     def add(self, canonical: str) -> str:
         """Map one more tool and return its model name."""
         alias = model_name(canonical, self._policy)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
+from toolpost.catalog.search import CatalogSearch
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, nearest
-from toolpost.contracts.spec import ToolCategory, ToolDefinition
+from toolpost.contracts.spec import Tool, ToolCategory, ToolDefinition, ToolSpec
 from toolpost.schema.schema_checks import CheckedDefinitions, check_schema
 from toolpost.schema.subschemas import SharedDefinitions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from toolpost.catalog.lock import Hold
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
-    from toolpost.contracts.spec import Tool, ToolSpec
 
 
 class CatalogChange(NamedTuple):
@@ -51,20 +50,69 @@ class ToolStats:
     call_stats: dict[str, CallStats]
 
 
-class ToolRegistry:
-    """Tools by canonical or model name; a name that is taken is refused.
+class CatalogContents:
+    """The tools of a catalog by canonical and by model name, and the records of those that an operator hides.
 
-    `hidden` holds the records of tools that an operator hides.
+    Those of a registry can be copied, changed in a thread, and exchanged for the copy by `ToolRegistry.commit`;
+    `changes` are those since then.
     """
 
+    __slots__ = ("changes", "entries", "hidden", "is_sorted", "last_rank", "names", "version")
+
+    def __init__(self, of: CatalogContents | None = None, *, naming: NamingPolicy = "double_underscore") -> None:
+        self.version: int = 0 if of is None else of.version  # first: a change during the copy makes it void
+        self.entries: dict[str, Entry] = {} if of is None else of.entries.copy()
+        self.hidden: dict[str, ToolSpec] = {} if of is None else of.hidden.copy()
+        self.names: ToolNameMap = ToolNameMap(naming) if of is None else of.names.copy()
+        self.changes: list[CatalogChange] = []
+        self.is_sorted: bool = of is None or of.is_sorted
+        self.last_rank: int = 0 if of is None else of.last_rank
+
+    def place(self, entry: Entry, *, replace: bool = False) -> None:
+        """Add an entry that `new_entry` made; ToolCollisionError when its name is taken.
+
+        With `replace` the entry takes the place of the one of the same name and continues its call counts.
+        """
+        name = entry.spec.name
+        old = self.entries.get(name)
+        if old is None:
+            self.names.add(name)
+            self.is_sorted = self.is_sorted and entry.rank >= self.last_rank
+            self.last_rank = max(entry.rank, self.last_rank)
+        elif replace:
+            entry.counts = old.counts
+        else:
+            raise _name_taken(old)
+        self.entries[name] = entry
+        self.changes.append(CatalogChange("changed" if old else "added", name))
+
+    def remove(self, canonical: str) -> None:
+        """Remove a tool by its canonical name."""
+        del self.entries[canonical]
+        self.names.remove(canonical)
+        self.changes.append(CatalogChange("removed", canonical))
+
+    def ordered(self) -> Collection[Entry]:
+        """Return the entries by rank, those of one rank in the order in which they came."""
+        if not self.is_sorted:
+            self.entries = dict(sorted(self.entries.items(), key=lambda item: item[1].rank))
+            self.is_sorted = True
+        return self.entries.values()
+
+
+class ToolRegistry:
+    """Tools by canonical or model name; a name that is taken is refused."""
+
     def __init__(self, *, naming: NamingPolicy = "double_underscore") -> None:
-        self.hidden: dict[str, ToolSpec] = {}
-        self._entries: dict[str, Entry] = {}
-        self._is_sorted = True
-        self._last_rank = 0
-        self._names = ToolNameMap(naming)
+        self._contents = CatalogContents(naming=naming)
         self._collections: dict[str, tuple[str, ...]] = {}
-        self._listeners: list[Callable[[CatalogChange], None]] = []
+        self._listeners: list[Callable[[Sequence[CatalogChange]], None]] = []
+        self._search: CatalogSearch | None = None
+
+    @property
+    def hidden(self) -> Mapping[str, ToolSpec]:
+        """The records of tools that an operator hides."""
+        return self._contents.hidden
 
     def register(
         self,
@@ -75,49 +123,45 @@ class ToolRegistry:
         override: ToolOverride | None = None,
         replace: bool = False,
         rank: int = 0,
-        hold: Hold | None = None,
     ) -> None:
         """Add a tool, or with `replace` exchange the tool of the same name without a gap.
 
         The tool is listed behind tools of a lower or the same `rank`.
 
         ToolCollisionError when the name is taken, ToolSchemaError when a schema is bad (both ValueErrors). With a
-        `source` that source runs the calls, within the limits of `config`; the caller closes the source. With a `hold`
-        calls wait until a person has agreed to the tool's definition.
+        `source` that source runs the calls, within the limits of `config`; the caller closes the source.
         """
         entry = new_entry(tool, source=source, config=config, override=override, rank=rank)
         if override is not None and override.hide:
-            self.hidden[tool.spec.name] = tool.spec
-            return
-        if hold is not None:
-            entry.apply_hold(hold)
-        self.place(entry, replace=replace)
-
-    def place(self, entry: Entry, *, replace: bool = False) -> None:
-        """Add an entry that `new_entry` made, as `register` does."""
-        name = entry.spec.name
-        old = self._entries.get(name)
-        if old is None:
-            self._names.add(name)
-        elif replace:
-            entry.take_over_counts(old)
+            self._contents.hidden[tool.spec.name] = tool.spec
         else:
-            raise _name_taken(old)
-        self._entries[name] = entry
-        self._note_rank(entry.rank)
-        _notify(self._listeners, "changed" if old else "added", name)
+            self._contents.place(entry, replace=replace)
+        self._publish()
 
-    def _note_rank(self, rank: int) -> None:
-        """Mark the entries as unsorted when a lower rank comes after a higher one."""
-        self._is_sorted = self._is_sorted and rank >= self._last_rank
-        self._last_rank = max(rank, self._last_rank)
+    def draft(self) -> CatalogContents:
+        """Copy the contents, to be changed elsewhere and put in their place by `commit`."""
+        return CatalogContents(self._contents)
 
-    def _ordered(self) -> Collection[Entry]:
-        if not self._is_sorted:
-            by_rank = sorted(self._entries.items(), key=lambda item: item[1].rank)
-            self._entries = dict(by_rank)
-            self._is_sorted = True
-        return self._entries.values()
+    def commit(self, draft: CatalogContents) -> CatalogContents | None:
+        """Exchange the contents for a changed copy in one step, and return those of before.
+
+        Returns None and changes nothing when the contents have changed since they were copied.
+        """
+        before = self._contents
+        if draft.version != before.version:
+            return None
+        self._contents = draft
+        self._publish()
+        return before
+
+    def _publish(self) -> None:
+        """Make earlier copies out of date, and tell the listeners what changed."""
+        contents = self._contents
+        contents.version += 1
+        changes, contents.changes = contents.changes, []
+        if changes:
+            for listener in self._listeners:
+                listener(changes)
 
     def register_many(self, tools: Iterable[Tool]) -> None:
         """Add several tools."""
@@ -126,20 +170,19 @@ class ToolRegistry:
 
     def unregister(self, name: str) -> None:
         """Remove a tool; calls in flight finish."""
-        canonical = self.find(name).spec.name
-        del self._entries[canonical]
-        self._names.remove(canonical)
-        _notify(self._listeners, "removed", canonical)
+        self._contents.remove(self.find(name).spec.name)
+        self._publish()
 
     def find(self, name: str) -> Entry:
         """Return the entry of a tool by canonical or model name; ToolNotFoundError suggests the nearest name."""
-        entry = self._entries.get(name)
+        contents = self._contents
+        entry = contents.entries.get(name)
         if entry is not None:
             return entry
-        canonical = self._names.to_canonical(name)
+        canonical = contents.names.to_canonical(name)
         if canonical is not None:
-            return self._entries[canonical]
-        raise ToolNotFoundError(name, suggestion=nearest(name, self._entries))
+            return contents.entries[canonical]
+        raise ToolNotFoundError(name, suggestion=nearest(name, contents.entries))
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name, or None."""
@@ -150,32 +193,110 @@ class ToolRegistry:
 
     def has(self, name: str) -> bool:
         """Return whether a tool of this name can be called."""
-        return name in self._entries or self._names.to_canonical(name) is not None
+        return name in self._contents.entries or self._contents.names.to_canonical(name) is not None
 
     def list(self) -> list[Tool]:
         """Return all tools by rank; `specs` returns their records."""
-        return [entry.tool for entry in self._ordered()]
+        return [entry.tool for entry in self._contents.ordered()]
 
     def specs(self, collection: str | None = None) -> Sequence[ToolSpec]:
         """Return the records with overrides applied: all, or the members of a collection."""
-        all_specs = [entry.spec for entry in self._ordered()]
-        if collection is None:
-            return all_specs
-        if collection not in self._collections:
-            known = ", ".join(sorted(self._collections)) or "none are defined"
-            msg = f"no collection {collection!r}; there are: {known}"
-            raise KeyError(msg)
-        members = self._collections[collection]
-        return [spec for spec in all_specs if any(_belongs(spec, member) for member in members)]
+        members = self._members(collection)
+        all_specs = [entry.spec for entry in self._contents.ordered()]
+        return (
+            all_specs
+            if members is None
+            else [spec for spec in all_specs if any(belongs(spec, member) for member in members)]
+        )
+
+    def _members(self, collection: str | None) -> Sequence[str] | None:
+        if collection is None or collection in self._collections:
+            return None if collection is None else self._collections[collection]
+        known = ", ".join(sorted(self._collections)) or "none are defined"
+        raise KeyError(f"no collection {collection!r}; there are: {known}")
+
+    def resolve(self, words: Iterable[str]) -> Sequence[ToolSpec]:
+        """Return the records of the tools that words mean: names, collections, or patterns as in collections.
+
+        ToolNotFoundError for a word that means none.
+        """
+        specs, chosen = self.specs(), set[str]()
+        for word in words:
+            members = self._collections.get(word, (word,))
+            found = {spec.name for spec in specs if any(belongs(spec, member) for member in members)}
+            chosen |= found or {self.find(word).spec.name}
+        return [spec for spec in specs if spec.name in chosen]
+
+    def select(
+        self,
+        *,
+        collection: str | None = None,
+        sources: Collection[str] | None = None,
+        tags: Collection[str] | None = None,
+        patterns: Collection[str] | None = None,
+        where: Callable[[ToolSpec], bool] | None = None,
+    ) -> Callable[[ToolSpec], bool]:
+        """Return a function that tells whether a tool is in the collection, of one of the sources, and so on.
+
+        All that is given must hold. `patterns` are those of collections; KeyError for an unknown collection.
+        """
+        members = self._members(collection)
+
+        def is_selected(spec: ToolSpec) -> bool:
+            return (
+                (members is None or any(belongs(spec, member) for member in members))
+                and (sources is None or spec.source in sources)
+                and (tags is None or not set(tags).isdisjoint(spec.tags))
+                and (patterns is None or any(belongs(spec, member) for member in patterns))
+                and (where is None or where(spec))
+            )
+
+        return is_selected
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        collection: str | None = None,
+        sources: Collection[str] | None = None,
+        tags: Collection[str] | None = None,
+        patterns: Collection[str] | None = None,
+        where: Callable[[ToolSpec], bool] | None = None,
+    ) -> Sequence[ToolSpec]:
+        """Return the tools that fit a query best, among those that the other arguments select as `select` does.
+
+        By words, and with the extra `search` also by meaning. Without words in the query there are no tools; of a very
+        long one the beginning is read. `where` may be called in a thread.
+        """
+        given = (collection, sources, tags, patterns, where)
+        accepts = None
+        if any(each is not None for each in given):
+            accepts = self.select(collection=collection, sources=sources, tags=tags, patterns=patterns, where=where)
+        found = await self._searched().find(query, max(0, limit), accepts)
+        named = self._contents.entries.get(query.strip())
+        if named is None or limit < 1 or not (accepts is None or accepts(named.spec)):
+            return found
+        return [named.spec, *(spec for spec in found if spec is not named.spec)][:limit]
+
+    async def correct(self, query: str) -> str | None:
+        """Return a query with the nearest words of the catalog for misspelled ones; None where there are none."""
+        return await self._searched().correct(query)
+
+    def _searched(self) -> CatalogSearch:
+        if self._search is None:
+            self._search = CatalogSearch(self.specs)
+            self.subscribe(self._search.note_change)
+        return self._search
 
     def list_by_category(self, category: ToolCategory) -> Sequence[Tool]:
         """Return the tools of one category."""
-        return [entry.tool for entry in self._ordered() if entry.spec.category is category]
+        return [entry.tool for entry in self._contents.ordered() if entry.spec.category is category]
 
     def to_llm_tools(self, names: Iterable[str] | None = None) -> Sequence[ToolDefinition]:
         """Return tool definitions for a model's function-calling interface: all, or those of these names."""
-        entries = self._ordered() if names is None else [self.find(name) for name in names]
-        to_model = self._names.to_model
+        entries = self._contents.ordered() if names is None else [self.find(name) for name in names]
+        to_model = self._contents.names.to_model
         return [
             ToolDefinition(to_model(entry.spec.name), entry.spec.description, entry.shown_schema) for entry in entries
         ]
@@ -187,20 +308,25 @@ class ToolRegistry:
     def get_stats(self) -> ToolStats:
         """Count tools by category, and calls by tool."""
         by_category = dict.fromkeys(ToolCategory, 0)
-        for entry in self._entries.values():
+        entries = self._contents.entries
+        for entry in entries.values():
             by_category[entry.spec.category] += 1
-        called = {name: entry for name, entry in self._entries.items() if entry.count}
-        stats = {name: CallStats(e.count, e.failures, e.total_ms / e.count, e.misfits) for name, e in called.items()}
-        return ToolStats(total=len(self._entries), by_category=by_category, call_stats=stats)
+        called = {name: entry.counts for name, entry in entries.items() if entry.counts.count}
+        stats = {name: CallStats(c.count, c.failures, c.total_ms / c.count, c.misfits) for name, c in called.items()}
+        return ToolStats(total=len(entries), by_category=by_category, call_stats=stats)
 
     def update_call_stats(self, name: str, duration: float, success: bool) -> None:  # noqa: FBT001 - the record's own order
         """Count one call of a tool; unknown names are not counted."""
         if self.has(name):
-            self.find(name).record(duration, success=success)
+            self.find(name).counts.record(duration, success)
 
-    def subscribe(self, listener: Callable[[CatalogChange], None]) -> None:
-        """Call `listener` whenever a tool is added, removed or changed."""
+    def subscribe(self, listener: Callable[[Sequence[CatalogChange]], None]) -> Callable[[], None]:
+        """Call `listener` with the changes whenever tools are added, removed or changed; return what ends that.
+
+        A source whose listing changed exchanges all its tools at once, in one call of the listener.
+        """
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
 
 def as_tool(given: Tool) -> Tool:
@@ -256,14 +382,8 @@ def _name_taken(holder: Entry) -> ToolCollisionError:
     return ToolCollisionError(msg, tool_name=name)
 
 
-def _notify(
-    listeners: Iterable[Callable[[CatalogChange], None]], kind: Literal["added", "removed", "changed"], name: str
-) -> None:
-    for listener in listeners:
-        listener(CatalogChange(kind, name))
-
-
-def _belongs(spec: ToolSpec, member: str) -> bool:
+def belongs(spec: ToolSpec, member: str) -> bool:
+    """Return whether a tool is meant by a member of a collection: a name with `*`, or `tag:x`."""
     if member.startswith("tag:"):
         return member.removeprefix("tag:") in spec.tags
     return fnmatchcase(spec.name, member)

@@ -13,14 +13,13 @@ from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, destructive_of, replay_of
 from toolpost.schema.hidden_text import clean_schema, clean_text, clean_value, find_hidden, hidden_excerpt, may_hide
 from toolpost.schema.json_values import is_object
-from toolpost.schema.subschemas import any_part
+from toolpost.schema.subschemas import SharedDefinitions, any_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.config import DeclaredTool
     from toolpost.contracts.spec import JsonSchema, ReplayClass, SideEffects, ToolTarget
-    from toolpost.schema.subschemas import SharedDefinitions
 
 _OPEN_SCHEMA_KEYWORDS = frozenset(
     {"$ref", "additionalProperties", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
@@ -47,7 +46,6 @@ def declared_spec(
     tool: DeclaredTool,
     kind: str,
     category: ToolCategory = ToolCategory.NETWORK,
-    network: bool = True,
     extra: Mapping[str, Any] | None = None,
     target: ToolTarget | None = None,
 ) -> ToolSpec:
@@ -62,7 +60,7 @@ def declared_spec(
         side_effects=tool.side_effects,
         replay=tool.replay or replay_of(tool.side_effects),
         safety=SafetyProfile(
-            network=network, destructive=destructive_of(tool.side_effects, tool.destructive), open_world=network
+            network=True, destructive=destructive_of(tool.side_effects, tool.destructive), open_world=True
         ),
         timeout_s=tool.timeout_s,
         tags=tuple(dict.fromkeys((kind, source, *tool.tags))),

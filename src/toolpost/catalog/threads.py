@@ -7,11 +7,9 @@ import contextvars
 import functools
 import threading
 from collections import deque
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 _Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
 _idle: deque[_Worker] = deque()

@@ -1,0 +1,302 @@
+"""Search in the catalog: by words with BM25, and with the extra `search` also by meaning.
+
+The index has names, descriptions, parameters and tags. It follows the catalog: a search indexes what has changed since
+the last one, in a thread where that is much. Ranks by words and by meaning are fused by reciprocal rank.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections import Counter
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from toolpost.catalog.search_terms import STOP_WORDS, Effect, effect_of, stem, terms_of, words_of_name, words_of_text
+from toolpost.catalog.search_vectors import ToolVectors, open_vectors
+from toolpost.catalog.threads import run_in_thread
+from toolpost.contracts.errors import nearest
+from toolpost.schema.json_values import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from toolpost.contracts.spec import JsonSchema, ToolSpec
+
+_MAX_QUERY = 1000  # characters that are read of a query
+_K1, _B = 1.2, 0.75  # of BM25: how soon a repeated term counts no more, and how much long texts are discounted
+_COMMON = 0.1  # the share of tools from which on a term only orders what rarer terms found
+_FUSE = 10  # of reciprocal rank fusion: how much the first ranks count beyond the next
+_DEPTH = 50  # so many of each ranking are fused
+_NAMED_SOURCE = 2.5  # what a tool counts more if the query names its source,
+_SAME_EFFECT = 1.2  # and if it reads, changes or deletes as the query wants
+_LEAST_LIKENESS = 0.35
+_FEW = 20  # so many changed tools are indexed within the event loop
+_SENTENCE_END = re.compile(r"(?<=[\w)])\.\s|\n")
+_MAX_DETAILS = 1000
+_MAX_HINT = 200
+_MAX_PARAMETERS = 60
+
+
+class CatalogSearch:
+    """The search index of a catalog, kept up to date when it is asked."""
+
+    def __init__(self, specs: Callable[[], Sequence[ToolSpec]]) -> None:
+        self._specs = specs
+        self._is_stale = True
+        self._wanted: Sequence[ToolSpec] | None = None
+        self._index: SearchIndex | None = None
+        self._turn = threading.Lock()
+
+    def note_change(self, _: object) -> None:
+        """Look at the catalog again at the next search."""
+        self._is_stale = True
+
+    async def find(self, query: str, limit: int, accepts: Callable[[ToolSpec], bool] | None) -> list[ToolSpec]:
+        """Return the tools that fit a query best, of those that `accepts` accepts."""
+        return cast("list[ToolSpec]", await self._use(lambda index: index.find(query, limit, accepts)))
+
+    async def correct(self, query: str) -> str | None:
+        """Return the query with words that the catalog has for those that it does not; None where none are near."""
+        return cast("str | None", await self._use(lambda index: index.correct(query)))
+
+    async def _use(self, work: Callable[[SearchIndex], Any]) -> Any:
+        if self._is_stale:
+            self._is_stale, self._wanted = False, self._specs()
+        if self._index is not None and self._turn.acquire(blocking=False):
+            try:
+                if self._update(self._index, most=_FEW):
+                    return work(self._index)
+            finally:
+                self._turn.release()
+        return await run_in_thread(partial(self._use_in_thread, work))
+
+    def _use_in_thread(self, work: Callable[[SearchIndex], Any]) -> Any:
+        with self._turn:
+            if self._index is None:
+                self._index = SearchIndex(open_vectors())
+            self._update(self._index)
+            return work(self._index)
+
+    def _update(self, index: SearchIndex, most: int | None = None) -> bool:
+        """Bring the index up to date; False, and nothing is done, where more than `most` tools have changed."""
+        wanted = self._wanted
+        if wanted is None:
+            return True
+        removed, added = index.difference(wanted)
+        if most is not None and len(removed) + len(added) > most:
+            return False
+        self._wanted = None if self._wanted is wanted else self._wanted  # it may have been replaced meanwhile
+        index.change(removed, added)
+        return True
+
+
+class _Tool(NamedTuple):
+    """A tool in the index: the words of its source, its terms, and its words with their weights."""
+
+    spec: ToolSpec
+    source: frozenset[str]
+    terms: Mapping[str, float]
+    words: Mapping[str, float]
+
+
+class _Query(NamedTuple):
+    """A query: its words, and the factor by which each tool counts more for its source or its effects, if any do."""
+
+    words: list[str]
+    named: frozenset[str]
+    factors: list[float] | None
+    array: Any = None  # the factors once more, for vectors
+
+
+class SearchIndex:
+    """Postings of terms by number of tool, with the part of a BM25 score that does not change with other tools."""
+
+    def __init__(self, vectors: ToolVectors | None = None) -> None:
+        self._vectors = vectors
+        self._tools: dict[int, _Tool] = {}
+        self._number_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self._postings: dict[str, dict[int, float]] = {}
+        self._spelled: dict[str, str] = {}
+        self._sources: Counter[str] = Counter()
+        self._factors: dict[tuple[frozenset[str], Effect | None], tuple[list[float], Any]] = {}
+        self._length = 0.0
+
+    def difference(self, specs: Iterable[ToolSpec]) -> tuple[list[str], list[ToolSpec]]:
+        """Return the names of tools to remove and the records to add, so that the index has these tools."""
+        known = {name: self._tools[number].spec for name, number in self._number_of.items()}
+        added = [spec for spec in specs if known.pop(spec.name, None) is not spec]
+        return [*known, *(spec.name for spec in added if spec.name in self._number_of)], added
+
+    def change(self, removed: Iterable[str], added: Sequence[ToolSpec]) -> None:
+        """Remove tools by name, then add tools."""
+        for name in removed:
+            self._remove(self._number_of.pop(name))
+        read = {self._new_number(spec.name): _read_tool(spec) for spec in added}
+        self._length += sum(sum(tool.terms.values()) for tool in read.values())
+        self._tools.update(read)
+        for number, tool in read.items():
+            self._post(number, tool)
+        if self._vectors is not None:
+            self._vectors.set({number: self._weighed(tool.words) for number, tool in read.items()})
+        self._factors.clear()
+
+    def _new_number(self, name: str) -> int:
+        self._number_of[name] = number = self._free.pop() if self._free else len(self._number_of)
+        return number
+
+    def _post(self, number: int, tool: _Tool) -> None:
+        """Add a tool to the postings of its terms; the average length is that of the moment."""
+        average = self._length / len(self._tools)
+        norm = _K1 * (1 - _B + _B * sum(tool.terms.values()) / average)
+        for term, count in tool.terms.items():
+            self._postings.setdefault(term, {})[number] = count * (_K1 + 1) / (count + norm)
+        for word in tool.words:
+            self._spelled.setdefault(stem(word), word)
+        self._sources.update(tool.source)
+
+    def _remove(self, number: int) -> None:
+        tool = self._tools.pop(number)
+        for term in tool.terms:
+            posting = self._postings[term]
+            del posting[number]
+            if not posting:
+                del self._postings[term]
+        self._sources -= Counter(tool.source)
+        self._length -= sum(tool.terms.values())
+        self._free.append(number)
+        if self._vectors is not None:
+            self._vectors.clear(number)
+
+    def find(self, query: str, limit: int, accepts: Callable[[ToolSpec], bool] | None = None) -> list[ToolSpec]:
+        """Return at most `limit` tools that `accepts` accepts, the best first."""
+        read = self._read_query(query)
+        depth = max(limit, _DEPTH)
+        best = self._accepted(self._by_terms(read), depth, accepts)
+        if self._vectors is not None:
+            best = _fuse(best, self._accepted(self._by_meaning(read, self._vectors), depth, accepts))
+        return [self._tools[number].spec for number in best[:limit]]
+
+    def _read_query(self, query: str) -> _Query:
+        words = words_of_text(query[:_MAX_QUERY])
+        named, effect = frozenset(self._sources.keys() & words), effect_of(words)
+        if not named and effect is None:
+            return _Query(words, named, None)
+        if (named, effect) not in self._factors:
+            factors = [1.0] * (len(self._tools) + len(self._free))
+            for number, tool in self._tools.items():
+                source = 1.0 if named.isdisjoint(tool.source) else _NAMED_SOURCE
+                factors[number] = source * (_SAME_EFFECT if _effect_of(tool.spec) == effect else 1.0)
+            array = None if self._vectors is None else self._vectors.as_array(factors)
+            self._factors[named, effect] = (factors, array)
+        return _Query(words, named, *self._factors[named, effect])
+
+    def _by_terms(self, query: _Query) -> Iterator[int]:
+        """Yield the tools that have terms of the query, the best first."""
+        found = [posting for term in set(terms_of(query.words)) if (posting := self._postings.get(term)) is not None]
+        scores: dict[int, float] = {}
+        common = _COMMON * len(self._tools)
+        for posting in sorted(found, key=len):
+            rarity = self._rarity(len(posting))
+            if len(scores) >= _DEPTH and len(posting) > common:
+                for number in scores.keys() & posting.keys():
+                    scores[number] += rarity * posting[number]
+            else:
+                for number, part in posting.items():
+                    scores[number] = scores.get(number, 0.0) + rarity * part
+        if (factors := query.factors) is not None:
+            scores = {number: score * factors[number] for number, score in scores.items()}
+        yield from sorted(scores, key=scores.__getitem__, reverse=True)
+
+    def _by_meaning(self, query: _Query, vectors: ToolVectors) -> Iterator[int]:
+        """Yield the tools that are like the query, the most similar first; the name of a source means nothing."""
+        words = [word for word in query.words if word not in STOP_WORDS and word not in query.named]
+        return vectors.most_like(self._weighed(Counter(words)), least=_LEAST_LIKENESS, factors=query.array)
+
+    def _accepted(self, numbers: Iterator[int], depth: int, accepts: Callable[[ToolSpec], bool] | None) -> list[int]:
+        if accepts is not None:
+            numbers = (number for number in numbers if accepts(self._tools[number].spec))
+        return list(islice(numbers, depth))
+
+    def _rarity(self, count: int) -> float:
+        """Return the inverse document frequency of a term that so many tools have."""
+        return math.log(1 + (len(self._tools) - count + 0.5) / (count + 0.5))
+
+    def _weighed(self, words: Mapping[str, float]) -> dict[str, float]:
+        """Return the weights of words in a vector: rare words count more."""
+        return {
+            word: weight * math.sqrt(self._rarity(len(self._postings.get(stem(word), ()))))
+            for word, weight in words.items()
+        }
+
+    def correct(self, query: str) -> str | None:
+        """Return the query with known words for unknown ones; None where none are near."""
+        words = query[:_MAX_QUERY].split()
+        corrected = [self._nearest(word) for word in words]
+        return None if corrected == words else " ".join(corrected)
+
+    def _nearest(self, word: str) -> str:
+        if set(terms_of(words_of_text(word))) & self._postings.keys():
+            return word
+        small = word.lower()
+        near = [known for known in self._spelled.values() if abs(len(known) - len(small)) <= 2 and known[0] == small[0]]
+        return nearest(small, near, cutoff=0.7) or word
+
+
+def _effect_of(spec: ToolSpec) -> Effect:
+    if not spec.has_effects:
+        return "read"
+    return "delete" if spec.safety.destructive else "change"
+
+
+def _fuse(*rankings: Sequence[int]) -> list[int]:
+    """Order by the sum of reciprocal ranks."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, number in enumerate(ranking, start=_FUSE + 1):
+            scores[number] = scores.get(number, 0.0) + 1 / rank
+    return sorted(scores, key=scores.__getitem__, reverse=True)
+
+
+def _read_tool(spec: ToolSpec) -> _Tool:
+    """Weigh the terms and words of a tool by where they stand: the name and the summary say most."""
+    source = frozenset(words_of_name(spec.source))
+    summary, details = _split(spec.description)
+    parameters = list(islice(_parameters(spec.input_schema), _MAX_PARAMETERS))
+    places: list[tuple[float, float, list[str]]] = [  # weight of terms, weight of words
+        (3.0, 1.0, words_of_name(spec.name.removeprefix(f"{spec.source}."))),
+        (2.0, 1.0, [word for word in words_of_text(summary) if word not in source]),
+        (0.3, 0.1, [word for word in words_of_text(details) if word not in source]),
+        (0.3, 0.1, words_of_name(" ".join(name for name, _ in parameters))),
+        (0.1, 0.0, words_of_text(" ".join(hint for _, hint in parameters))),
+        (0.3, 0.0, [word for word in words_of_text(" ".join(spec.tags)) if word not in source]),
+    ]
+    terms: dict[str, float] = {}
+    words: dict[str, float] = {}
+    for term_weight, word_weight, found in places:
+        for term in terms_of(found):
+            terms[term] = terms.get(term, 0.0) + term_weight
+        for word in found if word_weight else ():
+            if word not in STOP_WORDS:
+                words[word] = words.get(word, 0.0) + word_weight
+    return _Tool(spec, source, terms, words)
+
+
+def _split(description: str) -> tuple[str, str]:
+    """Split a description into its first sentence and the rest."""
+    summary, *rest = _SENTENCE_END.split(description, maxsplit=1)
+    return summary[:_MAX_DETAILS], "".join(rest)[:_MAX_DETAILS]
+
+
+def _parameters(schema: JsonSchema) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a schema with what is said of them, those of objects among them too."""
+    properties = schema.get("properties")
+    for name, part in properties.items() if is_object(properties) else ():
+        hint = part.get("description") if is_object(part) else None
+        yield str(name), hint[:_MAX_HINT] if isinstance(hint, str) else ""
+    for part in properties.values() if is_object(properties) else ():
+        if is_object(part) and is_object(part.get("properties")):
+            yield from _parameters(part)

@@ -1,0 +1,143 @@
+"""The words of tools and queries as terms of a search: split, without stop words, stemmed, with common synonyms."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Effect = Literal["read", "change", "delete"]
+
+_WORD = re.compile(r"[^\W_]+")
+# The parts of a name in camelCase: `listHTTPRoutesV2` is list, HTTP, Routes, V2.
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+[0-9]*|[A-Z]+[0-9]*|[0-9]+|[^\W_A-Za-z0-9]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # Chinese, Japanese and Korean
+
+_STOP_WORDS = (
+    "a an and are as at be but by can did do does for from had has have how i if in into is it its may me my no not of",
+    "on or our s so such t that the their then there these they this to us was we what which who will with you your",
+    "please want need would should could some any",
+)
+STOP_WORDS = frozenset(word for line in _STOP_WORDS for word in line.split())
+
+# Both sides are written one way: what people shorten, and words for one thing.
+_SAME_WORDS = (
+    "admin=administrator app=application apps=application auth=authentication cert=certificate config=configuration",
+    "db=database dir=directory doc=document docs=documents env=environment folder=directory folders=directory",
+    "img=image info=information k8s=kubernetes licence=license mail=email msg=message org=organization",
+    "organisation=organization orgs=organization param=parameter photo=image picture=image pr=pull+request",
+    "prs=pull+request repo=repository repos=repository ssl=tls stats=statistics ticket=issue tickets=issues",
+    "var=variable",
+)
+_SAME = {
+    short: whole.split("+")
+    for line in _SAME_WORDS
+    for short, _, whole in (pair.partition("=") for pair in line.split())
+}
+
+# Words for what tools do; a word counts as itself and, less, as its action.
+_ACTIONS = (
+    "create add new make open register insert post establish launch",
+    "delete remove erase drop destroy",
+    "list show all browse",
+    "get read fetch retrieve show view inspect see",
+    "update edit change modify patch set replace put alter",
+    "search find query look lookup",
+    "cancel stop abort end terminate",
+    "start run launch execute trigger",
+    "user person people member",
+)
+
+# Verbs and question words that say what the wanted tool does to the world; the first one of a query counts.
+_EFFECTS: dict[Effect, str] = {
+    "read": "list show browse get read fetch retrieve view inspect see search find query look lookup what which who how"
+    " whose where when why is has did does",
+    "change": "create add new make open register insert post update edit change modify patch set replace put send start"
+    " run execute trigger launch upload attach write save move rename merge transfer assign invite publish enable"
+    " schedule approve give turn switch stop restart mark lock pin pay subscribe sign convert reply comment",
+    "delete": "delete remove erase drop destroy cancel clear revoke kick prune purge",
+}
+
+
+def words_of_name(name: str) -> list[str]:
+    """Split a name at dots, underscores, other signs and camelCase."""
+    words = (word for word in _WORD.findall(name))
+    parts = (part for word in words for part in ([word] if word == word.lower() else _PART.findall(word)))
+    return [whole for part in parts for whole in _wholes(part.lower())]
+
+
+def words_of_text(text: str) -> list[str]:
+    """Split prose. `GitHub` stays one word, `createIssue` is a name, and PRs are several of a PR."""
+    return [whole for word in _WORD.findall(text) for part in _parts(word) for whole in _wholes(part)]
+
+
+def _parts(word: str) -> Iterator[str]:
+    if word == word.lower():
+        yield word
+    elif word[0].islower():
+        yield from (part.lower() for part in _PART.findall(word))
+    elif word[-1] == "s" and word[:-1].isupper() and len(word) > 2:
+        yield word[:-1].lower()
+    else:
+        yield word.lower()
+
+
+def _wholes(word: str) -> Sequence[str]:
+    """Return a word with what is short written out; text without spaces is cut into pairs of characters."""
+    if _UNSPACED.search(word):
+        return [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+    return _SAME.get(word, (word,))
+
+
+def terms_of(words: Sequence[str]) -> list[str]:
+    """Return the terms of words: stems, and the actions that words stand for."""
+    return [term for word in words for term in _terms(word)]
+
+
+@lru_cache(maxsize=50_000)
+def _terms(word: str) -> tuple[str, ...]:
+    if word in STOP_WORDS:
+        return ()
+    stemmed = stem(word)
+    return (stemmed, *_ACTION_OF.get(stemmed, ()))
+
+
+def effect_of(words: Sequence[str]) -> Effect | None:
+    """Return what the words of a query want to be done; None where no word says so."""
+    return next((_EFFECT_OF[word] for word in words if word in _EFFECT_OF), None)
+
+
+def stem(word: str) -> str:
+    """Cut endings of English words, so that creates, created, creating and creation are one."""
+    if len(word) < 4 or not word.isascii():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = f"{word[:-3]}y"
+    elif word[-1] == "s" and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending, least in (("ing", 3), ("ed", 3), ("ion", 4), ("er", 4), ("or", 4)):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= least and not _VOWELS.isdisjoint(rest):
+            word = rest[:-1] if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            break
+    return word[:-1] if word[-1] == "e" and len(word) > 3 else word
+
+
+_VOWELS = frozenset("aeiouy")
+
+
+def _actions() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for group in _ACTIONS:
+        first, *others = group.split()
+        for word in (first, *others):
+            stemmed = stem(word)
+            found[stemmed] = (*found.get(stemmed, ()), f"={first}")
+    return found
+
+
+_ACTION_OF = _actions()
+_EFFECT_OF: dict[str, Effect] = {word: effect for effect, words in _EFFECTS.items() for word in words.split()}

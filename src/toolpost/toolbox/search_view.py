@@ -1,0 +1,202 @@
+"""A view of a large catalog for a model: three tools that find, describe and call all the others.
+
+The view has no way of its own to run a tool: `call_tool` is the call of the tool that it names, made by the Toolbox.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolpost.contracts.errors import ToolError, ToolNotFoundError, ToolValidationError, nearest
+from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.spec import ToolDefinition
+from toolpost.runtime.concurrency import map_concurrent
+from toolpost.runtime.model_messages import read_tool_calls
+from toolpost.runtime.tool_runtime import read_arguments
+from toolpost.schema.json_values import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping, Sequence
+
+    from toolpost.catalog.entry import Entry
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.settings import Settings
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.runtime.model_messages import ToolCallAnswers
+
+SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
+_LONGEST_SCHEMA = 4000  # characters of a schema that a hit comes with
+_MOST_HITS = 20
+_SHOWN_SOURCES = 40
+
+
+class ViewedBox(Protocol):
+    """What a view needs of a Toolbox."""
+
+    registry: ToolRegistry
+    settings: Settings
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user: str | None = None,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+        run_id: str | None = None,
+        context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, Outcome]:
+        """Call a tool."""
+        ...
+
+
+class SearchView:
+    """The tools of an open Toolbox behind `search_tools`, `describe_tool` and `call_tool`.
+
+    What `only`, the arguments of `ToolRegistry.select`, leaves out can neither be found nor described nor called. The
+    catalog may change: each call looks at it as it is then. A model may also call a tool that it has found by name.
+    """
+
+    def __init__(self, box: ViewedBox, *, limit: int = 5, only: Mapping[str, Any] | None = None) -> None:
+        self.box = box
+        self._limit = limit
+        self._only = dict(only or {})
+        self._accepts = box.registry.select(**self._only)
+
+    def definitions(self) -> Sequence[ToolDefinition]:
+        """Return the definitions of the three tools for a model."""
+        name = {"type": "string", "description": "The name of a tool, as search_tools tells it."}
+        query = {"type": "string", "description": "What the tool should do, in a few words: refund a payment."}
+        limit = {"type": "integer", "minimum": 1, "maximum": _MOST_HITS, "description": f"Default {self._limit}."}
+        given = {"type": "object", "description": "The arguments of the tool, as its input_schema says."}
+        return [
+            ToolDefinition(
+                SEARCH,
+                f"Find tools by what they do. {self._sources()}The best come first, with their input schemas.",
+                _schema({"query": query, "limit": limit}, ["query"]),
+            ),
+            ToolDefinition(DESCRIBE, "Tell all about one tool, with its whole schemas.", _schema({"name": name})),
+            ToolDefinition(
+                CALL, "Call a tool that search_tools found.", _schema({"name": name, "arguments": given}, ["name"])
+            ),
+        ]
+
+    def _sources(self) -> str:
+        sources = sorted({spec.source for spec in self.box.registry.specs() if spec.source and self._accepts(spec)})
+        more = ", and others" if len(sources) > _SHOWN_SOURCES else ""
+        return f"There are tools of: {', '.join(sources[:_SHOWN_SOURCES])}{more}. " if sources else ""
+
+    def unwrap(self, name: str, arguments: Any) -> tuple[str, Any]:
+        """Return the tool and the arguments that a call means: those within `call_tool`, or as they are."""
+        if name != CALL:
+            return name, arguments
+        read = _read(arguments)
+        return (read["name"], read.get("arguments")) if isinstance(read.get("name"), str) else (name, arguments)
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user: str | None = None,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+        run_id: str | None = None,
+        context: ToolContext | None = None,
+    ) -> Outcome:
+        """Answer a call of the model, as `Toolbox.call` does; the outcome of `call_tool` is that of the tool itself."""
+        name, given = self.unwrap(name, arguments)
+        try:
+            if name in {SEARCH, DESCRIBE, CALL}:
+                return Completed("", run_id or "", name, await self._answer(name, _read(given)))  # no call of a tool
+            if self._only:
+                self._find(name)
+        except ToolError as error:
+            return Failed("", run_id or "", name, error)
+        return await self.box.call(
+            name,
+            given,
+            user=user,
+            timeout_s=timeout_s,
+            idempotency_key=idempotency_key,
+            run_id=run_id,
+            context=context,
+        )
+
+    async def answer_tool_calls(
+        self,
+        reply: object,
+        *,
+        user: str | None = None,
+        max_parallel: int | None = None,
+        run_id: str | None = None,
+        context: ToolContext | None = None,
+    ) -> ToolCallAnswers:
+        """Answer the tool calls of a model's reply, as `Toolbox.answer_tool_calls` does."""
+        asked, most = read_tool_calls(reply), self.box.settings.limits.absolute_max_parallel
+        return asked.answered(
+            await map_concurrent(
+                asked.calls,
+                lambda one: self.call(one.name, one.arguments, user=user, run_id=run_id, context=context),
+                max_concurrency=min(max_parallel or most, most),
+            )
+        )
+
+    async def _answer(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if name == SEARCH:
+            return await self._search(_text(arguments, "query", SEARCH), arguments.get("limit"))
+        if name == CALL:  # it names no tool, or itself
+            raise ToolValidationError("$.name: call_tool needs the name of another tool", tool_name=CALL)
+        entry = self._find(_text(arguments, "name", DESCRIBE))
+        spec = entry.spec
+        facts = {"source": spec.source, "side_effects": spec.side_effects, "tags": list(spec.tags)}
+        return {**_brief(entry), "input_schema": entry.shown_schema, "output_schema": spec.output_schema, **facts}
+
+    async def _search(self, query: str, limit: object) -> dict[str, Any]:
+        most = limit if isinstance(limit, int) and limit > 0 else self._limit
+        registry = self.box.registry
+        found = await registry.search(query, limit=min(most, _MOST_HITS), **self._only)
+        if found:
+            return {"tools": [_hit(registry.find(spec.name)) for spec in found if registry.has(spec.name)]}
+        near = await registry.correct(query)
+        return {"tools": [], "note": f"Nothing was found.{f' Did you mean {near!r}?' if near else ' Use other words.'}"}
+
+    def _find(self, name: str) -> Entry:
+        """Return a tool of the view; a tool that is left out is not there at all."""
+        registry = self.box.registry
+        if registry.has(name) and self._accepts(registry.find(name).spec):
+            return registry.find(name)
+        seen = [spec.name for spec in registry.specs() if self._accepts(spec)]
+        raise ToolNotFoundError(name, suggestion=nearest(name, seen))
+
+
+def _hit(entry: Entry) -> dict[str, Any]:
+    """Return a found tool with its schema, unless that is so long that it is better asked for."""
+    schema = entry.shown_schema
+    if len(json.dumps(schema)) <= _LONGEST_SCHEMA:
+        return {**_brief(entry), "input_schema": schema}
+    return {**_brief(entry), "parameters": list(schema.get("properties", ())), "note": f"{DESCRIBE} has the schema."}
+
+
+def _brief(entry: Entry) -> dict[str, Any]:
+    return {"name": entry.spec.name, "description": entry.spec.description}
+
+
+def _schema(properties: dict[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
+    wanted = list(properties) if required is None else list(required)
+    return {"type": "object", "properties": properties, "required": wanted, "additionalProperties": False}
+
+
+def _read(arguments: Any) -> Mapping[str, Any]:
+    read = read_arguments(arguments) if isinstance(arguments, str) else arguments
+    return read if is_object(read) else {}
+
+
+def _text(arguments: Mapping[str, Any], key: str, tool: str) -> str:
+    value = arguments.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ToolValidationError(f"$.{key}: {tool} needs a text", tool_name=tool)
+    return value
