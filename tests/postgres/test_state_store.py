@@ -17,7 +17,8 @@ from tests.stores.test_state import BINDING, EVENT
 from tests.stores.test_state_adapter import told
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.stores.chain import PlainRow, find_plain_breaks
-from toolpost.stores.state import PlannerPauses, StateEvents
+from toolpost.stores.pauses import PlannerPauses
+from toolpost.stores.state import StateEvents
 
 pytestmark = pytest.mark.programs
 

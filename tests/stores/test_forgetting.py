@@ -12,7 +12,7 @@ from tests.stores.test_state import EVENT
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import TokenKey
-from toolpost.stores.state import PlannerPauses
+from toolpost.stores.pauses import PlannerPauses
 
 KINDS = ("tokens", "pending", "journal", "keys", "state", "artifacts", "files", "events", "runs", "under_way")
 NOTHING = dict.fromkeys(KINDS, 0)
@@ -140,12 +140,14 @@ async def test_a_run_of_a_forgotten_person_goes_on_in_the_chain(store: AnyStore)
 
 async def test_the_token_of_a_forgotten_person_s_pause_resumes_nothing(store: AnyStore) -> None:
     pauses = PlannerPauses(store.state)
-    theirs, resumed, others = [await pauses.keep({"user": str(who), "step": 1}) for who in (ANN, ANN, BOB)]
+    theirs, claimed, resumed, others = [
+        await pauses.keep({"user": str(who), "step": 1}) for who in (ANN, ANN, ANN, BOB)
+    ]
+    await (await pauses.claim(claimed)).save({"step": 2})
     await pauses.take(resumed)
-    await pauses.keep_again(resumed, {"user": str(ANN), "step": 2})
 
-    assert (await store.forget(ANN))["state"] == 4  # two pauses, one resumed, and that it was
-    for token in (theirs, resumed):
+    assert (await store.forget(ANN))["state"] == 5  # a pause; one with a claim and a step; that one was resumed
+    for token in (theirs, claimed, resumed):
         with pytest.raises(KeyError, match="unknown"):
             await pauses.take(token)
     assert await pauses.take(others, user=str(BOB)) == {"user": str(BOB), "step": 1}

@@ -12,8 +12,8 @@ from tests.stores.test_state import EVENT
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
 from toolpost.stores import artifacts
+from toolpost.stores.pauses import PlannerPauses
 from toolpost.stores.sqlite import SQLiteStore
-from toolpost.stores.state import PlannerPauses
 
 YES = Answer(decision="approve")
 OLD, NEW, NOW = 1000.0, 9000.0, 10_000.0
@@ -91,15 +91,15 @@ async def test_a_planner_s_memory_goes_with_its_run_and_its_pauses_with_their_ti
     assert [bool(await store.state.load_planner_state(token)) for token in tokens] == [False, True, True]
 
 
-async def test_a_pause_that_was_kept_again_stays_in_reach_of_its_token(store: AnyStore) -> None:
+async def test_a_pause_that_was_released_stays_in_reach_of_its_token(store: AnyStore) -> None:
     now = [OLD]
     pauses = PlannerPauses(store.state, ttl_s=100.0, clock=lambda: now[0])
     token = await pauses.keep({"step": 1})
-    await pauses.take(token)
+    claimed = await pauses.claim(token)
     now[0] = NEW
-    await pauses.keep_again(token, {"step": 2})
+    await claimed.release({"step": 2})
 
-    assert (await store.prune(A_WHILE, now=NOW))["state"] == 1
+    assert (await store.prune(A_WHILE, now=NOW))["state"] == 0
     assert await pauses.take(token) == {"step": 2}
 
 

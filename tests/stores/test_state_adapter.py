@@ -13,10 +13,12 @@ from tests.stores.conftest import AnyStore
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
 from tests.stores.test_state import BINDING, EVENT
 from toolpost import Completed, Settings, Toolbox, tool
+from toolpost.contracts.errors import ToolConflictError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.storage import PlannerStateStore, StateStore
 from toolpost.stores.chain import PlainRow, find_plain_breaks
-from toolpost.stores.state import PlannerPauses, StateEvents, StoreState
+from toolpost.stores.pauses import PlannerPauses
+from toolpost.stores.state import StateEvents, StoreState
 
 
 @pytest.fixture
@@ -169,23 +171,66 @@ async def test_our_own_store_is_a_state_store(store: AnyStore) -> None:
 
 
 class SeenEarly(StoreState):
-    """Looks for a ticket before anybody has written it, and writes late."""
+    """Has read a pause, and looked for claims, before anybody claimed it."""
 
-    looked = False
+    def __init__(self, store: Any, early: dict[str, Any]) -> None:
+        super().__init__(store)
+        self._early = [early, {}]
 
     async def load_planner_state(self, token: str) -> dict[str, Any]:
-        if token.startswith("resumed-") and not self.looked:
-            self.looked = True
-            return {}
-        return await super().load_planner_state(token)
+        return self._early.pop(0) if self._early else await super().load_planner_state(token)
 
 
-async def test_two_processes_over_our_own_store_cannot_both_resume(store: AnyStore) -> None:
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "claimed"])
+async def test_two_processes_over_our_own_store_cannot_both_resume(store: AnyStore, finished: bool) -> None:
     token = await PlannerPauses(StoreState(store)).keep({"step": 1})
+    early = await store.state.load_planner_state(token)
+    claimed = await PlannerPauses(StoreState(store)).claim(token)
+    if finished:
+        await claimed.finish()
 
-    assert await PlannerPauses(SeenEarly(store)).take(token) == {"step": 1}
+    for _ in range(2):
+        with pytest.raises(KeyError, match="is being resumed"):
+            await PlannerPauses(SeenEarly(store, early)).take(token)
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+async def test_what_a_dead_process_had_claimed_is_claimed_again_with_its_steps(
+    kind: str, store: AnyStore, theirs: DatabaseState
+) -> None:
+    now, state = [1000.0], Mortal(store) if kind == "ours" else theirs
+    pauses = PlannerPauses(state, lease_s=60.0, clock=lambda: now[0])
+    token = await pauses.keep({"step": 1})
+    first = await pauses.claim(token)
+    await first.save({"step": 2})
+    with pytest.raises(KeyError, match="is being resumed"):
+        await pauses.claim(token)
+
+    now[0] += 61.0
+    if isinstance(state, Mortal):
+        state.dead = True
+    second = await pauses.claim(token)
+    await second.save({"step": 3})
+    with pytest.raises(ToolConflictError, match="another process has resumed this run"):
+        await first.save({"step": 4})
+    await second.release({"step": 5})
+
+    last = await pauses.claim(token)
+    assert (first.payload, first.steps, first.recovered) == ({"step": 1}, [], False)
+    assert (second.payload, second.steps, second.recovered) == ({"step": 1}, [{"step": 2}], True)
+    assert (last.payload, last.steps, last.recovered) == ({"step": 5}, [], False)
+    await last.finish()
     with pytest.raises(KeyError, match="resumed before"):
-        await PlannerPauses(SeenEarly(store)).take(token)
+        await pauses.take(token)
+
+
+class Mortal(StoreState):
+    """Our own, of whose process it can be said that it has died."""
+
+    dead = False
+
+    def is_alive(self, owner_id: str) -> bool:
+        return not self.dead
 
 
 async def test_the_history_of_a_run_is_what_was_told_of_it_and_what_was_saved_beside(store: AnyStore) -> None:

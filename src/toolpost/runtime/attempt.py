@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from urllib.parse import quote
 from weakref import WeakSet
 
-from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import PauseSignal
-from toolpost.contracts.events import EventCode, JsonText
-from toolpost.contracts.outcomes import Failed
-from toolpost.contracts.principal import LOCAL_TENANT
-from toolpost.contracts.questions import Question
-from toolpost.contracts.storage import JournalEntry
-from toolpost.runtime.event_emitter import error_facts, snapshot_arguments
+from toolpost.contracts.context import ProtectedPath, ToolContext
+from toolpost.contracts.errors import PauseSignal, ToolError
+from toolpost.contracts.events import CallRef, EventCode, JsonText
+from toolpost.contracts.outcomes import Failed, Outcome
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.contracts.questions import CallPreview, Question
+from toolpost.contracts.storage import JournalEntry, Store
+from toolpost.runtime.event_emitter import EventEmitter, error_facts, snapshot_arguments
 from toolpost.runtime.persistence import dump_context, recorded_outcome
 from toolpost.runtime.results import artifact_ref
 
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
-    from toolpost.contracts.context import ProtectedPath
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.events import CallRef
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import CallPreview
-    from toolpost.contracts.storage import Store
     from toolpost.policy.rules import Verdict
-    from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.runtime.tool_runtime import ToolRuntime
 
 _now = time.monotonic
@@ -65,7 +57,16 @@ class ContextDefaults(NamedTuple):
             return None
         if tenant == LOCAL_TENANT:
             return str(self.data_dir / name)
-        return str(self.data_dir / "tenants" / quote(tenant, safe="").replace(".", "%2E") / name)
+        return str(self.data_dir / "tenants" / _file_name(tenant) / name)
+
+    def session_folder(self, person: Principal) -> str | None:
+        """Return the folder of a person's sessions, which others of the tenant do not read."""
+        folder = self.folder("sessions", person.tenant)
+        return None if folder is None else f"{folder}{os.sep}{_file_name(person.user)}"
+
+
+def _file_name(name: str) -> str:
+    return quote(name, safe="").replace(".", "%2E")
 
 
 class RouterServices(Protocol):
@@ -212,7 +213,7 @@ class Attempt:
             allowed_paths=given.allowed_paths if given and not given.inherits_paths else defaults.allowed_paths,
             protected_paths=(*defaults.protected_paths(), *(given.protected_paths if given else ())),
             memory_dir=(given.memory_dir if given else None) or defaults.folder("memory", tenant),
-            session_dir=(given.session_dir if given else None) or defaults.folder("sessions", tenant),
+            session_dir=(given.session_dir if given else None) or defaults.session_folder(request.principal),
             llm_context=given.llm_context if given else None,
             tool_context=given.tool_context if given else None,
             answers=request.answers,
@@ -343,7 +344,6 @@ class AttemptServices:
         return f"{self._attempt.request.call_id}.{digest[:16]}"
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
-        """Store bytes as an artifact of this call and return its id."""
         call = self._attempt.call
         ref = await self._attempt.router.store.artifacts.put(data, artifact_ref(call, media_type=media_type, name=name))
         self._attempt.artifact_ids += (ref.id,)

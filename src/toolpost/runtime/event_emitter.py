@@ -1,21 +1,24 @@
-"""Build call events and send them to every sink. The only place that creates RunEvents."""
+"""Build the events of calls and send them to every sink."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.events import JOURNALED, CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
+from toolpost.runtime.event_bus import fan_out
 from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.errors import ToolError
@@ -25,63 +28,12 @@ if TYPE_CHECKING:
     from toolpost.runtime.concurrency import BackgroundTasks
 
 _log = logging.getLogger("toolpost.runtime")
-_sink_log = logging.getLogger("toolpost.events")
 _now = time.time
 _new_event = fast_constructor(RunEvent)
 _COMPLETED = EventCode.TOOL_CALL_COMPLETED  # looking up an enum member runs Python code
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
+_CHANGES_AT_A_TIME = 100  # a millisecond or two
 _encode = compact_encoder()
-
-
-class EventBus:
-    """Event sink that passes each event to the subscribers of its code, or of all codes (None).
-
-    A subscriber that raises is logged and does not disturb the call or the other subscribers.
-    """
-
-    def __init__(self, *, keep_history: bool = False) -> None:
-        self._handlers: list[tuple[EventCode | None, Callable[[RunEvent], None]]] = []
-        self.history: list[RunEvent] = []
-        self._keep_history = keep_history
-
-    def subscribe(self, code: EventCode | None, handler: Callable[[RunEvent], None]) -> Callable[[], None]:
-        """Call `handler` for every event of a code, and return the function that ends the subscription.
-
-        The handler is a plain function and returns at once. It is called on the event loop, except for the progress
-        of a plain function, which comes from its worker thread: pass that on with `loop.call_soon_threadsafe`.
-        """
-        subscription = (code, handler)
-        self._handlers.append(subscription)
-        return lambda: self._handlers.remove(subscription)
-
-    def emit(self, event: RunEvent) -> None:
-        """Pass an event to its subscribers."""
-        if self._keep_history:
-            self.history.append(event)
-        for code, handler in tuple(self._handlers):
-            if code is None or code == event.code:
-                _handle(handler, event)
-
-
-def fan_out(sinks: Sequence[EventSink]) -> Callable[[RunEvent], None]:
-    """Return one function that emits to every sink; the first must be the log, whose errors reach the caller."""
-    if len(sinks) == 1:
-        return sinks[0].emit
-    first, others = sinks[0].emit, [sink.emit for sink in sinks[1:]]
-
-    def emit(event: RunEvent) -> None:
-        first(event)
-        for other in others:
-            _handle(other, event)
-
-    return emit
-
-
-def _handle(handler: Callable[[RunEvent], None], event: RunEvent) -> None:
-    try:
-        handler(event)
-    except Exception:  # noqa: BLE001 - foreign code; one subscriber must not disturb the others
-        _sink_log.exception("an event subscriber failed on %s", event.code.name)
 
 
 class EventEmitter:
@@ -94,18 +46,25 @@ class EventEmitter:
         background: BackgroundTasks,
         on_pending: OnPending | None = None,
     ) -> None:
-        self._emit = fan_out(sinks)
+        self._sinks = list(sinks)
+        self._emit = fan_out(self._sinks)
         self._redactor = redactor
         self._background = background
         self._on_pending = on_pending
+        self._catalog_changes: deque[CatalogChange] = deque()
 
     def with_sinks(self, sinks: Sequence[EventSink]) -> EventEmitter:
         """Return an emitter for other sinks, with the same redactor and `on_pending`."""
         return EventEmitter(sinks, self._redactor, self._background, self._on_pending)
 
+    def add_sink(self, sink: EventSink) -> None:
+        """Emit to one more sink from now on."""
+        self._sinks.append(sink)
+        self._emit = fan_out(self._sinks)
+
     def emit(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
         """Emit one event of a call."""
-        self._emit(_new_event((code, _now(), call, facts)))
+        self._emit(_new_event((code, _now(), call, facts, "", "", None)))
 
     def emit_end(
         self, call: CallRef, outcome: Completed | Failed, *, summary: Any = None, journaled: bool = False
@@ -144,10 +103,26 @@ class EventEmitter:
             if inspect.isawaitable(handled):
                 self._background.start(_finish_notification(handled, action.id))
 
-    def emit_catalog_change(self, change: CatalogChange) -> None:
-        """Emit that a tool was added, removed or changed."""
-        call = CallRef("catalog", "", change.tool_name, "local", "toolpost", "", self._redactor.plain)
-        self.emit(call, EventCode.CATALOG_CHANGED, {"change": change.kind})
+    def emit_catalog_changes(self, changes: Iterable[CatalogChange]) -> None:
+        """Emit an event for each tool that was added, removed or changed; some at a time, if there are thousands."""
+        under_way = bool(self._catalog_changes)
+        self._catalog_changes.extend(changes)
+        if not under_way:
+            self._emit_some_changes()
+            if self._catalog_changes:
+                self._background.start(self._emit_other_changes())
+
+    async def _emit_other_changes(self) -> None:
+        while self._catalog_changes:
+            await asyncio.sleep(0)
+            self._emit_some_changes()
+
+    def _emit_some_changes(self) -> None:
+        for _ in range(min(_CHANGES_AT_A_TIME, len(self._catalog_changes))):
+            change = self._catalog_changes[0]
+            call = CallRef("catalog", "", change.tool_name, "local", "toolpost", "", self._redactor.plain)
+            self.emit(call, EventCode.CATALOG_CHANGED, {"change": change.kind})
+            self._catalog_changes.popleft()
 
     def emit_breaker(self, source: str, state: str, *, tenant: str = LOCAL_TENANT) -> None:
         """Emit that the circuit breaker of a source, or of one tenant's host, opened or closed."""

@@ -6,13 +6,19 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from toolpost.auth.credentials import Authorizer
+from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Paused, ToolResult
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.policy.redaction import Redactor
+from toolpost.policy.rules import Policy
 from toolpost.runtime.model_messages import model_text
 from toolpost.runtime.results import summary_of
+from toolpost.runtime.router import ToolRouter
 from toolpost.runtime.tool_runtime import Limiter
+from toolpost.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +26,9 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.storage import EventSink
-    from toolpost.runtime.router import ToolRouter
+
+TIMEOUT_S = 30.0
+_MOST_EVENTS = 10_000
 
 
 class ToolExecutor:
@@ -29,10 +37,20 @@ class ToolExecutor:
     `execute` emits TOOL_CALL_REQUESTED at once and never the completion: the host calls `emit_completion` when its
     state is up to date, so that no subscriber sees the end of a call with the state before it. Failures are results;
     only a pause and cancellation are raised. At most `max_concurrent` tools run at a time.
+
+    `Toolbox.executor` makes one with the policy and the store of a Toolbox. Over a registry of your own nothing is
+    stored and nobody is asked; validation, deadlines, retries and redaction are the same.
     """
 
-    def __init__(self, router: ToolRouter, bus: EventSink, *, max_concurrent: int = 3) -> None:
-        self._router = router
+    def __init__(
+        self,
+        tools: ToolRegistry | ToolRouter,
+        bus: EventSink,
+        *,
+        max_concurrent: int = 3,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._router = _bare_router(tools, timeout_s).for_host(bus) if isinstance(tools, ToolRegistry) else tools
         self._bus = bus
         self._limiter = Limiter(max_concurrent)
 
@@ -43,6 +61,7 @@ class ToolExecutor:
         context: ToolContext,
         *,
         timeout_s: float | None = None,
+        idempotency_key: str | None = None,
     ) -> ToolResult:
         """Run a tool; PauseSignal when a person has to answer first. `params` may be JSON text."""
         started = time.time() * 1000
@@ -55,15 +74,21 @@ class ToolExecutor:
                 run_id=context.trace_id or context.task_id or None,
                 task_id=context.task_id,
                 timeout_s=timeout_s,
+                idempotency_key=idempotency_key,
                 correlation_id=context.correlation_id,
                 context=context,
             )
         finally:
             self._limiter.release()
-        return _result(outcome, started)
+        return tool_result(outcome, started)
 
-    def emit_completion(self, tool_name: str, result: ToolResult, context: ToolContext) -> None:
-        """Emit the end of a call: TOOL_CALL_COMPLETED with the result, or TOOL_CALL_FAILED with the error."""
+    def emit_completion(
+        self, tool_name: str, result: ToolResult, context: ToolContext, *, resumed: bool = False
+    ) -> None:
+        """Emit the end of a call: TOOL_CALL_COMPLETED with the result, or TOOL_CALL_FAILED with the error.
+
+        The end of a call that was `resumed` by an answer is in the log already, and goes to the bus alone.
+        """
         code = EventCode.TOOL_CALL_COMPLETED if result.success else EventCode.TOOL_CALL_FAILED
         facts: dict[str, Any] = {"duration_ms": result.duration_ms}
         if result.success:
@@ -84,13 +109,28 @@ class ToolExecutor:
             self._router.redactor.plain,
         )
         self._bus.emit(RunEvent(code, time.time(), call, facts))
+        if resumed:
+            return
         logged = {key: fact for key, fact in facts.items() if key != "result"}
         if result.success:  # the log keeps a summary, never the whole result
             logged["summary"] = summary_of(result.result)
         self._router.store.events.emit(RunEvent(code, time.time(), call, logged))
 
 
-def _result(outcome: Outcome, started: float) -> ToolResult:
+def _bare_router(registry: ToolRegistry, timeout_s: float) -> ToolRouter:
+    policy = Policy("exploratory")  # there is nobody to ask
+    return ToolRouter(
+        registry,
+        store=MemoryStore(max_events=_MOST_EVENTS),
+        policy=policy,
+        authorizer=Authorizer(),
+        redactor=Redactor(),
+        timeout_s=timeout_s,
+    )
+
+
+def tool_result(outcome: Outcome, started: float) -> ToolResult:
+    """Return an outcome as a result of a call that began at `started`; PauseSignal for a pause."""
     base = ToolResult(
         success=False,
         started_at=started,
@@ -104,7 +144,7 @@ def _result(outcome: Outcome, started: float) -> ToolResult:
             text = model_text(outcome) if "trust" in outcome.meta else outcome.text
             return replace(base, success=True, result=content, content_text=text, artifacts=outcome.artifacts)
         case Failed(error=error):
-            return replace(base, error=str(error), error_info=error.to_dict())
+            return replace(base, error=str(error), error_info=error.to_dict(), content_text=model_text(outcome))
         case Paused():
             raise PauseSignal(outcome.question, pending_id=outcome.pending_id)
 

@@ -7,20 +7,15 @@ client's own objects; no provider is called from here.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from toolpost.contracts.calls import writable
-from toolpost.contracts.errors import ToolClientError, ToolExecutionError, ToolOutputError, ToolServerError
-from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Paused
+from toolpost.contracts.errors import ToolClientError, ToolError, ToolExecutionError, ToolOutputError, ToolServerError
+from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Outcome, Paused
 from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.outcomes import Outcome
 
 _READ = (
     "give the reply of Chat Completions or its message, the response of Responses or its output, or the message of "

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolpost.catalog.lock import DEFINITION
-from toolpost.contracts.calls import RequestedCall
+from toolpost.contracts.calls import RequestedCall, ValidatedCall
 from toolpost.contracts.errors import (
     PendingNotFoundError,
     StoreError,
@@ -22,13 +22,13 @@ from toolpost.contracts.errors import (
     ToolValidationError,
 )
 from toolpost.contracts.events import CallRef, EventCode, RunSummary
-from toolpost.contracts.outcomes import Completed, Failed, Paused
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import DECISIONS, Answer, PendingAction
+from toolpost.contracts.questions import DECISIONS, Answer, Decision, PendingAction, PendingStatus, Question
 from toolpost.contracts.sources import HoldingSource
-from toolpost.contracts.storage import JournalEntry
+from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.policy.approvals import answer_refusal, arguments_summary, call_hash, target_summary, tool_hash
-from toolpost.policy.redaction import LONGEST_MESSAGE
+from toolpost.policy.redaction import LONGEST_MESSAGE, Redactor
 from toolpost.runtime.persistence import dump_context, dump_outcome, load_context, load_outcome
 from toolpost.runtime.results import summary_of
 from toolpost.schema.validator import compile_validator
@@ -37,13 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import ValidatedCall
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Decision, PendingStatus, Question
-    from toolpost.contracts.storage import Store
     from toolpost.policy.approvals import Approvals, CalledTool
-    from toolpost.policy.redaction import Redactor
     from toolpost.runtime.attempt import Attempt, IdMaker, InFlightCalls
     from toolpost.runtime.concurrency import BackgroundTasks
     from toolpost.runtime.event_emitter import EventEmitter
@@ -53,6 +48,7 @@ _log = logging.getLogger("toolpost.runtime")
 _PRIVATE = frozenset({"auth_url", "state"})  # of a consent's payload
 _WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
 _LONGEST_PREVIEW = 8000
+_POLL_S = 0.1  # another process may answer
 _DECIDED = frozenset({"approval", "unknown"})  # the other kinds ask for what only the caller can give
 _ANSWER_CODES = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
 
@@ -102,6 +98,21 @@ class PendingActions:
         if action is None:
             raise PendingNotFoundError(pending_id)
         return _visible_to(by, action)
+
+    async def outcome(self, pending_id: str, *, by: str, wait_s: float) -> Outcome:
+        """Return what came of a pending call, or its open question; wait at most `wait_s` for a person and the call."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            action = await self.get(pending_id, by=by)
+            if action.outcome is not None:
+                outcome = load_outcome(action.outcome)
+                if not isinstance(outcome, Paused):
+                    return outcome
+                pending_id = outcome.pending_id  # it asked again
+                continue
+            if time.monotonic() >= deadline:
+                return Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
+            await asyncio.sleep(_POLL_S)
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
         """Approve a call, with changed arguments if given, and return its outcome."""

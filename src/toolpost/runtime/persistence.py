@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolpost.contracts import errors
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ErrorCategory, ToolError
-from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
-from toolpost.contracts.questions import Question
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.questions import PendingAction, Question
+from toolpost.contracts.storage import PendingStore, Store
 from toolpost.schema.secrets import drop_secrets
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import PendingAction
-    from toolpost.contracts.storage import PendingStore, Store
 
 _MOST_PAUSES = 100
 

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.outcomes import outcome_to_dict
-from toolpost.contracts.questions import Answer, PendingAction
-from toolpost.contracts.storage import Retention
+from toolpost.contracts.questions import Answer, PendingAction, Question
+from toolpost.contracts.storage import JournalEntry, Retention, Store
 from toolpost.runtime.persistence import paused_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from toolpost.contracts.events import RunSummary
-    from toolpost.contracts.questions import Question
-    from toolpost.contracts.storage import JournalEntry, Store
     from toolpost.runtime.pending import PendingActions
     from toolpost.runtime.router import ToolRouter
 

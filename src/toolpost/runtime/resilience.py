@@ -6,13 +6,12 @@ import random
 import time
 from typing import TYPE_CHECKING, Literal
 
-from toolpost.contracts.errors import ErrorCategory, ToolCircuitOpenError, ToolConnectionError
+from toolpost.contracts.errors import ErrorCategory, ToolCircuitOpenError, ToolConnectionError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from toolpost.contracts.config import RetryPolicy
-    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.spec import ReplayClass
 
 BreakerState = Literal["closed", "open", "half_open"]

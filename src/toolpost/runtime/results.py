@@ -10,22 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import writable
+from toolpost.contracts.calls import Credential, ToolOutput, writable
 from toolpost.contracts.errors import ToolOutputError
-from toolpost.contracts.events import JsonText
+from toolpost.contracts.events import CallRef, JsonText
 from toolpost.contracts.fast_namedtuple import fast_constructor
-from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES
-from toolpost.contracts.storage import ArtifactRef
+from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES, Completed
+from toolpost.contracts.storage import ArtifactRef, ArtifactStore
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import compact_encoder, text_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.contracts.calls import Credential, ToolOutput
-    from toolpost.contracts.events import CallRef
-    from toolpost.contracts.outcomes import Completed
-    from toolpost.contracts.storage import ArtifactStore
     from toolpost.runtime.tool_runtime import ToolRuntime
 
 _encode = compact_encoder(allow_nan=False)
@@ -123,7 +119,7 @@ def _report_issues(content: Any, runtime: ToolRuntime, meta: Mapping[str, Any]) 
     """Count a result that breaks its schema and add the issues to its metadata; raise where outputs are strict."""
     issues = runtime.output_issues(content)
     if runtime.output_check == "report":
-        runtime.entry.misfits += 1
+        runtime.entry.counts.misfits += 1
         return {**meta, OUTPUT_ISSUES: issues[:_MOST_ISSUES]}
     if runtime.entry.config is not None:
         issues = [*issues, f"write outputs: report into source {runtime.entry.config.name!r} to take it as it is"]

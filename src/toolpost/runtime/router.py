@@ -6,14 +6,17 @@ import asyncio
 import copy
 import errno
 import json
+import logging
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall, writable
 from toolpost.contracts.errors import (
     StoreError,
     ToolCancelledError,
+    ToolConflictError,
     ToolConnectionError,
     ToolError,
     ToolExecutionError,
@@ -25,18 +28,19 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.events import CallRef, EventCode, JsonText
 from toolpost.contracts.fast_namedtuple import fast_constructor
-from toolpost.contracts.outcomes import Completed, Failed, Paused
-from toolpost.contracts.questions import Question
-from toolpost.policy.approvals import CalledTool
-from toolpost.policy.redaction import MASK, secret_values
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.questions import OnPending, Question
+from toolpost.contracts.storage import EventSink, Journal, KeyRecord, Store
+from toolpost.policy.approvals import CalledTool, digest
+from toolpost.policy.redaction import MASK, Redactor, secret_values
 from toolpost.runtime.attempt import Attempt, ContextDefaults, IdMaker, InFlightCalls
 from toolpost.runtime.concurrency import STORE_RETRY_S, BackgroundTasks
 from toolpost.runtime.event_emitter import EventEmitter, NotJson, error_facts, snapshot_arguments
-from toolpost.runtime.idempotency import IdempotencyKeys, OutcomeRecorder
 from toolpost.runtime.pending import PauseWriter, describe_call, with_answerers
+from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_outcome
 from toolpost.runtime.resilience import backoff, may_repeat
-from toolpost.runtime.results import CredentialScrubber, LargeResult, ResultCache, ResultProcessor
-from toolpost.runtime.tool_runtime import ToolRuntimes, read_arguments
+from toolpost.runtime.results import CredentialScrubber, LargeResult, Result, ResultCache, ResultProcessor
+from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes, Upstream, read_arguments
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -46,14 +50,8 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import PermittedCall, ToolOutput, ValidatedCall
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import OnPending
-    from toolpost.contracts.storage import EventSink, Journal, Store
-    from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy
-    from toolpost.runtime.results import Result
-    from toolpost.runtime.tool_runtime import ToolRuntime, Upstream
 
 _DEADLINE_SHARE = 0.98  # a call ends with its own error, not with the deadline's, where its source does not come
 _REQUESTED, _STARTED = EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_STARTED  # an enum lookup runs Python code
@@ -140,6 +138,7 @@ class ToolRouter:
         self.redactor = redactor
         self._authorizer = authorizer
         self._auto_emit = True
+        self._inner = self  # runs the calls that tools make
         self._timeout_s = timeout_s
         self._pending_ttl_s = pending_ttl_s
         self._runtimes = ToolRuntimes(
@@ -153,12 +152,20 @@ class ToolRouter:
         self._ids = IdMaker()
         self._pauses = PauseWriter(store, self.emitter, self._ids, self.background, ttl_s=pending_ttl_s)
 
-    def with_sinks(self, *sinks: EventSink) -> ToolRouter:
-        """Return a router for a host with sinks of its own that emits the end of calls itself; all else is shared."""
-        other = copy.copy(self)
-        other.emitter = self.emitter.with_sinks([self.store.events, *sinks])
-        other._invoker = Invoker(self.store.journal, other.emitter, self._authorizer)  # noqa: SLF001 - a copy of itself, here and below
-        other._pauses = PauseWriter(self.store, other.emitter, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
+    def for_host(self, *sinks: EventSink, registry: ToolRegistry | None = None) -> ToolRouter:
+        """Return a router for a host that emits the end of its calls itself, with sinks of its own.
+
+        Calls that tools make end by themselves. `registry` has the host's tools, if not those of this router; all
+        else is shared.
+        """
+        inner = copy.copy(self)
+        inner.emitter = self.emitter.with_sinks([self.store.events, *sinks])
+        inner._invoker = Invoker(self.store.journal, inner.emitter, self._authorizer)  # noqa: SLF001 - a copy of itself, here and below
+        inner._pauses = PauseWriter(self.store, inner.emitter, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
+        if registry is not None:
+            inner._registry, inner._runtimes = registry, self._runtimes.over(registry)  # noqa: SLF001
+        inner._inner = inner  # noqa: SLF001
+        other = copy.copy(inner)
         other._auto_emit = False  # noqa: SLF001
         return other
 
@@ -334,7 +341,7 @@ class ToolRouter:
         if runtime is not None and self.sources.connecting and self.sources.is_stale(request.tool_name):
             runtime = None  # wait for the new listing, which may change the schema and the verdict
         call = self._unknown_ref(request) if runtime is None else runtime.call_ref(request)
-        attempt = Attempt(self, request, runtime, call, snapshot)
+        attempt = Attempt(self._inner, request, runtime, call, snapshot)
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if runtime is None else runtime.timeout_s))
         if runtime is not None or not (
             self._registry.has(request.tool_name) or self.sources.may_have(request.tool_name)
@@ -362,7 +369,7 @@ class ToolRouter:
             arguments: object = attempt.original_arguments
             self._emit_requested(attempt, dict.fromkeys(arguments, MASK) if is_object(arguments) else {})
         if attempt.runtime is not None:
-            attempt.runtime.entry.record(outcome.duration_ms, isinstance(outcome, Completed))
+            attempt.runtime.entry.counts.record(outcome.duration_ms, isinstance(outcome, Completed))
         if self._auto_emit:
             journaled = attempt.journaled and attempt.intent_written
             self.emitter.emit_end(attempt.call, outcome, summary=attempt.summary, journaled=journaled)
@@ -550,3 +557,104 @@ def _cache_key(permitted: PermittedCall) -> tuple[str, ...]:
     spec = call.tool.spec
     who = "" if spec.side_effects == "pure" else str(call.request.principal)
     return (spec.name, spec.version, who, json.dumps(call.arguments, sort_keys=True, default=str))
+
+
+# ---------------------------------------------------------------- idempotency keys and recorded outcomes
+
+_log = logging.getLogger("toolpost.runtime")
+
+
+class IdempotencyKeys:
+    """Reserve keys for calls; a key that was used before returns its outcome instead."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def reserve(self, validated: ValidatedCall, runtime: ToolRuntime) -> Outcome | None:
+        """Reserve the key of a call and return None; if the key was used, return its outcome or raise a conflict."""
+        request = validated.request
+        if request.idempotency_key is None or request.answers:
+            return None  # a resumed call holds its key already
+        record = KeyRecord(
+            call_id=request.call_id,
+            tool_name=runtime.spec.name,
+            # Not the tool's hash: a tool whose description changes keeps its keys.
+            arguments_hash=digest(validated.arguments),
+        )
+        holder = await self._store.keys.reserve(request.principal, request.idempotency_key, record)
+        if holder is None:
+            return None
+        if (holder.tool_name, holder.arguments_hash) != (record.tool_name, record.arguments_hash):
+            msg = f"idempotency key {request.idempotency_key!r} was used for another call; use a new key"
+            raise ToolConflictError(msg, tool_name=runtime.spec.name, code="key_mismatch")
+        return await self._outcome_of(request, holder, record)
+
+    async def _outcome_of(self, request: RequestedCall, holder: KeyRecord, record: KeyRecord) -> Outcome | None:
+        """Return the outcome of the call that holds the key; None where that call died before it began."""
+        key, store = request.idempotency_key or "", self._store
+        if holder.outcome is not None:
+            return await current_outcome(store.pending, holder.outcome)
+        if holder.owner_alive:
+            msg = f"a call with idempotency key {key!r} is still running; ask again when it has ended"
+            raise ToolConflictError(msg, tool_name=record.tool_name, code="in_progress", retry_after_s=1.0)
+        entry = await store.journal.find(holder.call_id, "")
+        if entry is not None and entry.done:
+            return await current_outcome(store.pending, entry.result)
+        if entry is not None:
+            msg = f"the call with key {key!r} was interrupted and may have happened; see `toolpost pending list`"
+            raise ToolConflictError(msg, tool_name=record.tool_name, code="outcome_unknown")
+        tenant = request.principal.tenant
+        for action in await store.pending.list(tenant=tenant, status=None, call_id=holder.call_id, limit=1):
+            # The process died after it wrote the question and before it settled the key.
+            paused = outcome_to_dict(paused_outcome(action))
+            await store.keys.settle(request.principal, key, paused)
+            return await current_outcome(store.pending, paused)
+        await store.keys.release(request.principal, key, call_id=holder.call_id)
+        if await store.keys.reserve(request.principal, key, record) is None:
+            return None
+        msg = f"a call with idempotency key {key!r} has just been started elsewhere; ask again when it has ended"
+        raise ToolConflictError(msg, code="in_progress", retry_after_s=1.0)
+
+    async def settle(self, request: RequestedCall, outcome: Outcome, data: Mapping[str, Any], *, began: bool) -> None:
+        """Store the outcome under the call's key, or release the key of a failed call that never began."""
+        key = request.idempotency_key
+        if key is None or outcome.call_id != request.call_id:
+            return
+        if isinstance(outcome, Failed) and isinstance(outcome.error, ToolConflictError):
+            return
+        if isinstance(outcome, Failed) and not began:
+            await self._store.keys.release(request.principal, key, call_id=request.call_id)
+        else:
+            await self._store.keys.settle(request.principal, key, data)
+
+
+class OutcomeRecorder:
+    """Write outcomes of calls with effects or keys, also when the caller is gone or the store is unavailable."""
+
+    def __init__(self, store: Store, keys: IdempotencyKeys, background: BackgroundTasks) -> None:
+        self._journal = store.journal
+        self._keys = keys
+        self._background = background
+
+    async def record(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Write an outcome; a cancellation of the caller does not stop the write."""
+        await asyncio.shield(self._background.start(self._record(attempt, outcome)))
+
+    async def _record(self, attempt: Attempt, outcome: Outcome) -> None:
+        request, data = attempt.request, dump_outcome(outcome)
+        try:
+            await self._write(attempt, outcome, data)
+        except StoreError as error:
+            _log.error("the result of %s (%s) waits to be recorded: %s", request.call_id, request.tool_name, error)
+            self._background.retry_write(partial(self._write_later, attempt, outcome, data))
+
+    async def _write_later(self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any]) -> None:
+        """Write an outcome once the store is back; a known result must not become a question."""
+        if attempt.journaled and await self._journal.find(attempt.request.call_id, "") is None:
+            attempt.journaled = False  # the intent was never written
+        await self._write(attempt, outcome, data)
+
+    async def _write(self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any]) -> None:
+        if attempt.journaled:
+            await self._journal.finish(attempt.request.call_id, "", data)
+        await self._keys.settle(attempt.request, outcome, data, began=attempt.invoked)

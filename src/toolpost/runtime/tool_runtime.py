@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections import OrderedDict, deque
 from functools import partial
@@ -10,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import ValidatedCall
+from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.events import CallRef
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
-from toolpost.policy.approvals import CalledTool
-from toolpost.policy.redaction import RedactingTool, secret_values
+from toolpost.policy.approvals import Approvals, CalledTool
+from toolpost.policy.redaction import RedactingTool, Redactor, secret_values
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
 from toolpost.web.untrusted import UNTRUSTED
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import AuthorizedCall, RequestedCall
-    from toolpost.policy.approvals import Approvals
-    from toolpost.policy.redaction import Redactor
     from toolpost.policy.rules import Policy, Verdict
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.schema.secrets import SecretPaths
@@ -105,7 +103,8 @@ class ToolRuntime:
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._fits = entry.input_validator.is_valid if plain else None
-        self.origin = _origin(entry)
+        # Metadata of results from outside; those of the operator's own functions have none.
+        self.origin = {"origin": entry.origin, "trust": UNTRUSTED} if entry.origin else None
         self.output_check = entry.output_check
         output = None if self.output_check == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid
@@ -281,11 +280,6 @@ def host_of(url: object) -> str:
     return f"{host.rstrip('.')}:{port}" if host and len(host) <= _LONGEST_HOST else ""
 
 
-def _origin(entry: Entry) -> dict[str, str] | None:
-    """Return the metadata of results from outside; results of the operator's own functions have none."""
-    return {"origin": entry.origin, "trust": UNTRUSTED} if entry.origin else None
-
-
 class ToolRuntimes:
     """Cache of tool runtimes. Tools of one source share its breaker, retry budget and limiter.
 
@@ -313,7 +307,14 @@ class ToolRuntimes:
         self._hosts: dict[str, HostUpstreams] = {}
         self._limiters: dict[str, Limiter] = {}
         self._preparing: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
-        registry.subscribe(lambda _change: self._runtimes.clear())
+        registry.subscribe(lambda _changes: self._runtimes.clear())
+
+    def over(self, registry: ToolRegistry) -> ToolRuntimes:
+        """Return the cache for another registry; breakers, budgets and limiters of sources are shared."""
+        other = copy.copy(self)
+        other._registry, other._runtimes, other._preparing = registry, {}, {}  # noqa: SLF001 - a copy of itself
+        registry.subscribe(lambda _changes: other._runtimes.clear())  # noqa: SLF001
+        return other
 
     def find(self, name: str) -> ToolRuntime | None:
         """Return the runtime of a tool; None when the tool is unknown, its schema unusable or not yet compiled."""

@@ -8,19 +8,15 @@ Whoever holds the key can write any history; without it nothing can be changed, 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from hashlib import blake2b, sha256
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from toolpost.contracts.events import CallRef, EventCode, RunSummary, StoredEvent
+from toolpost.contracts.events import CallRef, EventCode, RunEvent, RunSummary, StoredEvent
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.json_values import compact_encoder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from toolpost.contracts.events import RunEvent
 
 KEY_BYTES = 32
 DIGEST_BYTES = 32

@@ -25,7 +25,7 @@ from toolpost.stores.chain import (
     escape_surrogates,
     payload_text,
 )
-from toolpost.stores.sealing import UNREADABLE
+from toolpost.stores.sealing import UNREADABLE, RowSealer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.events import CallRef, RunEvent
     from toolpost.stores.chain import EventRow
-    from toolpost.stores.sealing import RowSealer
 
 _log = logging.getLogger("toolpost.stores")
 _ROW = ("ledger", "1", "key")

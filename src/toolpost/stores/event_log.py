@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from toolpost.contracts.events import JOURNALED, CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
 from toolpost.stores.chain import (
@@ -22,9 +23,6 @@ from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import STATUS_COLUMNS, status_seal
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
 
 ROW_COLUMNS = "id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten"
 

@@ -13,7 +13,8 @@ from toolpost.contracts.errors import StoreError
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(descriptor: int, *, shared: bool) -> bool:  # noqa: ARG001 - Windows knows one kind
+    def try_lock(descriptor: int, *, shared: bool) -> bool:  # noqa: ARG001 - Windows knows one kind
+        """Try to lock a file."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -23,7 +24,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _try_lock(descriptor: int, *, shared: bool) -> bool:
+    def try_lock(descriptor: int, *, shared: bool) -> bool:
         """Try to lock a file; shared for a check, so that two checks do not take each other for the owner."""
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
@@ -62,7 +63,7 @@ class Liveness:
         except OSError:
             return True
         try:
-            return not _try_lock(descriptor, shared=True)
+            return not try_lock(descriptor, shared=True)
         finally:
             os.close(descriptor)
 
@@ -93,7 +94,7 @@ class Liveness:
             owner_id = f"own_{os.urandom(12).hex()}"
             path = self._path(owner_id)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            if _try_lock(descriptor, shared=False) and path.exists():
+            if try_lock(descriptor, shared=False) and path.exists():
                 return owner_id, descriptor
             os.close(descriptor)
 
@@ -116,7 +117,7 @@ if hasattr(os, "register_at_fork"):
 def _remove_if_dead(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
-        if _try_lock(descriptor, shared=False):
+        if try_lock(descriptor, shared=False):
             path.unlink()
     finally:
         os.close(descriptor)

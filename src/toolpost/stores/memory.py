@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 from itertools import islice
 from operator import itemgetter
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from toolpost.contracts.errors import StoreError
@@ -482,7 +481,9 @@ class MemoryStore:
         self.artifacts = MemoryArtifactStore()
         self.tokens = MemoryTokenRows(clock)
         self._state_table = MemoryStateTable()
-        self.state = SealedStateStore(self._state_table, RowSealer(NoSealer()))
+        self.state = SealedStateStore(
+            self._state_table, RowSealer(NoSealer()), owner_id=self.owner_id, is_alive=self.owner_id.__eq__
+        )
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         removed = dict.fromkeys(PRUNED, 0)
@@ -587,9 +588,7 @@ class MemoryStore:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _tenants_of(self, target_id: str) -> set[str]:

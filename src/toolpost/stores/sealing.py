@@ -6,16 +6,14 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Sealer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 UNREADABLE = "row_unreadable"
 ROW_FAULTS = (StoreError, ValueError, TypeError, KeyError)

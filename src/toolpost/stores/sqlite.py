@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
@@ -40,12 +39,6 @@ from toolpost.stores.sealing import RowSealer, readable_rows
 from toolpost.stores.state import SealedStateStore, SQLiteStateTable
 from toolpost.stores.tokens import SQLiteTokenRows
 from toolpost.stores.writer import TransactionRunner, Writer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from toolpost.contracts.storage import Sealer
 
 _COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
 
@@ -412,7 +405,9 @@ class SQLiteStore:
         self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)
         self.tokens: TokenRows = SQLiteTokenRows(writer, reader, sealer=rows, liveness=liveness, clock=clock)
-        self.state = SealedStateStore(SQLiteStateTable(writer, reader), rows)
+        self.state = SealedStateStore(
+            SQLiteStateTable(writer, reader), rows, owner_id=liveness.owner_id, is_alive=liveness.alive
+        )
 
     @property
     def owner_id(self) -> str:
@@ -439,9 +434,7 @@ class SQLiteStore:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 

@@ -1,24 +1,19 @@
-"""Planner state: events, remote bindings and pauses, in our own store or in a `StateStore` of others."""
+"""Planner state in our own store, and events in a `StateStore` of others."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import secrets
-import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
-from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, StoredEvent
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import EventLog, PlannerStateStore, StateStore
-from toolpost.schema.secrets import drop_secrets
+from toolpost.contracts.storage import EventLog, StateStore
 from toolpost.stores.chain import join_ids, plain_link
 from toolpost.stores.database import Reader
 from toolpost.stores.sealing import RowSealer
@@ -30,8 +25,6 @@ _ROW = "INTO state (kind, key, item, body, owner, until) VALUES (?, ?, ?, ?, ?, 
 
 _PAGE = 1000
 _MOST_TRIES = 100
-_UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
-_RESUMED = "this pause was resumed before"
 _log = logging.getLogger("toolpost.stores")
 
 
@@ -58,15 +51,22 @@ class StateTable(Protocol):
         """Return the items and records of a key, ordered by item."""
         ...
 
+    async def delete(self, kind: str, keys: Sequence[str]) -> None:
+        """Delete all records of these keys."""
+        ...
+
 
 class SealedStateStore:
     """Implements `StateStore` and `PlannerStateStore` on any table.
 
     A pause is stored under the hash of its token, because the token resumes it. A pause whose payload names its `user`
-    is forgotten with that person; one with `expires_at` is pruned after it expired.
+    is forgotten with that person; one with `expires_at` is pruned after it expired. `owner_id` marks what this process
+    has claimed, and `is_alive` says whether the process of another mark still lives.
     """
 
-    def __init__(self, table: StateTable, sealer: RowSealer) -> None:
+    def __init__(self, table: StateTable, sealer: RowSealer, *, owner_id: str, is_alive: Callable[[str], bool]) -> None:
+        self.owner_id = owner_id
+        self.is_alive = is_alive
         self._table = table
         self._sealer = sealer
 
@@ -97,6 +97,10 @@ class SealedStateStore:
         """Store a record under a token that has none; True for exactly one caller."""
         key = _fingerprint(token)
         return await self._table.add("pause", key, "", self._pause(key, payload))
+
+    async def drop_planner_states(self, tokens: Sequence[str]) -> None:
+        """Delete the records of these tokens."""
+        await self._table.delete("pause", [_fingerprint(token) for token in tokens])
 
     def _pause(self, key: str, payload: dict[str, Any]) -> StateRecord:
         user, until = payload.get("user"), payload.get("expires_at")
@@ -130,6 +134,10 @@ class SQLiteStateTable:
         sql = "SELECT item, body FROM state WHERE kind = ? AND key = ? ORDER BY item"
         return await self._reader.query(lambda db: db.execute(sql, (kind, key)).fetchall())
 
+    async def delete(self, kind: str, keys: Sequence[str]) -> None:
+        sql = "DELETE FROM state WHERE kind = ? AND key IN (SELECT value FROM json_each(?))"
+        await self._writer.submit(lambda db: db.execute(sql, (kind, json.dumps(keys))).close())
+
 
 class MemoryStateTable:
     """State records in a dict."""
@@ -145,6 +153,10 @@ class MemoryStateTable:
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         return sorted((item, record.body) for item, record in self._records.get((kind, key), {}).items())
+
+    async def delete(self, kind: str, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._records.pop((kind, key), None)
 
     def remove(self, *, runs: Collection[str] = (), owner: str = "", before: float = float("-inf")) -> int:
         """Delete the records of these runs or of this owner, or that expired before a time; return how many."""
@@ -226,6 +238,19 @@ class StoreState:
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
         """Store a record under a token that has none; True for exactly one caller."""
         return await self._store.state.claim_planner_state(token, payload)
+
+    async def drop_planner_states(self, tokens: Sequence[str]) -> None:
+        """Delete the records of these tokens."""
+        await self._store.state.drop_planner_states(tokens)
+
+    @property
+    def owner_id(self) -> str:
+        """What this process marks its claims with."""
+        return self._store.state.owner_id
+
+    def is_alive(self, owner_id: str) -> bool:
+        """Return whether the process that claimed with this mark still lives."""
+        return self._store.state.is_alive(owner_id)
 
     async def _logged_events(self, run_id: str) -> list[StoredEvent]:
         found: list[StoredEvent] = []
@@ -338,126 +363,3 @@ def _chained(event: RunEvent, head: _Head) -> StoredEvent:
         payload=payload,
         hash=digest.hex(),
     )
-
-
-@runtime_checkable
-class _KeepsPauses(PlannerStateStore, Protocol):
-    """A state store with the optional methods."""
-
-
-@runtime_checkable
-class _KeepsClaims(Protocol):
-    """A state store with an atomic claim, such as our own."""
-
-    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Store a record under a token that has none; True for exactly one caller."""
-        ...
-
-
-class PlannerPauses:
-    """Stores pauses in any state store; each is resumed once by its token.
-
-    Without the optional methods of the store, pauses are gone with the process: `durable` is False. The Protocol has no
-    removal, so a resumed pause is marked by a second record. A store with `claim_planner_state` lets exactly one
-    process set the mark, and the pause is then emptied; with other stores that is as certain as their writes of one
-    token are ordered.
-    """
-
-    def __init__(
-        self, store: object = None, *, ttl_s: float | None = None, clock: Callable[[], float] = time.time
-    ) -> None:
-        self.durable = isinstance(store, _KeepsPauses)
-        self._store: PlannerStateStore = store if isinstance(store, _KeepsPauses) else _MemoryPauses()
-        self._ttl_s = ttl_s
-        self._clock = clock
-
-    async def keep(self, payload: Mapping[str, Any]) -> str:
-        """Store a pause without the secrets of its `tool_context`; return the token that resumes it, a secret."""
-        token = secrets.token_urlsafe(32)
-        await self._save(token, payload)
-        return token
-
-    async def keep_again(self, token: str, payload: Mapping[str, Any]) -> None:
-        """Store a pause again after a failed resumption; its token, used before, resumes it again."""
-        name = token
-        while resumed := await self._store.load_planner_state(_resumed_name(name)):
-            if isinstance(self._store, _KeepsClaims):  # the way to the pause must last as long as the pause
-                await self._store.save_planner_state(_resumed_name(name), {**resumed, **self._lasting(payload)})
-            name = _retry_name(name)
-        await self._save(name, payload)
-
-    async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
-        """Return the pause of a token to exactly one caller; KeyError when there is none, or it was resumed before.
-
-        With `user`, a pause of another `user` is not returned, and its token stays valid.
-        """
-        name = await self._latest(token)
-        kept = await self._store.load_planner_state(name) if token else {}
-        expires_at = kept.get("expires_at")
-        if "payload" not in kept or (expires_at is not None and expires_at <= self._clock()):
-            raise KeyError(_RESUMED if name != token or "resumed" in kept else _UNKNOWN)
-        payload: dict[str, Any] = kept["payload"]
-        if user is not None and payload.get("user") != user:
-            raise KeyError("no pause of this user has this token")
-        lasting = {key: kept.get(key) for key in ("user", "expires_at")}
-        if not await self._is_first(_resumed_name(name), lasting):
-            raise KeyError(_RESUMED)
-        if isinstance(self._store, _KeepsClaims):  # only of these is it known that they replace what stands there
-            with suppress(StoreError):  # it is taken already
-                await self._store.save_planner_state(name, {"resumed": True, **lasting})
-        return payload
-
-    async def _save(self, name: str, payload: Mapping[str, Any]) -> None:
-        kept = (
-            {**payload, "tool_context": drop_secrets(payload["tool_context"])} if "tool_context" in payload else payload
-        )
-        await self._store.save_planner_state(name, {"payload": dict(kept), **self._lasting(payload)})
-
-    def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return user and expiry of a pause, by which a store may delete it."""
-        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
-        return {"user": payload.get("user"), "expires_at": expires_at}
-
-    async def _latest(self, token: str) -> str:
-        """Return the name under which the pause of a token is stored, or would be stored next."""
-        while await self._store.load_planner_state(_resumed_name(token)):
-            token = _retry_name(token)
-        return token
-
-    async def _is_first(self, ticket: str, lasting: Mapping[str, Any]) -> bool:
-        if await self._store.load_planner_state(ticket):
-            return False
-        mine = secrets.token_hex(8)
-        if isinstance(self._store, _KeepsClaims):
-            return await self._store.claim_planner_state(ticket, {"by": mine, **lasting})
-        try:
-            await self._store.save_planner_state(ticket, {"by": mine, **lasting})
-        except Exception:
-            # Somebody else wrote it first, and the store minds; or it was written, and only the answer was lost.
-            if not await self._store.load_planner_state(ticket):
-                raise
-        return (await self._store.load_planner_state(ticket)).get("by") == mine
-
-
-class _MemoryPauses:
-    def __init__(self) -> None:
-        self._kept: dict[str, dict[str, Any]] = {}
-
-    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
-        self._kept[token] = payload
-
-    async def load_planner_state(self, token: str) -> dict[str, Any]:
-        return self._kept.get(token, {})
-
-    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        return self._kept.setdefault(token, payload) is payload
-
-
-def _resumed_name(token: str) -> str:
-    """Return the name of the record that marks a pause as resumed; it is no token."""
-    return f"resumed-{sha256(token.encode()).hexdigest()}"
-
-
-def _retry_name(token: str) -> str:
-    """Return the name of a pause that was stored again after a failed resumption."""
-    return f"again-{sha256(token.encode()).hexdigest()}"

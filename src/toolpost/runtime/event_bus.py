@@ -1,0 +1,145 @@
+"""Deliver events to sinks, and to the subscribers of an EventBus."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from toolpost.contracts.events import EventCode, RunEvent
+from toolpost.contracts.storage import EventSink
+from toolpost.runtime.concurrency import BackgroundTasks
+
+Handler = Callable[[RunEvent], Awaitable[None] | None]
+
+_log = logging.getLogger("toolpost.events")
+_PATIENCE_S = 5.0
+
+
+class EventBus:
+    """Event sink that passes each event to the subscribers of its code, or of all codes (None).
+
+    An event is delivered at once. Within `async with bus` events wait for the next turn of the event loop, and those
+    that wait are delivered by priority: the lowest number first, equal ones in order. A subscriber that raises is
+    logged and does not disturb the call or the other subscribers.
+    """
+
+    def __init__(self, *, keep_history: bool = False) -> None:
+        self.history: list[RunEvent] = []
+        self._handlers: list[tuple[EventCode | None, Handler]] = []
+        self._keep_history = keep_history
+        self._queue = EventQueue()
+        self._background = BackgroundTasks()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def subscribe(self, code: EventCode | None, handler: Handler) -> Callable[[], None]:
+        """Call `handler` for every event of a code, and return the function that ends the subscription.
+
+        A plain function returns at once; a coroutine runs in the background. The handler is called on the event loop,
+        except for the progress of a plain function outside of `async with bus`, which comes from its worker thread:
+        pass that on with `loop.call_soon_threadsafe`.
+        """
+        subscription = (code, handler)
+        self._handlers.append(subscription)
+        return lambda: self._handlers.remove(subscription)
+
+    def emit(self, event: RunEvent) -> None:
+        """Pass an event to its subscribers, or queue it within `async with bus`."""
+        loop = self._loop
+        if loop is None:
+            self._deliver(event)
+        elif _is_current(loop):
+            self._enqueue(event)
+        else:
+            loop.call_soon_threadsafe(self._enqueue, event)
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop = None
+        self._deliver_queued()
+        await self._background.finish(patience_s=_PATIENCE_S)
+
+    def _enqueue(self, event: RunEvent) -> None:
+        if not self._queue and self._loop is not None:
+            self._loop.call_soon(self._deliver_queued)
+        self._queue.put(event)
+
+    def _deliver_queued(self) -> None:
+        while self._queue:
+            self._deliver(self._queue.get())
+
+    def _deliver(self, event: RunEvent) -> None:
+        if self._keep_history:
+            self.history.append(event)
+        for code, handler in tuple(self._handlers):
+            if code is None or code == event.code:
+                self._handle(handler, event)
+
+    def _handle(self, handler: Handler, event: RunEvent) -> None:
+        try:
+            handled = handler(event)
+        except Exception:  # noqa: BLE001 - foreign code; one subscriber must not disturb the others
+            _log.exception("an event subscriber failed on %s", event.code.name)
+        else:
+            if inspect.isawaitable(handled):
+                self._background.start(_finish(handled, event))
+
+
+class EventQueue:
+    """Events that wait, by priority and then in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, RunEvent]] = []
+        self._count = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def put(self, event: RunEvent) -> None:
+        """Add an event."""
+        heapq.heappush(self._heap, (event.priority, next(self._count), event))
+
+    def get(self) -> RunEvent:
+        """Remove and return the event with the lowest priority; IndexError when none waits."""
+        return heapq.heappop(self._heap)[2]
+
+
+def fan_out(sinks: Sequence[EventSink]) -> Callable[[RunEvent], None]:
+    """Return one function that emits to every sink; the first must be the log, whose errors reach the caller."""
+    if len(sinks) == 1:
+        return sinks[0].emit
+    first, others = sinks[0].emit, [sink.emit for sink in sinks[1:]]
+
+    def emit(event: RunEvent) -> None:
+        first(event)
+        for other in others:
+            try:
+                other(event)
+            except Exception:  # noqa: BLE001 - foreign code; one sink must not disturb the others
+                _log.exception("an event sink failed on %s", event.code.name)
+
+    return emit
+
+
+async def _finish(handled: Awaitable[None], event: RunEvent) -> None:
+    try:
+        await handled
+    except Exception:  # noqa: BLE001 - foreign code
+        _log.exception("an event subscriber failed on %s", event.code.name)
+
+
+def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

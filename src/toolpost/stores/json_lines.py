@@ -1,0 +1,73 @@
+"""Files of JSON lines that are appended to: one record a line, readable after a crash at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from toolpost.contracts.errors import StoreError
+from toolpost.schema.json_values import is_object
+
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+
+
+def append_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    """Append records to a file with one write, after whatever a killed process left of its last line.
+
+    The write is done when this returns, so that it survives the end of the process; it is not synced to the disk.
+    """
+    data = b"".join(_line(record) for record in records)
+    try:
+        descriptor = _open(path)
+        try:
+            os.write(descriptor, data if _ends_whole(descriptor) else b"\n" + data)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror}", cause=error) from error
+
+
+def read_lines(path: Path, *, max_bytes: int) -> list[dict[str, Any]]:
+    """Read the records of a file, at most its last `max_bytes`; what is no record is skipped, and so is a lost file."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                file.seek(size - max_bytes)
+                file.readline()  # the rest of a line that began before
+            lines = file.readlines(max_bytes)
+    except OSError:
+        return []
+    return [record for line in lines if (record := _record(line)) is not None]
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        data: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return data if is_object(data) else None
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, _APPEND, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, _APPEND, 0o600)
+
+
+def _ends_whole(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        return True
+    os.lseek(descriptor, size - 1, os.SEEK_SET)
+    return os.read(descriptor, 1) == b"\n"

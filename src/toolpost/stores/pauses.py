@@ -1,0 +1,305 @@
+"""Pauses of a planner in any state store: kept under a token, claimed by one process, saved step by step, finished.
+
+The record under the token is followed by links under names made from it: a claim, the steps of whoever claimed, a
+release, an end. A link is written once, so that of several writers of the same link one goes on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from toolpost.contracts.errors import StoreError, ToolConflictError
+from toolpost.contracts.storage import PlannerStateStore
+from toolpost.schema.secrets import drop_secrets
+
+Link = Literal["claim", "step", "free", "done"]
+
+_UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
+_RESUMED = "this pause was resumed before"
+_HELD = "this pause is being resumed; it can be resumed again when that has failed, or its process is gone"
+_OVERTAKEN = "another process has resumed this run meanwhile and goes on with it; this one stops here"
+
+
+@runtime_checkable
+class _KeepsPauses(PlannerStateStore, Protocol):
+    """A state store with the optional methods."""
+
+
+@runtime_checkable
+class _KeepsClaims(Protocol):
+    """A state store with an atomic claim that knows which claimants live, such as our own."""
+
+    @property
+    def owner_id(self) -> str:
+        """What this process marks its claims with."""
+        ...
+
+    def is_alive(self, owner_id: str) -> bool:
+        """Return whether the process that claimed with this mark still lives."""
+        ...
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        """Store a record under a token that has none; True for exactly one caller."""
+        ...
+
+    async def drop_planner_states(self, tokens: Sequence[str]) -> None:
+        """Delete the records of these tokens."""
+        ...
+
+
+class PlannerPauses:
+    """Stores pauses in any state store; each is resumed once by its token.
+
+    Without the optional methods of the store, pauses are gone with the process: `durable` is False. A store with
+    `claim_planner_state`, such as our own, lets exactly one process claim a pause, gives it to another when that
+    process has died, and forgets what was resumed. With other stores a claim is as certain as their writes of one
+    token are ordered, and holds for `lease_s` after its last step.
+    """
+
+    def __init__(
+        self,
+        store: object = None,
+        *,
+        ttl_s: float | None = None,
+        lease_s: float = 300.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.durable = isinstance(store, _KeepsPauses)
+        self._store: PlannerStateStore = store if isinstance(store, _KeepsPauses) else _MemoryPauses()
+        self._ttl_s = ttl_s
+        self._lease_s = lease_s
+        self._clock = clock
+
+    async def keep(self, payload: Mapping[str, Any]) -> str:
+        """Store a pause without the secrets of its `tool_context`; return the token that resumes it, a secret."""
+        token = secrets.token_urlsafe(32)
+        await self._chain(token).save(payload)
+        return token
+
+    async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
+        """Return the pause of a token to exactly one caller; KeyError when there is none, or it was resumed before.
+
+        With `user`, a pause of another `user` is not returned, and its token stays valid.
+        """
+        claimed = await self.claim(token, user=user)
+        await claimed.finish()
+        return claimed.payload
+
+    async def claim(self, token: str, *, user: str | None = None) -> ClaimedPause:
+        """Claim the pause of a token, until it is finished or released, or this process ends; KeyError as `take`."""
+        chain = self._chain(token)
+        await chain.load()
+        chain.check(user)
+        recovered = chain.was_held
+        if not await chain.add("claim") or not await chain.is_mine():
+            raise KeyError(_HELD)
+        return ClaimedPause(chain, chain.payload, chain.steps, recovered=recovered)
+
+    def _chain(self, token: str) -> _Chain:
+        return _Chain(self._store, token, ttl_s=self._ttl_s, lease_s=self._lease_s, clock=self._clock)
+
+
+class ClaimedPause:
+    """A pause that this process has claimed: its payload, and the `steps` of a claimant that has died.
+
+    `recovered` says that there was such a claimant. ToolConflictError when another process has claimed it meanwhile.
+    """
+
+    def __init__(
+        self, chain: _Chain, payload: dict[str, Any], steps: list[dict[str, Any]], *, recovered: bool = False
+    ) -> None:
+        self.payload = payload
+        self.steps = steps
+        self.recovered = recovered
+        self._chain = chain
+
+    async def save(self, step: Mapping[str, Any]) -> None:
+        """Store a step, for whoever resumes if this process dies from here on."""
+        if not await self._chain.add("step", step):
+            raise ToolConflictError(_OVERTAKEN, code="run_overtaken")
+
+    async def finish(self) -> None:
+        """Use the token up; what it resumed is forgotten where the store can."""
+        if not await self._chain.finish():
+            raise ToolConflictError(_OVERTAKEN, code="run_overtaken")
+
+    async def release(self, payload: Mapping[str, Any]) -> None:
+        """Let the same token resume again, from this payload; nothing where another process goes on with it."""
+        await self._chain.release(payload)
+
+
+class _Chain:
+    """The record of a pause and its links."""
+
+    def __init__(
+        self,
+        store: PlannerStateStore,
+        token: str,
+        *,
+        ttl_s: float | None,
+        lease_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._claims = store if isinstance(store, _KeepsClaims) else None
+        self._token = token
+        self._digest = sha256(token.encode()).hexdigest()
+        self._ttl_s = ttl_s
+        self._lease_s = lease_s
+        self._clock = clock
+        self._base: dict[str, Any] = {}
+        self._links: list[dict[str, Any]] = []
+
+    async def load(self) -> None:
+        """Read the record and all links."""
+        self._base = await self._store.load_planner_state(self._token) if self._token else {}
+        self._links = []
+        while found := await self._store.load_planner_state(self._name(len(self._links) + 1)):
+            self._links.append(found)
+
+    def check(self, user: str | None) -> None:
+        """Raise KeyError unless the pause can be claimed by this user now."""
+        if self._last == "done":
+            raise KeyError(_RESUMED)
+        if self.was_held and self._is_held(self._links[-1]):
+            raise KeyError(_HELD)
+        kept = self._kept
+        expires_at = kept.get("expires_at")
+        if "payload" not in kept or (expires_at is not None and expires_at <= self._clock()):
+            raise KeyError(_RESUMED if "resumed" in kept else _UNKNOWN)
+        if user is not None and kept["payload"].get("user") != user:
+            raise KeyError("no pause of this user has this token")
+
+    @property
+    def was_held(self) -> bool:
+        """Whether somebody claimed the pause and neither finished nor released it."""
+        return self._last in {"claim", "step"}
+
+    @property
+    def _last(self) -> str:
+        return self._links[-1]["link"] if self._links else ""
+
+    def _is_held(self, link: Mapping[str, Any]) -> bool:
+        return bool(link["until"] > self._clock()) if self._claims is None else self._claims.is_alive(link["owner"])
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The payload as it was kept, or released the last time."""
+        payload: dict[str, Any] = self._kept["payload"]
+        return payload
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps that were saved since."""
+        start = max((at for at, link in enumerate(self._links, 1) if link["link"] == "free"), default=0)
+        return [link["payload"] for link in self._links[start:] if link["link"] == "step"]
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return next((link for link in reversed(self._links) if link["link"] == "free"), self._base)
+
+    async def save(self, payload: Mapping[str, Any]) -> None:
+        """Store the record, in place of an earlier one."""
+        await self._store.save_planner_state(self._token, self._lasting(payload))
+
+    async def add(self, link: Link, payload: Mapping[str, Any] | None = None) -> bool:
+        """Store the next link; return False when another process has stored one in its place."""
+        kept, by = self._kept, secrets.token_hex(8)
+        record: dict[str, Any] = {"link": link, "by": by, **{key: kept.get(key) for key in ("user", "expires_at")}}
+        if link == "free":
+            record |= self._lasting(payload or {})
+        elif payload is not None:
+            record["payload"] = dict(payload)
+        if link in {"claim", "step"}:
+            record["owner"] = "" if self._claims is None else self._claims.owner_id
+            record["until"] = self._clock() + self._lease_s
+        is_first = await self._is_first(self._name(len(self._links) + 1), record)
+        if is_first:
+            self._links.append(record)
+        return is_first
+
+    async def is_mine(self) -> bool:
+        """Return whether this claim stands: one that comes after a deletion is of something that was resumed."""
+        if self._claims is None:
+            return True
+        mine, number = self._links[-1]["by"], len(self._links)
+        await self.load()
+        if "payload" in self._base and self._links and self._links[-1]["by"] == mine:
+            return True
+        await self._claims.drop_planner_states([self._name(number)])
+        return False
+
+    async def finish(self) -> bool:
+        """End the chain; where the store deletes, only a mark is left of it."""
+        if self._claims is None:
+            return await self.add("done")
+        mark = {"resumed": True, **{key: self._base.get(key) for key in ("user", "expires_at")}}
+        await self._store.save_planner_state(self._token, mark)
+        await self._drop_links()
+        return True
+
+    async def release(self, payload: Mapping[str, Any]) -> None:
+        """Let the token resume again, from another payload."""
+        if self._claims is None:
+            await self.add("free", payload)
+            return
+        await self.save(payload)
+        await self._drop_links()
+
+    async def _drop_links(self) -> None:
+        if self._claims is not None:
+            with suppress(StoreError):  # the record says already what became of the pause
+                await self._claims.drop_planner_states([self._name(at + 1) for at in range(len(self._links))])
+
+    def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a payload without secrets, with its user and expiry, by which a store may delete it."""
+        kept = dict(payload)
+        if "tool_context" in kept:
+            kept["tool_context"] = drop_secrets(kept["tool_context"])
+        expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
+        return {"payload": kept, "user": kept.get("user"), "expires_at": expires_at}
+
+    async def _is_first(self, name: str, record: dict[str, Any]) -> bool:
+        if self._claims is not None:
+            return await self._claims.claim_planner_state(name, record)
+        try:
+            await self._store.save_planner_state(name, record)
+        except Exception:
+            # Somebody else wrote it first, and the store minds; or it was written, and only the answer was lost.
+            if not await self._store.load_planner_state(name):
+                raise
+        return bool((await self._store.load_planner_state(name)).get("by") == record["by"])
+
+    def _name(self, number: int) -> str:
+        """Return the name of a link, from which nobody can tell the token."""
+        return f"link-{number}-{self._digest}"
+
+
+class _MemoryPauses:
+    """Pauses of this process, as long as it lives."""
+
+    owner_id = "this process"
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[str, Any]] = {}
+
+    def is_alive(self, owner_id: str) -> bool:
+        return owner_id == self.owner_id
+
+    async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
+        self._kept[token] = payload
+
+    async def load_planner_state(self, token: str) -> dict[str, Any]:
+        return self._kept.get(token, {})
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        return self._kept.setdefault(token, payload) is payload
+
+    async def drop_planner_states(self, tokens: Sequence[str]) -> None:
+        for token in tokens:
+            self._kept.pop(token, None)

@@ -1,0 +1,153 @@
+"""Logs of agents' tasks: an index, and a file of JSON lines for each task."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from toolpost.schema.json_values import is_array, is_object
+from toolpost.stores.json_lines import append_lines, read_lines
+from toolpost.stores.messages import Message, load_message, store_message
+
+INDEX = "index.jsonl"
+TASK_FOLDER = "tasks"
+MAIN_RUN = "main_agent"
+REFLECTION_RUN = ".reflection"
+"""Of the ids of runs that belong to an agent: how those of a main agent begin, and those after a task end."""
+_LARGEST_INDEX = 16 << 20
+_LARGEST_LOG = 64 << 20
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_STATUS = {
+    "TASK_CREATED": "in_progress",
+    "TASK_RESUMED": "in_progress",
+    "TASK_SUSPENDED": "paused",
+    "TASK_COMPLETED": "completed",
+    "TASK_FAILED": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedTask:
+    """A task as its log has it; times are in milliseconds since 1970. `created` and `last` are data of its events."""
+
+    task_id: str
+    user: str
+    status: str
+    created_at: int
+    updated_at: int
+    messages: list[Message] = field(repr=False)
+    created: Mapping[str, Any] = field(repr=False)
+    last: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def input_text(self) -> str:
+        """The text that the task was given."""
+        return str(self.created.get("inputText", ""))
+
+
+class TaskLogs:
+    """The logs of one tenant's tasks below a folder; `redact` masks the secrets of what is written."""
+
+    def __init__(self, folder: Path, redact: Callable[[Any], Any] = lambda data: data) -> None:
+        self._folder = folder
+        self._redact = redact
+
+    def create(self, task_id: str, *, user: str) -> TaskLog:
+        """Add a task of a user to the index and return its log."""
+        day = f"{datetime.now(UTC):%Y-%m-%d}"
+        append_lines(self._folder / INDEX, [{"taskId": task_id, "date": day, "user": user}])
+        return TaskLog(self._path(day, task_id), task_id, self._redact)
+
+    def find(self, task_id: str, *, may_see: Callable[[str], bool]) -> TaskLog | None:
+        """Return the log of a task, if the index has it and `may_see` its user; a task without one has the user ""."""
+        for entry in self._entries(may_see):
+            if entry["taskId"] == task_id:
+                return TaskLog(self._path(entry["date"], task_id), task_id, self._redact, user=entry["user"])
+        return None
+
+    def of_day(self, day: date, *, may_see: Callable[[str], bool]) -> list[LoggedTask]:
+        """Read the tasks that began on a day, the newest first; one without a readable log is left out."""
+        found = [entry for entry in self._entries(may_see) if entry["date"] == day.isoformat()]
+        return list(self._read(reversed(found)))
+
+    def newest(self, count: int, *, may_see: Callable[[str], bool]) -> list[LoggedTask]:
+        """Read the newest tasks of all days."""
+        return list(self._read(reversed(self._entries(may_see)[-count:])))
+
+    def _read(self, entries: Iterable[Mapping[str, str]]) -> Iterable[LoggedTask]:
+        for entry in entries:
+            task = TaskLog(self._path(entry["date"], entry["taskId"]), entry["taskId"], user=entry["user"]).read()
+            if task is not None:
+                yield task
+
+    def _entries(self, may_see: Callable[[str], bool]) -> list[dict[str, str]]:
+        lines = read_lines(self._folder / INDEX, max_bytes=_LARGEST_INDEX)
+        entries = [{name: str(line.get(name, "")) for name in ("taskId", "date", "user")} for line in lines]
+        known = {entry["taskId"]: entry for entry in entries if _is_entry(entry) and may_see(entry["user"])}
+        return list(known.values())
+
+    def _path(self, day: str, task_id: str) -> Path:
+        return self._folder / day / f"{task_id}.jsonl"
+
+
+class TaskLog:
+    """The log of one task."""
+
+    def __init__(
+        self, path: Path, task_id: str, redact: Callable[[Any], Any] = lambda data: data, *, user: str = ""
+    ) -> None:
+        self._path = path
+        self._task_id = task_id
+        self._redact = redact
+        self._user = user
+
+    def append(self, event: str, data: Mapping[str, Any], messages: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Append an event with the messages that came with it, redacted."""
+        added = {"newMessages": [store_message(message) for message in messages]} if messages else {}
+        line = {"ts": _now_ms(), "event": event, "taskId": self._task_id, "data": self._redact({**data, **added})}
+        append_lines(self._path, [line])
+
+    def read(self) -> LoggedTask | None:
+        """Read the task; unknown events are skipped. None where nothing can be read."""
+        lines = read_lines(self._path, max_bytes=_LARGEST_LOG)
+        status, messages, created, last = "in_progress", list[Message](), dict[str, Any](), dict[str, Any]()
+        for line in lines:
+            event, given = str(line.get("event")), line.get("data")
+            data: dict[str, Any] = given if is_object(given) else {}
+            status = _STATUS.get(event, status)
+            created = data if event == "TASK_CREATED" else created
+            last = data if event in _STATUS else last
+            messages += _messages(data.get("newMessages"))
+        if not lines:
+            return None
+        times = [int(line["ts"]) for line in lines if isinstance(line.get("ts"), int | float)] or [0]
+        return LoggedTask(
+            task_id=self._task_id,
+            user=self._user,
+            status=status,
+            created_at=times[0],
+            updated_at=times[-1],
+            messages=messages,
+            created=created,
+            last=last,
+        )
+
+
+def _messages(added: object) -> list[Message]:
+    given = [one for one in added if is_object(one)] if is_array(added) else []
+    return [message for one in given if (message := load_message(one))]
+
+
+def _is_entry(entry: Mapping[str, str]) -> bool:
+    """Whether a line of the index names a file within the folder, whoever wrote the line."""
+    return bool(_ID.fullmatch(entry["taskId"]) and _DAY.fullmatch(entry["date"]))
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
