@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.agents.scripted import Scripted, calls
 from toolpost import ConfigError, PlannerFinish, ReactPlanner, Settings, Toolbox, ToolContext, ToolError, tool
 from toolpost.errors import ToolAuthError, ToolExecutionError, ToolOutputError, ToolTimeoutError
+from toolpost.testing import ScriptedModel, tool_calls
 
 QUIET = Settings(data_dir=None, policy="exploratory")
 ANN = {"user_id": "acme:ann", "trace_id": "trace-1"}
@@ -40,19 +40,19 @@ async def seen(ctx: ToolContext) -> dict[str, Any]:
 
 
 async def test_a_request_is_answered_with_tools() -> None:
-    model = Scripted(
-        calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), calls(("add", {"a": 3, "b": 7})), "10"
+    model = ScriptedModel(
+        tool_calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), tool_calls(("add", {"a": 3, "b": 7})), "10"
     )
     async with Toolbox(tools=[add], settings=QUIET) as box:
         result = await ReactPlanner(catalog=box, llm=model).run("What is 1+2+3+4?", tool_context=ANN)
         told = await box.events(user="acme:ann", run_id="trace-1")
-    assert result == PlannerFinish(
-        reason="answer_complete",
-        payload={"answer": "10"},
-        metadata={"run_id": "trace-1", "user_id": "acme:ann", "iterations": 3, "tool_calls": 3},
-    )
+    assert isinstance(result, PlannerFinish)
+    assert (result.reason, result.answer) == ("answer_complete", "10")
+    facts = {name: result.metadata[name] for name in ("run_id", "user_id", "iterations", "tool_calls")}
+    assert facts == {"run_id": "trace-1", "user_id": "acme:ann", "iterations": 3, "tool_calls": 3}
+    assert result.metadata["done"] == [{"tool_name": "add", "status": "completed"}] * 3
     assert model.results == ["3", "7", "10"]
-    assert [message["role"] for message in model.told[-1]] == [
+    assert [message["role"] for message in model.requests[-1]] == [
         *("system", "user", "assistant", "tool", "tool", "assistant", "tool")
     ]
     assert len(told) == 9
@@ -66,7 +66,7 @@ async def test_calls_of_one_message_run_at_once() -> None:
         await both.wait()
         return f"{name} met"
 
-    model = Scripted(calls(("meet", {"name": "ann"}), ("meet", {"name": "bob"})), "done")
+    model = ScriptedModel(tool_calls(("meet", {"name": "ann"}), ("meet", {"name": "bob"})), "done")
     async with Toolbox(tools=[meet], settings=QUIET) as box:
         await ReactPlanner(catalog=box, llm=model).run("Meet.")
     assert model.results == ["ann met", "bob met"]
@@ -89,7 +89,7 @@ async def test_calls_of_one_message_run_at_once() -> None:
 async def test_what_goes_wrong_with_a_call_is_told_to_the_model_and_the_run_goes_on(
     name: str, arguments: Any, shown: str
 ) -> None:
-    model = Scripted(calls((name, arguments), ("add", {"a": 1, "b": 2})), "sorry")
+    model = ScriptedModel(tool_calls((name, arguments), ("add", {"a": 1, "b": 2})), "sorry")
     async with Toolbox(tools=[add, fail], settings=QUIET) as box:
         result = await ReactPlanner(catalog=box, llm=model).run("Do it.")
     assert isinstance(result, PlannerFinish)
@@ -106,7 +106,7 @@ async def test_what_goes_wrong_with_a_call_is_told_to_the_model_and_the_run_goes
         (OSError("https://llm.example/v1?api_key=canary"), ToolExecutionError, r"api_key=\[redacted\]$"),
         (ToolAuthError("the key is refused"), ToolAuthError, "the key is refused"),
         (["text"], ToolOutputError, "message is a list, not an object"),
-        ({"content": object()}, ToolOutputError, r"message is not JSON: .* of a client's own object its model_dump"),
+        ({"content": object()}, ToolOutputError, "message is not JSON: .*; return a dict"),
         ({"content": float("nan")}, ToolOutputError, "message is not JSON"),
         ({"tool_calls": "add"}, ToolOutputError, "tool_calls are not a list of objects"),
         ({"tool_calls": ["add"]}, ToolOutputError, "tool_calls are not a list of objects"),
@@ -124,9 +124,14 @@ async def test_what_goes_wrong_with_a_call_is_told_to_the_model_and_the_run_goes
     ],
 )
 async def test_a_model_that_fails_is_an_error_that_says_so(line: Any, kind: type[ToolError], message: str) -> None:
+    class Plain:
+        """Cannot stream."""
+
+        complete = ScriptedModel(line).complete
+
     async with Toolbox(tools=[add], settings=QUIET) as box:
         with pytest.raises(kind, match=message):
-            await ReactPlanner(catalog=box, llm=Scripted(line)).run("Do it.")
+            await ReactPlanner(catalog=box, llm=Plain()).run("Do it.")
 
 
 async def test_a_model_that_does_not_answer_is_not_waited_for() -> None:
@@ -146,7 +151,7 @@ async def test_a_model_that_wants_ever_more_ends_with_its_budget_and_its_last_ca
     async def note(n: int) -> None:
         made.append(n)
 
-    model = Scripted(*(calls(("note", {"n": n})) for n in range(5)))
+    model = ScriptedModel(*(tool_calls(("note", {"n": n})) for n in range(5)))
     async with Toolbox(tools=[note], settings=QUIET) as box:
         result = await ReactPlanner(catalog=box, llm=model, max_iters=3).run("Go on.")
     assert isinstance(result, PlannerFinish)
@@ -156,7 +161,7 @@ async def test_a_model_that_wants_ever_more_ends_with_its_budget_and_its_last_ca
 
 async def test_a_model_with_nothing_to_say_found_no_path() -> None:
     async with Toolbox(settings=QUIET) as box:
-        result = await ReactPlanner(catalog=box, llm=Scripted({"content": None})).run("Do it.")
+        result = await ReactPlanner(catalog=box, llm=ScriptedModel({"content": None})).run("Do it.")
     assert isinstance(result, PlannerFinish)
     assert (result.reason, result.payload) == ("no_path", {"answer": None})
 
@@ -166,11 +171,11 @@ async def test_malformed_calls_are_answered_too() -> None:
         "content": None,
         "tool_calls": [{}, {"function": "add"}, {"function": {"name": "add", "arguments": {"a": 1}}}],
     }
-    model = Scripted(odd, "sorry")
+    model = ScriptedModel(odd, "sorry")
     async with Toolbox(tools=[add], settings=QUIET) as box:
         await ReactPlanner(catalog=box, llm=model).run("Do it.")
-    asked = model.told[-1][2]["tool_calls"]
-    shown = [message for message in model.told[-1] if message["role"] == "tool"]
+    asked = model.requests[-1][2]["tool_calls"]
+    shown = [message for message in model.requests[-1] if message["role"] == "tool"]
     assert [call["id"] for call in asked] == [message["tool_call_id"] for message in shown]
     assert len({call["id"] for call in asked}) == 3
     assert 'Tool "None" not found' in shown[0]["content"]
@@ -178,26 +183,27 @@ async def test_malformed_calls_are_answered_too() -> None:
 
 
 async def test_one_id_for_several_calls_does_not_make_them_one_call() -> None:
-    twice = calls(("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2}))
+    twice = tool_calls(("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2}))
     for call in twice["tool_calls"]:
         call["id"] = "same"
-    model = Scripted(twice, twice, "done")
+    model = ScriptedModel(twice, twice, "done")
     async with Toolbox(tools=[add], settings=QUIET) as box:
         await ReactPlanner(catalog=box, llm=model).run("Add.", tool_context=ANN)
     assert model.results == ["2", "4", "2", "4"]
 
 
 async def test_a_tool_that_was_not_offered_cannot_be_called() -> None:
-    model = Scripted(calls(("fail", {}), ("add", {"a": 1, "b": 1}), ("ad", {})), "done")
+    model = ScriptedModel(tool_calls(("fail", {}), ("add", {"a": 1, "b": 1}), ("ad", {})), "done")
     async with Toolbox(tools=[add, fail], settings=QUIET) as box:
         await ReactPlanner(catalog=box, llm=model, tools=["add"]).run("Do it.")
     assert model.tools == [["add"], ["add"]]
-    assert model.results == ['The call failed (tool_not_found): Tool "fail" not found', "2", model.results[2]]
-    assert model.results[2].endswith('Tool "ad" not found')
+    assert model.results[0].startswith('The call failed (tool_not_found): Tool "fail" not found\nCall one of the tools')
+    assert model.results[1] == "2"
+    assert 'Tool "ad" not found. Did you mean "add"?' in model.results[2]
 
 
 async def test_tools_see_the_tool_context_and_the_model_only_the_harmless_part_of_its_own(tmp_path: Path) -> None:
-    model = Scripted(calls(("seen", {})), "done")
+    model = ScriptedModel(tool_calls(("seen", {})), "done")
     settings = Settings.model_validate({"data_dir": None, "tools": {"allowed_paths": [str(tmp_path)]}})
     async with Toolbox(tools=[seen], settings=settings) as box:
         await ReactPlanner(catalog=box, llm=model).run(
@@ -208,17 +214,19 @@ async def test_tools_see_the_tool_context_and_the_model_only_the_harmless_part_o
     assert '"user": "acme:ann", "tenant": "acme", "trace": "trace-1"' in model.results[0]
     assert f'"paths": ["{tmp_path}"]' in model.results[0]
     assert '"names": ["access_token", "handle", "trace_id", "user_id"], "topic": "owls"' in model.results[0]
-    assert '{"topic": "owls", "service": [{"region": "eu"}]}' in model.told[0][0]["content"]
-    assert "canary" not in repr(model.told)
+    assert '{"topic": "owls", "service": [{"region": "eu"}]}' in model.requests[0][0]["content"]
+    assert "canary" not in repr(model.requests)
 
 
 async def test_what_a_planner_cannot_work_with_is_said_at_once() -> None:
     async with Toolbox(settings=QUIET) as box:
-        with pytest.raises(ConfigError, match=r"llm is a ChatModel.*not 'gpt-4o-mini'"):
-            ReactPlanner(catalog=box, llm=cast("Any", "gpt-4o-mini"))
+        with pytest.raises(ConfigError, match=r"llm is the name of a model, or a ChatModel, .*, not int"):
+            ReactPlanner(catalog=box, llm=cast("Any", 5))
         with pytest.raises(ConfigError, match="max_iters must be at least 1, not 0"):
-            ReactPlanner(catalog=box, llm=Scripted(), max_iters=0)
-        with pytest.raises(ConfigError, match=r"catalog is an open Toolbox: `async with Toolbox\(tools="):
-            ReactPlanner(catalog=cast("Any", [add]), llm=Scripted())
+            ReactPlanner(catalog=box, llm=ScriptedModel(), max_iters=0)
+        with pytest.raises(ConfigError, match="a ToolRegistry, or a list of tools, not int"):
+            ReactPlanner(catalog=cast("Any", 5), llm=ScriptedModel())
+        with pytest.raises(TypeError, match="is no tool; put @tool on it"):
+            ReactPlanner(catalog=cast("Any", [print]), llm=ScriptedModel())
     with pytest.raises(RuntimeError, match="open the Toolbox first"):
-        ReactPlanner(catalog=Toolbox(settings=QUIET), llm=Scripted())
+        ReactPlanner(catalog=Toolbox(settings=QUIET), llm=ScriptedModel())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.scripted import Scripted, calls
+from tests.agents import shop
 from tests.auth.ledger import Ledger, hub
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
 from toolpost import (
@@ -27,6 +27,8 @@ from toolpost import (
     tool,
 )
 from toolpost.auth import ManagedCredentials
+from toolpost.sources import Answer
+from toolpost.testing import ScriptedModel, tool_calls
 
 ROOT = Path(__file__).parent.parent.parent
 QUIET = Settings(data_dir=None, policy="exploratory")
@@ -36,7 +38,7 @@ HOST = dedent(
     import asyncio, sys
     from pathlib import Path
 
-    from tests.agents.scripted import Scripted, calls
+    from toolpost.testing import ScriptedModel, tool_calls
     from toolpost import ReactPlanner, Settings, Toolbox, ToolContext, tool
 
     folder = Path(sys.argv[1])
@@ -56,15 +58,15 @@ HOST = dedent(
     async def main():
         async with Toolbox(tools=[pay], settings=Settings(data_dir=folder / "data")) as box:
             if sys.argv[2] == "run":
-                planner = ReactPlanner(catalog=box, llm=Scripted(calls(("pay", {"euro": 50}))))
+                planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("pay", {"euro": 50}))))
                 context = {"user_id": "acme:ann", "lang": "de", "device": "phone"}
                 paused = await planner.run("Pay 50 euro.", tool_context=context)
                 print(paused.resume_token, flush=True)
                 await asyncio.Event().wait()
-            model = Scripted("Paid.")
+            model = ScriptedModel("Paid.")
             planner = ReactPlanner(catalog=box, llm=model)
             result = await planner.resume(sys.argv[2], "1234", tool_context={"device": "desk"})
-            print(result.reason, "-", *model.results, "-", model.told[-1][1]["content"], flush=True)
+            print(result.reason, "-", *model.results, "-", model.requests[-1][1]["content"], flush=True)
 
     asyncio.run(main())
     """
@@ -96,6 +98,35 @@ def _resumed(folder: Path, token: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.programs
+@pytest.mark.parametrize("where", ["model", "call"])
+async def test_a_kill_in_the_middle_of_resume_loses_nothing_and_repeats_nothing(where: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.agents.shop", str(tmp_path), where]
+    model = ScriptedModel("The owl is on its way.")
+    victim = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert victim.stdout is not None
+        token, _ = victim.stdout.readline().strip(), victim.stdout.readline()
+        async with shop.opened(tmp_path) as box:
+            planner = ReactPlanner(catalog=box, llm=model)
+            with pytest.raises(KeyError, match="is being resumed"):
+                await planner.resume(token, "1234")
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.wait(timeout=30)
+            result = await planner.resume(token, "1234")
+            if isinstance(result, PlannerPause):
+                assert (where, result.kind, result.tool_name) == ("call", "unknown", "ship")
+                result = await planner.resume(result.resume_token, Answer(decision="happened", value="owl shipped"))
+            with pytest.raises(KeyError, match="resumed before"):
+                await planner.resume(token, "1234")
+    finally:
+        victim.kill()
+        victim.communicate(timeout=30)
+    assert result.payload == {"answer": "The owl is on its way."}
+    assert model.results == ["paid 50", "owl shipped"]
+    assert (tmp_path / "ledger").read_text() == "pay 50 with 1234\nship owl\n"
+
+
 @tool(side_effects="external", destructive=False)
 async def publish(text: str, ctx: ToolContext) -> str:
     """Publish something."""
@@ -110,12 +141,12 @@ async def test_where_the_question_is_unknown_the_same_call_is_made_anew(tmp_path
     theirs = DatabaseState(tmp_path / "theirs.db")
     async with Toolbox(tools=[publish], settings=QUIET) as box:
         pause = await ReactPlanner(
-            catalog=box, llm=Scripted(calls(("publish", {"text": "news"}))), state_store=theirs
+            catalog=box, llm=ScriptedModel(tool_calls(("publish", {"text": "news"}))), state_store=theirs
         ).run("Publish.", tool_context={"user_id": "acme:ann"})
     assert isinstance(pause, PlannerPause)
     assert b"canary" not in (tmp_path / "theirs.db").read_bytes()
     for ready in (False, True):
-        model = Scripted("It is published.")
+        model = ScriptedModel("It is published.")
         async with Toolbox(tools=[publish], settings=QUIET) as box:
             planner = ReactPlanner(catalog=box, llm=model, state_store=theirs)
             result = await planner.resume(pause.resume_token, tool_context={"oauth_ready": ready})
@@ -132,8 +163,10 @@ async def test_where_the_question_is_unknown_the_same_call_is_made_anew(tmp_path
 @pytest.mark.req("OAUTH-28")
 async def test_a_state_store_that_cannot_keep_pauses_keeps_them_for_the_process_only() -> None:
     async with Toolbox(tools=[publish], settings=QUIET) as box:
-        lines = (calls(("publish", {"text": "news"})), "Done.")
-        first, second = (ReactPlanner(catalog=box, llm=Scripted(*lines), state_store=EventsOnly()) for _ in range(2))
+        lines = (tool_calls(("publish", {"text": "news"})), "Done.")
+        first, second = (
+            ReactPlanner(catalog=box, llm=ScriptedModel(*lines), state_store=EventsOnly()) for _ in range(2)
+        )
         pause = await first.run("Publish.")
         assert isinstance(pause, PlannerPause)
         with pytest.raises(KeyError):
@@ -147,7 +180,9 @@ async def test_a_pause_that_could_not_be_kept_is_not_told_as_one() -> None:
             raise OSError("the database is gone")
 
     async with Toolbox(tools=[publish], settings=QUIET) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("publish", {"text": "news"}))), state_store=Down())
+        planner = ReactPlanner(
+            catalog=box, llm=ScriptedModel(tool_calls(("publish", {"text": "news"}))), state_store=Down()
+        )
         with pytest.raises(OSError, match="the database is gone"):
             await planner.run("Publish.")
 
@@ -164,7 +199,7 @@ async def test_a_source_for_peoples_own_accounts_pauses_the_run(signed_in: bool,
         credentials={"github": ManagedCredentials(ledger, "github")},
         servers={"github": server},
     )
-    model = Scripted(calls(("github__create", {"title": "Bug"})), "Done.")
+    model = ScriptedModel(tool_calls(("github__create", {"title": "Bug"})), "Done.")
     async with box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await planner.run("File it.", tool_context={"user_id": "acme:ann", "trace_id": "t1"})
@@ -178,7 +213,7 @@ async def test_a_source_for_peoples_own_accounts_pauses_the_run(signed_in: bool,
     assert isinstance(result, PlannerFinish)
     assert shown in model.results[0]
     assert created == ["Bug"] * signed_in
-    assert "canary" not in repr((model.told, pause, result))
+    assert "canary" not in repr((model.requests, pause, result))
 
 
 async def test_one_planner_serves_many_people_at_once() -> None:
@@ -192,7 +227,7 @@ async def test_one_planner_serves_many_people_at_once() -> None:
         async def complete(self, messages: Any, *, tools: Any = ()) -> Any:
             await asyncio.sleep(0)
             last = messages[-1]
-            return {"content": last["content"]} if last["role"] == "tool" else calls(("whose", {}))
+            return {"content": last["content"]} if last["role"] == "tool" else tool_calls(("whose", {}))
 
     async def one(n: int) -> Any:
         context = {"user_id": f"acme:u{n}", "n": n}

@@ -8,7 +8,6 @@ from fastmcp import FastMCP
 from fastmcp.tools import ToolResult
 from mcp.types import TextContent
 
-from tests.agents.scripted import Scripted, calls
 from tests.stores.state_stores import OverwritingState
 from toolpost import (
     ExternalToolConfig,
@@ -25,6 +24,7 @@ from toolpost import (
 )
 from toolpost.errors import ToolNotFoundError
 from toolpost.sources import Answer
+from toolpost.testing import ScriptedModel, tool_calls
 
 ASKING = Settings(data_dir=None)
 QUIET = Settings(data_dir=None, policy="exploratory")
@@ -60,7 +60,7 @@ async def paused(planner: ReactPlanner) -> PlannerPause:
 @pytest.mark.parametrize("state_store", [None, OverwritingState()], ids=["ours", "theirs"])
 async def test_a_model_that_fails_after_an_answer_is_asked_again_with_the_same_token(state_store: Any) -> None:
     down = OSError("overloaded")
-    model = Scripted(calls(("drop", {"name": "logs"})), down, {"content": object()}, "Done.")
+    model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), down, {"content": object()}, "Done.")
     async with Toolbox(tools=[drop], settings=ASKING) as box:
         planner = ReactPlanner(catalog=box, llm=model, state_store=state_store)
         token = (await paused(planner)).resume_token
@@ -88,7 +88,7 @@ async def test_a_caller_that_gave_up_goes_on_and_its_old_answer_is_none_to_a_new
         if action.tool_name == "seat":
             waiters.append(asyncio.create_task(under_way.wait()))
 
-    model = Scripted(calls(("drop", {"name": "logs"})), calls(("slow", {}), ("seat", {})), "Done.")
+    model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), tool_calls(("slow", {}), ("seat", {})), "Done.")
     waiters: list[asyncio.Task[int]] = []
     async with Toolbox(tools=[drop, slow, seat], settings=ASKING, on_pending=heard) as box:
         planner = ReactPlanner(catalog=box, llm=model)
@@ -113,7 +113,7 @@ class DownOnce(OverwritingState):
     tried = 0
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
-        self.tried += "payload" in payload
+        self.tried += "payload" in payload and "link" not in payload
         if self.tried == 2:
             self.tried += 1
             raise OSError("the database is gone")
@@ -121,7 +121,7 @@ class DownOnce(OverwritingState):
 
 
 async def test_a_yes_is_none_to_a_question_that_nobody_was_shown() -> None:
-    model = Scripted(calls(("drop", {"name": "logs"})), calls(("drop", {"name": "users"})), "Done.")
+    model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), tool_calls(("drop", {"name": "users"})), "Done.")
     async with Toolbox(tools=[drop], settings=ASKING) as box:
         planner = ReactPlanner(catalog=box, llm=model, state_store=DownOnce())
         token = (await paused(planner)).resume_token
@@ -135,7 +135,7 @@ async def test_a_yes_is_none_to_a_question_that_nobody_was_shown() -> None:
 
 
 async def test_a_tool_that_has_gone_can_still_be_refused_and_the_run_goes_on() -> None:
-    model = Scripted(calls(("drop", {"name": "logs"})), calls(("drop", {"name": "logs"})), "Pity.")
+    model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), tool_calls(("drop", {"name": "logs"})), "Pity.")
     async with Toolbox(tools=[drop, seat], settings=ASKING) as box:
         planner = ReactPlanner(catalog=box, llm=model, tools=["drop", "seat"])
         pause = await paused(planner)
@@ -154,7 +154,7 @@ async def test_a_tool_that_has_gone_can_still_be_refused_and_the_run_goes_on() -
 
 async def test_what_was_resumed_is_kept_no_longer() -> None:
     async with Toolbox(tools=[seat], settings=QUIET) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("seat", {})), "Done."))
+        planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("seat", {})), "Done."))
         token = (await paused(planner)).resume_token
         state = cast("Any", box.store).state
         assert "Do it." in repr(await state.load_planner_state(token))
@@ -179,7 +179,7 @@ def chatty() -> tuple[FastMCP[Any], ExternalToolConfig]:
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["resumed", "answered-elsewhere"])
 async def test_a_model_reads_the_same_marked_words_whoever_answered(elsewhere: bool) -> None:
     server, source = chatty()
-    model = Scripted(calls(("hub__tell", {"times": 1})), "Done.")
+    model = ScriptedModel(tool_calls(("hub__tell", {"times": 1})), "Done.")
     async with Toolbox(settings=Settings(data_dir=None, sources=[source]), servers={"hub": server}) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
@@ -203,8 +203,8 @@ async def test_what_a_model_reads_of_one_call_has_an_end() -> None:
         raise RuntimeError("y" * 10_000_000)
 
     server, source = chatty()
-    model = Scripted(
-        calls(("long", {}), ("loud", {}), ("z" * 1_000_000, {}), ("hub__tell", {"times": 500_000})), "Done."
+    model = ScriptedModel(
+        tool_calls(("long", {}), ("loud", {}), ("z" * 1_000_000, {}), ("hub__tell", {"times": 500_000})), "Done."
     )
     settings = Settings(data_dir=None, policy="exploratory", sources=[source])
     async with Toolbox(tools=[long, loud], settings=settings, servers={"hub": server}) as box:

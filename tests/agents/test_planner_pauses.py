@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.agents.scripted import Scripted, calls
 from tests.stores.state_stores import OverwritingState
 from toolpost import PlannerFinish, PlannerPause, ReactPlanner, Settings, Toolbox, ToolContext, tool
 from toolpost.configuration.settings import ApprovalSettings
+from toolpost.errors import ConfigError, PendingNotFoundError
 from toolpost.sources import Answer
+from toolpost.testing import ScriptedModel, tool_calls
 
 QUIET = Settings(data_dir=None, policy="exploratory")
 ANN = {"user_id": "acme:ann", "trace_id": "trace-1"}
@@ -67,7 +68,7 @@ async def paused(planner: ReactPlanner, **context: Any) -> PlannerPause:
 
 @pytest.mark.req("OAUTH-31", "OAUTH-33", "MISC-22")
 async def test_a_run_pauses_for_a_sign_in_and_goes_on_when_it_is_done() -> None:
-    model, seen = Scripted(calls(("oauth_tool", {})), "It is done."), list[PlannerPause]()
+    model, seen = ScriptedModel(tool_calls(("oauth_tool", {})), "It is done."), list[PlannerPause]()
     async with Toolbox(tools=[oauth_tool], settings=QUIET) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         result = await planner.run("Call oauth_tool", tool_context={"session_id": "demo"})
@@ -81,14 +82,14 @@ async def test_a_run_pauses_for_a_sign_in_and_goes_on_when_it_is_done() -> None:
     assert [(pause.reason, pause.payload) for pause in seen] == [("external_event", CONSENT)]
     assert result.reason == "answer_complete"
     assert model.results == ['{"ok": true, "ready": true}']
-    assert "example.invalid" not in repr((model.told, seen))
+    assert "example.invalid" not in repr((model.requests, seen))
     assert seen[0].resume_token not in repr(seen)
 
 
 @pytest.mark.req("STATE-05")
 async def test_the_call_that_waited_runs_even_if_the_model_never_asks_again() -> None:
     async with Toolbox(tools=[book], settings=QUIET) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("book", {"guests": 2})), "It is booked."))
+        planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("book", {"guests": 2})), "It is booked."))
         pause = await paused(planner, waiter_token="first")
         assert (pause.kind, pause.prompt, pause.tool_name) == ("input", "When, for 2?", "book")
         result = await planner.resume(pause.resume_token, "19:30", tool_context={"waiter_token": "second"})
@@ -101,7 +102,7 @@ async def test_the_call_that_waited_runs_even_if_the_model_never_asks_again() ->
 async def test_with_four_eyes_the_user_of_the_run_does_not_approve_its_calls() -> None:
     settings = Settings(data_dir=None, approvals=ApprovalSettings(four_eyes=True))
     async with Toolbox(tools=[drop], settings=settings) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("drop", {"name": "orders"})), "It is gone."))
+        planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("drop", {"name": "orders"})), "It is gone."))
         asked = await paused(planner)
         refused = await planner.resume(asked.resume_token, "approve")
         assert isinstance(refused, PlannerPause)
@@ -119,7 +120,7 @@ async def test_the_context_of_the_resumption_is_laid_over_what_was_kept_of_the_f
         await ctx.pause("await_input")
         return [ctx.tool_context.get(name) for name in ("user_id", "lang", "colour", "auth", "db_password")]
 
-    model, store = Scripted(calls(("look", {})), "done"), OverwritingState()
+    model, store = ScriptedModel(tool_calls(("look", {})), "done"), OverwritingState()
     async with Toolbox(tools=[look], settings=QUIET) as box:
         planner = ReactPlanner(catalog=box, llm=model, state_store=store)
         first = {
@@ -139,7 +140,9 @@ async def test_the_context_of_the_resumption_is_laid_over_what_was_kept_of_the_f
 @pytest.mark.req("STATE-10")
 async def test_a_token_resumes_one_run_once() -> None:
     async with Toolbox(tools=[book], settings=QUIET) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("book", {"guests": 2})), "Booked.", "Booked twice."))
+        planner = ReactPlanner(
+            catalog=box, llm=ScriptedModel(tool_calls(("book", {"guests": 2})), "Booked.", "Booked twice.")
+        )
         token = (await paused(planner)).resume_token
         tried = await asyncio.gather(*(planner.resume(token, "8") for _ in range(5)), return_exceptions=True)
         assert sorted(type(each).__name__ for each in tried) == [*["KeyError"] * 4, "PlannerFinish"]
@@ -151,7 +154,7 @@ async def test_a_token_resumes_one_run_once() -> None:
 
 async def test_a_token_that_is_too_old_resumes_nothing() -> None:
     async with Toolbox(tools=[book], settings=QUIET) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("book", {"guests": 2}))), pause_ttl_s=1e-9)
+        planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("book", {"guests": 2}))), pause_ttl_s=1e-9)
         token = (await paused(planner)).resume_token
         with pytest.raises(KeyError):
             await planner.resume(token, "8")
@@ -159,7 +162,7 @@ async def test_a_token_that_is_too_old_resumes_nothing() -> None:
 
 async def test_somebody_else_cannot_resume_and_does_not_use_the_token_up() -> None:
     async with Toolbox(tools=[book], settings=QUIET) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("book", {"guests": 2})), "Booked."))
+        planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("book", {"guests": 2})), "Booked."))
         token = (await paused(planner)).resume_token
         for other in ("acme:bob", "other:ann", "ann"):
             with pytest.raises(KeyError, match="no pause of this user"):
@@ -169,7 +172,9 @@ async def test_somebody_else_cannot_resume_and_does_not_use_the_token_up() -> No
 
 
 async def test_two_calls_that_wait_are_two_questions_and_what_is_done_is_not_done_again() -> None:
-    model = Scripted(calls(("book", {"guests": 2}), ("drop", {"name": "logs"}), ("book", {"guests": 3})), "Booked.")
+    model = ScriptedModel(
+        tool_calls(("book", {"guests": 2}), ("drop", {"name": "logs"}), ("book", {"guests": 3})), "Booked."
+    )
     async with Toolbox(tools=[book, drop], settings=QUIET) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         first = await paused(planner)
@@ -182,12 +187,53 @@ async def test_two_calls_that_wait_are_two_questions_and_what_is_done_is_not_don
     assert sorted(ran) == ["book 2", "book 3", "charge 2", "charge 3", "drop logs"]
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["first-first", "last-first"])
+async def test_two_branches_that_wait_are_one_pause_and_answered_in_either_order(order: tuple[int, int]) -> None:
+    model = ScriptedModel(tool_calls(("book", {"guests": 2}), ("oauth_tool", {}), ("drop", {"name": "a"})), "Done.")
+    async with Toolbox(tools=[book, oauth_tool, drop], settings=QUIET) as box:
+        planner = ReactPlanner(catalog=box, llm=model)
+        both = await paused(planner)
+        assert [(each.tool_name, each.kind) for each in both.questions] == [
+            ("book", "input"),
+            ("oauth_tool", "consent"),
+        ]
+        assert [both.questions[0].payload, both.questions[1].payload] == [{}, CONSENT]
+        one, other = (both.questions[at] for at in order)
+        rest = await planner.resume(both.resume_token, answers={one.pending_id: "19:00"})
+        assert isinstance(rest, PlannerPause)
+        assert [each.pending_id for each in rest.questions] == [other.pending_id]
+        result = await planner.resume(rest.resume_token, answers={other.pending_id: "19:00"})
+    assert isinstance(result, PlannerFinish)
+    assert sorted(model.results) == ["2 at 19:00 with nobody", "a dropped", '{"ok": true, "ready": false}']
+    assert sorted(ran) == ["book 2", "charge 2", "drop a"]
+
+
+async def test_all_questions_of_a_pause_are_answered_at_once_and_each_by_itself() -> None:
+    model = ScriptedModel(tool_calls(*(("drop", {"name": name}) for name in "abc")), "Done.")
+    async with Toolbox(tools=[drop], settings=Settings(data_dir=None)) as box:
+        planner = ReactPlanner(catalog=box, llm=model)
+        asked = await paused(planner)
+        ids = [each.pending_id for each in asked.questions]
+        with pytest.raises(PendingNotFoundError, match="ask_unknown"):
+            await planner.resume(asked.resume_token, answers={ids[0]: "approve", "ask_unknown": "approve"})
+        with pytest.raises(ConfigError, match="not both"):
+            await planner.resume(asked.resume_token, "approve", answers={ids[0]: "approve"})
+        said = {ids[0]: "approve", ids[1]: Answer(decision="deny", reason="not b"), ids[2]: "perhaps"}
+        rest = await planner.resume(asked.resume_token, answers=said)
+        assert isinstance(rest, PlannerPause)
+        assert [each.pending_id for each in rest.questions] == ids[2:]
+        assert "takes approve, deny, not 'perhaps'" in rest.refused
+        await planner.resume(rest.resume_token, "approve")
+    assert sorted(ran) == ["drop a", "drop c"]
+    assert "not b" in "".join(model.results)
+
+
 async def test_a_tool_that_asks_twice_pauses_twice() -> None:
     @tool(side_effects="read")
     async def order(ctx: ToolContext) -> list[Any]:
         return [await ctx.pause("await_input", prompt="Soup?"), await ctx.pause("await_input", prompt="Fish?")]
 
-    model = Scripted(calls(("order", {})), "Ordered.")
+    model = ScriptedModel(tool_calls(("order", {})), "Ordered.")
     async with Toolbox(tools=[order], settings=QUIET) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         first = await paused(planner)
@@ -209,7 +255,7 @@ async def test_a_tool_that_asks_twice_pauses_twice() -> None:
     ids=["approve", "other-arguments", "deny", "why"],
 )
 async def test_a_call_that_needs_a_yes_gets_it_or_not(user_input: Any, shown: str, dropped: list[str]) -> None:
-    model = Scripted(calls(("drop", {"name": "logs"})), "Done.")
+    model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), "Done.")
     async with Toolbox(tools=[drop], settings=Settings(data_dir=None)) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
@@ -224,7 +270,7 @@ async def test_a_call_that_needs_a_yes_gets_it_or_not(user_input: Any, shown: st
 )
 async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(user_input: Any) -> None:
     async with Toolbox(tools=[drop], settings=Settings(data_dir=None)) as box:
-        planner = ReactPlanner(catalog=box, llm=Scripted(calls(("drop", {"name": "logs"})), "Done."))
+        planner = ReactPlanner(catalog=box, llm=ScriptedModel(tool_calls(("drop", {"name": "logs"})), "Done."))
         pause = await paused(planner)
         again = await planner.resume(pause.resume_token, user_input)
         assert isinstance(again, PlannerPause)
@@ -236,7 +282,9 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(use
 
 
 async def test_what_a_person_decided_at_the_desk_is_not_done_again() -> None:
-    model = Scripted(calls(("drop", {"name": "a"}), ("drop", {"name": "b"}), ("book", {"guests": 2})), "Done.")
+    model = ScriptedModel(
+        tool_calls(("drop", {"name": "a"}), ("drop", {"name": "b"}), ("book", {"guests": 2})), "Done."
+    )
     async with Toolbox(tools=[drop, book], settings=Settings(data_dir=None)) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
@@ -257,7 +305,7 @@ async def test_a_call_that_was_approved_elsewhere_and_then_asked_on_waits_for_th
     async def order(ctx: ToolContext) -> str:
         return f"{await ctx.pause('await_input', {'menu': ['soup']}, prompt='What?')} ordered"
 
-    model = Scripted(calls(("order", {})), "Done.")
+    model = ScriptedModel(tool_calls(("order", {})), "Done.")
     async with Toolbox(tools=[order], settings=Settings(data_dir=None)) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
@@ -273,7 +321,7 @@ async def test_a_call_that_was_approved_elsewhere_and_then_asked_on_waits_for_th
 async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_not_for_ever(
     polls: int, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolpost.agents.planner._MAX_POLLS", polls)
+    monkeypatch.setattr("toolpost.agents.runs._MAX_POLLS", polls)
     began, go = asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="write", destructive=True)
@@ -283,7 +331,7 @@ async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_n
         await go.wait()
         return "at last"
 
-    model = Scripted(calls(("slow", {})), "Done.")
+    model = ScriptedModel(tool_calls(("slow", {})), "Done.")
     async with Toolbox(tools=[slow], settings=Settings(data_dir=None)) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
@@ -299,7 +347,7 @@ async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_n
 
 async def test_a_question_that_has_expired_is_told_to_the_model() -> None:
     settings = Settings.model_validate({"data_dir": None, "limits": {"pending_ttl": 0.01}})
-    model = Scripted(calls(("drop", {"name": "logs"})), "Too late.")
+    model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), "Too late.")
     async with Toolbox(tools=[drop], settings=settings) as box:
         planner = ReactPlanner(catalog=box, llm=model, pause_ttl_s=3600)
         pause = await paused(planner)
@@ -311,7 +359,7 @@ async def test_a_question_that_has_expired_is_told_to_the_model() -> None:
 
 
 async def test_a_run_that_was_cancelled_while_it_waited_is_told_so() -> None:
-    model = Scripted(calls(("drop", {"name": "logs"})), "Pity.")
+    model = ScriptedModel(tool_calls(("drop", {"name": "logs"})), "Pity.")
     async with Toolbox(tools=[drop], settings=Settings(data_dir=None)) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
@@ -322,7 +370,7 @@ async def test_a_run_that_was_cancelled_while_it_waited_is_told_so() -> None:
 
 
 async def test_the_budget_counts_what_was_used_before_the_pause() -> None:
-    model = Scripted(*(calls(("book", {"guests": n})) for n in (2, 3, 4)))
+    model = ScriptedModel(*(tool_calls(("book", {"guests": n})) for n in (2, 3, 4)))
     async with Toolbox(tools=[book], settings=QUIET) as box:
         planner = ReactPlanner(catalog=box, llm=model, max_iters=2)
         pause = await paused(planner)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.builtin.pages import as_json, site
 from toolpost import Toolbox
-from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
+from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS, COMMANDS, read_specs
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
@@ -63,7 +63,7 @@ async def test_a_collection_has_exactly_its_tools(name: str) -> None:
     async with Toolbox(settings=settings()) as box:
         found = [spec.name for spec in box.registry.specs(name)]
 
-    assert sorted(found) == sorted(set(COLLECTIONS[name]) - {"spawn_task", "reply"})
+    assert sorted(found) == sorted(set(COLLECTIONS[name]).difference(AGENT_TOOLS))
 
 
 @pytest.mark.parametrize("name", ["explore_tools", "plan_tools"])
@@ -80,12 +80,14 @@ async def test_collections_for_exploring_and_planning_change_nothing(name: str) 
 
 @pytest.mark.req("PMEM-01")
 async def test_memory_and_sessions_lie_in_the_data_folder(tmp_path: Path) -> None:
-    (tmp_path / "sessions").mkdir()
-    (tmp_path / "sessions" / "1.jsonl").write_text("{}\n")
+    for person in ("ann", "bob"):
+        (tmp_path / "sessions" / person).mkdir(parents=True)
+        (tmp_path / "sessions" / person / "1.jsonl").write_text(f"{person}\n")
     async with Toolbox(settings=settings(data_dir=str(tmp_path))) as box:
         written = await box.call("memory_write", {"path": "facts/a.md", "content": "> Summary: A\n"})
         listed = await box.call("memory_list", {})
-        read = await box.call("session_archive_read", {"file": "1.jsonl"})
+        read = await box.call("session_archive_read", {"file": "1.jsonl"}, user="local:ann")
+        of_bob = await box.call("session_archive_read", {"file": "../bob/1.jsonl"}, user="local:ann")
         tasks = await box.call("task_list", {})
 
     assert isinstance(written, Completed)
@@ -93,9 +95,10 @@ async def test_memory_and_sessions_lie_in_the_data_folder(tmp_path: Path) -> Non
     assert isinstance(listed, Completed)
     assert listed.content == [{"path": "facts/a.md", "summary": "A", "size": 13}]
     assert isinstance(read, Completed)
-    assert read.content == "{}\n"
+    assert read.content == "ann\n"
+    assert isinstance(of_bob, Failed)
     assert isinstance(tasks, Completed)
-    assert {task["input_text"] for task in tasks.content} >= {"memory_write", "memory_list", "session_archive_read"}
+    assert {task["input_text"] for task in tasks.content} == {"memory_write", "memory_list"}
 
 
 @pytest.mark.parametrize("tenant", ["globex", "..", "a/b"])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from toolpost.builtin.search_programs import PatternError, parse_pattern
+from toolpost.builtin.file_search import PatternError, parse_pattern
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import EventBus, EventCode, ToolContext, tool
+from toolpost import EventBus, EventCode, ToolContext, ToolExecutor, ToolRegistry, tool
 from toolpost.errors import PauseSignal
 
 
@@ -112,3 +112,55 @@ async def test_a_subscriber_hears_what_it_asked_for_and_cannot_disturb_a_call(ma
         stop()
         await box.call("add", {"a": 1, "b": 1})
     assert heard == [410, 410]
+
+
+async def test_a_call_inside_a_call_ends_by_itself(make_box: MakeBox) -> None:
+    @tool(side_effects="pure")
+    async def outer(ctx: ToolContext) -> str:
+        return (await ctx.call("add", {"a": 1, "b": 2})).status
+
+    bus = EventBus(keep_history=True)
+    async with make_box(add, outer) as box:
+        await box.executor(bus).execute("outer", {}, ToolContext("t"))
+
+    ended = [event.call.tool_name for event in bus.history if event.code is EventCode.TOOL_CALL_COMPLETED]
+    assert ended == ["add"]
+
+
+@pytest.mark.req("PEXE-03", "PEXE-04", "PSEC-04")
+async def test_an_executor_over_a_bare_registry_validates_counts_and_times_out() -> None:
+    @tool(side_effects="read")
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    registry, bus = ToolRegistry(), EventBus(keep_history=True)
+    registry.register_many([add, hang, wipe])
+    executor, context = ToolExecutor(registry, bus, timeout_s=0.05), ToolContext("task-1")
+
+    done = await executor.execute("add", {"a": 1, "b": 2}, context)
+    wrong = await executor.execute("add", {"a": "x"}, context)
+    late = await executor.execute("hang", {}, context)
+    wiped = await executor.execute("wipe", {}, context)
+    executor.emit_completion("add", done, context)
+
+    assert (done.result, wiped.success) == (3, True)
+    assert str(wrong.error).startswith("Parameter validation failed")
+    assert late.error == "Tool execution timed out after 50ms"
+    assert bus.history[-1].payload["result"] == 3
+    counted = registry.get_stats().call_stats
+    assert {name: (one.count, one.failures) for name, one in counted.items()} == {
+        "add": (2, 1),
+        "hang": (1, 1),
+        "wipe": (1, 0),
+    }
+
+
+async def test_a_call_of_an_executor_knows_what_it_was_made_for(make_box: MakeBox) -> None:
+    bus = EventBus(keep_history=True)
+    async with make_box(add) as box:
+        executor, context = box.executor(bus), ToolContext("t", correlation_id="event_1")
+        executor.emit_completion("add", await executor.execute("add", {"a": 1, "b": 2}, context), context)
+
+    requested, started, completed = bus.history
+    assert requested.parent_event_id == "event_1"
+    assert {started.parent_event_id, completed.parent_event_id} == {requested.id}

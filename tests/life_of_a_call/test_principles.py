@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.agents.scripted import Scripted, calls
-from tests.mcp.programs import SERVERS
+from tests.sources.mcp.programs import SERVERS
 from tests.sources.openapi.test_source import little_shop
 from tests.sources.webhook.boxes import said
 from tests.wire.site import Site
 from toolpost import EventBus, ExternalToolConfig, ReactPlanner, Settings, Tool, Toolbox, ToolContext, tool
+from toolpost.testing import ScriptedModel, tool_calls
 
 ANN = "acme:ann"
 
@@ -40,13 +40,15 @@ async def add(a: int, b: int) -> int:
 @pytest.mark.req("GEN-16")
 async def test_what_an_agent_wants_done_is_done_by_a_tool_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("secret plans")
-    wishes = calls(("read_file", {"path": "note.txt"}), ("http_get", {"url": "http://127.0.0.1:9/"}), ("add", {"a": 1}))
-    model = Scripted(wishes, "done")
+    wishes = tool_calls(
+        ("read_file", {"path": "note.txt"}), ("http_get", {"url": "http://127.0.0.1:9/"}), ("add", {"a": 1})
+    )
+    model = ScriptedModel(wishes, "done")
     async with open_box(add, builtins="none") as box:
         await ReactPlanner(catalog=box, llm=model).run("look", tool_context={"user_id": ANN})
     assert model.tools[0] == ["add"]
     assert ["not found" in result for result in model.results] == [True, True, False]
-    assert "secret plans" not in json.dumps(model.told)
+    assert "secret plans" not in json.dumps(model.requests)
 
 
 @pytest.mark.req("GEN-19")
@@ -130,12 +132,12 @@ async def test_a_model_only_says_what_it_wants_and_only_reads_what_came_of_it() 
         ran.append(to)
         return "sent"
 
-    model = Scripted(calls(("send", {"to": "bob"})), "I sent it.")
+    model = ScriptedModel(tool_calls(("send", {"to": "bob"})), "I sent it.")
     async with open_box(send, policy=[{"tools": ["send"], "action": "deny"}]) as box:
         await ReactPlanner(catalog=box, llm=model).run("Send it", tool_context={"user_id": ANN})
     assert ran == []
     assert "Permission denied" in model.results[0]
-    assert json.loads(json.dumps(model.told)) == model.told
+    assert json.loads(json.dumps(model.requests)) == model.requests
 
 
 @pytest.mark.programs

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.mcp.programs import SERVERS, mirror
+from tests.sources.mcp.programs import SERVERS, mirror
 from toolpost import (
     ConfigError,
     ExternalToolConfig,

@@ -10,7 +10,7 @@ import pytest
 
 from tests import warm
 from tests.auth.ledger import URL, Ledger, PlainLedger, hub
-from tests.mcp.programs import mirror
+from tests.sources.mcp.programs import mirror
 from tests.sources.openapi.test_source import little_shop
 from toolpost import (
     Completed,

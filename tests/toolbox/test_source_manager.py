@@ -197,9 +197,10 @@ async def test_tools_that_were_withdrawn_while_they_were_checked_do_not_come_bac
     sources = SourceManager(registry, Authorizer(), transports={"mcp": Plugged(Listing)})
     adding = asyncio.create_task(sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x")))
     await asyncio.to_thread(slow.reading.wait, 30)
-    sources.withdraw()
+    withdrawing = asyncio.create_task(sources.withdraw())
+    await asyncio.sleep(0)
     slow.go_on.set()
-    await adding
+    await asyncio.gather(adding, withdrawing)
 
     assert registry.list() == []
     await sources.close()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.programs import mirror, until
-from tests.mcp.rogues import Rogue
-from tests.mcp.rogues import tool as mcp_tool
+from tests.sources.mcp.programs import mirror, until
+from tests.sources.mcp.rogues import Rogue
+from tests.sources.mcp.rogues import tool as mcp_tool
 from tests.wire.site import Site, reply
 from toolpost import (
     ConfigError,

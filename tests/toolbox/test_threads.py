@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.rogues import Rogue
-from tests.mcp.rogues import tool as listed
+from tests.sources.mcp.rogues import Rogue
+from tests.sources.mcp.rogues import tool as listed
 from tests.sources.utcp.serving import in_file, manual
 from tests.sources.utcp.serving import tool as described
 from toolpost import ExternalToolConfig, Settings, Toolbox, ToolContext, ToolRegistry, ToolResult, ToolSpec

@@ -1,1 +1,81 @@
-"""Agents: plan and reason with a language model. Every tool call goes through the runtime."""
+"""Agents: plan and reason with a language model. Every tool call goes through the runtime. See docs/reference.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from toolpost.agents.actor import ActionResult, Actor, PlanStep, Reflection, TaskContext
+    from toolpost.agents.agent import Agent
+    from toolpost.agents.budget import Budget, PlanningHints
+    from toolpost.agents.channels import Reply
+    from toolpost.agents.main_agent import MainAgent
+    from toolpost.agents.planner import ReactPlanner
+    from toolpost.agents.reflection import PostTaskReflection, PostTaskReflector
+    from toolpost.agents.results import (
+        CallEnded,
+        CallStarted,
+        ModelReplied,
+        ModelText,
+        PlannerEvent,
+        PlannerFinish,
+        PlannerPause,
+        PlannerQuestion,
+        RunFinished,
+        RunPaused,
+    )
+    from toolpost.agents.tasks import Task
+    from toolpost.toolbox.search_view import SearchView
+
+__getattr__ = lazy_attributes(
+    "toolpost.agents",
+    {
+        "agents.actor": ["ActionResult", "Actor", "PlanStep", "Reflection", "TaskContext"],
+        "agents.agent": ["Agent"],
+        "agents.budget": ["Budget", "PlanningHints"],
+        "agents.channels": ["Reply"],
+        "agents.main_agent": ["MainAgent"],
+        "agents.planner": ["ReactPlanner"],
+        "agents.reflection": ["PostTaskReflection", "PostTaskReflector"],
+        "agents.results": [
+            *("CallEnded", "CallStarted", "ModelReplied", "ModelText", "PlannerEvent", "PlannerFinish"),
+            *("PlannerPause", "PlannerQuestion", "RunFinished", "RunPaused"),
+        ],
+        "agents.tasks": ["Task"],
+        "toolbox.search_view": ["SearchView"],
+    },
+)
+
+__all__ = [
+    "ActionResult",
+    "Actor",
+    "Agent",
+    "Budget",
+    "CallEnded",
+    "CallStarted",
+    "MainAgent",
+    "ModelReplied",
+    "ModelText",
+    "PlanStep",
+    "PlannerEvent",
+    "PlannerFinish",
+    "PlannerPause",
+    "PlannerQuestion",
+    "PlanningHints",
+    "PostTaskReflection",
+    "PostTaskReflector",
+    "ReactPlanner",
+    "Reflection",
+    "Reply",
+    "RunFinished",
+    "RunPaused",
+    "SearchView",
+    "Task",
+    "TaskContext",
+]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

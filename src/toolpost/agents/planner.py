@@ -1,367 +1,420 @@
-"""A ReAct planner: a conversation with a model that calls tools, pauses and goes on."""
+"""A ReAct planner: a loop that asks a model and runs the tool calls of its replies, pauses for people and goes on."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+from toolpost.agents.answers import AnswerSchema
+from toolpost.agents.budget import Budget, PlanningHints, check_at_least_one
+from toolpost.agents.catalogs import AgentCatalog
+from toolpost.agents.conversation import (
+    Conversation,
+    opening_messages,
+)
+from toolpost.agents.json_actions import action_rules, action_schema, as_actions, read_action
+from toolpost.agents.models.names import open_model
+from toolpost.agents.models.replies import ask_model
+from toolpost.agents.results import (
+    ModelReplied,
+    ModelText,
+    PlannerFinish,
+    PlannerPause,
+    RunFinished,
+    RunPaused,
+)
+from toolpost.agents.runs import Run, RunCalls, as_question
 from toolpost.contracts.calls import writable
+from toolpost.contracts.chat import TextDelta
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     ConfigError,
-    PendingNotFoundError,
     ToolError,
-    ToolExecutionError,
-    ToolNotFoundError,
-    ToolOutputError,
     ToolTimeoutError,
+    ToolValidationError,
 )
-from toolpost.contracts.outcomes import Failed, Paused
+from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.principal import PrincipalCache
-from toolpost.contracts.questions import DECISIONS, Answer
-from toolpost.runtime.concurrency import map_concurrent
-from toolpost.runtime.model_messages import model_text
-from toolpost.runtime.persistence import load_outcome, plain_members
-from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.secrets import drop_secrets
-from toolpost.stores.state import PlannerPauses
+from toolpost.stores.messages import close_tool_calls
+from toolpost.stores.pauses import PlannerPauses
+from toolpost.stores.state import StateEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from types import TracebackType
 
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Decision, QuestionKind
-    from toolpost.contracts.sources import ChatModel
+    from toolpost.agents.budget import BudgetKind
+    from toolpost.agents.catalogs import Catalog
+    from toolpost.agents.results import FinishReason, OnEvent, PlannerEvent, PlannerResult
+    from toolpost.configuration.settings import Settings
+    from toolpost.contracts.chat import ChatModel, ModelReply, ToolCallDelta
+    from toolpost.contracts.spec import ToolDefinition
     from toolpost.contracts.storage import PlannerStateStore, StateStore
     from toolpost.toolbox.box import Toolbox
 
-
-class PlannerCall(NamedTuple):
-    """A tool call of the model; `key` is its idempotency key, `pending_id` the pending action that it waits for."""
-
-    id: str
-    name: str
-    arguments: Any
-    key: str
-    pending_id: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class Conversation:
-    """State of a run, with all that another process needs to resume it."""
-
-    user: str
-    run_id: str
-    key: str
-    messages: list[dict[str, Any]]
-    waiting: list[PlannerCall] = field(default_factory=list[PlannerCall])
-    turns: int = 0
-    calls: int = 0
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Restore a conversation from what `to_dict` returned."""
-        members: dict[str, Any] = {**data, "waiting": [PlannerCall(*call) for call in data["waiting"]]}
-        return cls(**members)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the conversation as JSON data."""
-        return asdict(self)
-
-    def add_reply(self, reply: object) -> tuple[Any, list[PlannerCall]]:
-        """Add the model's message; return its content and its tool calls."""
-        message = _json_copy(reply)
-        asked: Any = message.get("tool_calls") or []
-        if not is_array(asked) or not all(is_object(call) for call in asked):
-            raise ToolOutputError("the language model's tool_calls are not a list of objects")
-        self.turns += 1
-        self.messages.append({**message, "role": "assistant"})
-        return message.get("content"), [self._tool_call(call) for call in asked]
-
-    def _tool_call(self, call: dict[str, Any]) -> PlannerCall:
-        self.calls += 1
-        key = f"{self.key}_{self.calls}"  # models use one id for several calls
-        given: Any = call.get("function")
-        function: dict[str, Any] = given if is_object(given) else {}
-        call["id"] = str(call.get("id") or key)
-        return PlannerCall(call["id"], str(function.get("name")), function.get("arguments"), key)
-
-    def add_outcome(self, call: PlannerCall, outcome: Outcome) -> None:
-        """Add the result of a call for the model, or keep the call waiting if it paused."""
-        if isinstance(outcome, Paused):
-            self.waiting.append(call._replace(pending_id=outcome.pending_id))
-        else:
-            self.messages.append({"role": "tool", "tool_call_id": call.id, "content": model_text(outcome)})
-
-    def settle_first(self, outcome: Outcome) -> None:
-        """Replace the first waiting call by its outcome, which may be another pause."""
-        call, *others = self.waiting
-        self.waiting = []
-        self.add_outcome(call, outcome)
-        self.waiting += others
-
-
-def opening_messages(query: str, instructions: str, llm_context: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Build the system and user messages that a run begins with."""
-    known = json.dumps(drop_secrets(llm_context), ensure_ascii=False, default=str)
-    system = f"{instructions}\n\nWhat is known:\n{known}" if llm_context else instructions
-    return [{"role": "system", "content": system}, {"role": "user", "content": query}]
-
-
-def _json_copy(reply: object) -> dict[str, Any]:
-    """Return a JSON copy of a message; ToolOutputError, before any call is made, where it could not be stored."""
-    try:
-        message: Any = json.loads(json.dumps(reply, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        hint = "; `complete` returns a dict, of a client's own object its model_dump(exclude_none=True)"
-        raise ToolOutputError(f"the language model's message is not JSON: {error}{hint}") from error
-    if not is_object(message):
-        raise ToolOutputError(f"the language model's message is a {type(reply).__name__}, not an object")
-    return message
-
-
 INSTRUCTIONS = "Call tools where they help. When you can answer the request, answer it without calling a tool."
-_POLL_S = 0.1
-_MAX_POLLS = 3000
-FinishReason = Literal["answer_complete", "no_path", "budget_exhausted"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerFinish:
-    """Result of a run that ended: the model answered, had nothing to say, or used up its turns."""
-
-    reason: FinishReason
-    payload: Mapping[str, Any] = field(repr=False)
-    metadata: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerPause:
-    """A run that waits for a person; `resume_token` and `payload`, which may say where to sign in, are secrets.
-
-    `arguments`, with secrets masked and long values cut, and `target` say which call waits.
-    `refused` says why the last answer to the question was not taken.
-    """
-
-    reason: str
-    payload: Mapping[str, Any] = field(repr=False)
-    resume_token: str = field(repr=False)
-    kind: QuestionKind
-    prompt: str
-    tool_name: str
-    pending_id: str
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    target: Mapping[str, str] = field(default_factory=dict[str, str])
-    refused: str = ""
-
-
-@dataclass(slots=True)
-class _Run:
-    """A run in progress; `asked` is the pending action that it paused for, `refused` why answers were not taken."""
-
-    talk: Conversation
-    context: ToolContext
-    asked: str = ""
-    refused: dict[str, str] = field(default_factory=dict[str, str])
+_log = logging.getLogger("toolpost.agents")
+_FLUSH_S = 10.0
+_CUT_OFF = "it was cut off at its greatest length; write less"
+_REFUSALS = frozenset({"refusal", "content_filter"})
 
 
 class ReactPlanner:
-    """Let a model call the tools of an open Toolbox, the `catalog`, until it can answer.
+    """Let a model call the tools of a `catalog` until it can answer.
 
-    Pauses are stored in `state_store`, by default the Toolbox's own, for `pause_ttl_s`, by default as long as pending
-    actions. `tools` are the names that the model may call; None is all.
+    The catalog is an open Toolbox or a search view of it, a ToolRegistry or a list of tools. For the latter two the
+    planner opens a Toolbox with `settings` itself, at the first run or by `async with`; it is closed by `close`, or
+    when the event loop ends. `llm` is a ChatModel or the name of a model. `tools` are the names that the model may
+    call; None is all.
+
+    Pauses, and the events of runs, are stored in `state_store`. By default pauses are stored in the Toolbox, for
+    `pause_ttl_s`, by default as long as pending actions. `budget` limits each run, its `steps` are `max_iters` where
+    it does not say. One reply may make `absolute_max_parallel` calls, or fewer by `planning_hints`; of more, none is
+    made. After `repair_attempts` unusable replies in a row the run ends. With `mode="json"` a model without function
+    calling writes JSON. `answer_schema` is a JSON Schema or a type that the answer must fit. `on_event` is called with
+    every event of every run and returns at once. One planner serves any number of runs at once.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one declaration; all keyword-only
         self,
         *,
-        catalog: Toolbox,
-        llm: ChatModel,
+        catalog: Catalog,
+        llm: str | ChatModel,
         max_iters: int = 8,
+        budget: Budget | None = None,
         tools: Sequence[str] | None = None,
         state_store: StateStore | PlannerStateStore | None = None,
         pause_ttl_s: float | None = None,
+        settings: Settings | Mapping[str, Any] | None = None,
+        planning_hints: PlanningHints | Mapping[str, Any] | None = None,
+        absolute_max_parallel: int | None = None,
+        mode: Literal["native", "json"] = "native",
+        answer_schema: Mapping[str, Any] | type | None = None,
+        repair_attempts: int = 3,
         llm_timeout_s: float = 120.0,
         instructions: str = INSTRUCTIONS,
+        on_event: OnEvent | None = None,
     ) -> None:
-        if not hasattr(catalog, "pending"):
-            raise ConfigError("catalog is an open Toolbox: `async with Toolbox(tools=[...]) as box`, then catalog=box")
-        if not callable(getattr(llm, "complete", None)):
-            raise ConfigError(f"llm is a ChatModel, an object with `async complete(messages, *, tools)`, not {llm!r}")
-        if max_iters < 1:
-            raise ConfigError(f"max_iters must be at least 1, not {max_iters}")
-        self._box = catalog
-        self._llm = llm
-        self._max_iters = max_iters
+        limited = {"max_iters": max_iters, "absolute_max_parallel": absolute_max_parallel}
+        for name, limit in {**limited, "repair_attempts": repair_attempts}.items():
+            check_at_least_one(name, limit)
+        if mode not in {"native", "json"}:
+            raise ConfigError(f"mode is 'native' or 'json', not {mode!r}")
+        self._events = StateEvents(cast("StateStore", state_store)) if hasattr(state_store, "save_event") else None
+        self._catalog = AgentCatalog(catalog, settings=settings, sink=self._events)
+        if self._catalog.view is not None and tools is not None:
+            raise ConfigError("the tools of a search view are chosen where it is made: box.search_view(patterns=[...])")
+        limits, network = self._catalog.settings.limits, self._catalog.settings.network
+        self._llm = open_model(llm, proxy=network.proxy)
+        self._is_named = isinstance(llm, str)
+        self._exit = AsyncExitStack()
+        self._budget = _with_steps(budget or Budget(), max_iters)
         self._tools = tools
+        self._pause_ttl_s = pause_ttl_s or limits.pending_ttl
+        self._pauses = None if state_store is None else PlannerPauses(state_store, ttl_s=self._pause_ttl_s)
+        self._hints = PlanningHints.parse(planning_hints)
+        most = absolute_max_parallel or limits.absolute_max_parallel
+        self._calls = RunCalls(self._catalog, tools, most=min(most, self._hints.max_parallel or most))
+        self._mode = mode
+        self._answer = None if answer_schema is None else AnswerSchema(answer_schema)
+        self._repair_attempts = repair_attempts
         self._llm_timeout_s = llm_timeout_s
         self._instructions = instructions
-        store = state_store or getattr(catalog.store, "state", None)
-        self._pauses = PlannerPauses(store, ttl_s=pause_ttl_s or catalog.settings.limits.pending_ttl)
+        self._on_event = on_event
+
+    async def __aenter__(self) -> Self:
+        await self._catalog.open()
+        if self._is_named and isinstance(self._llm, AbstractAsyncContextManager):
+            await self._exit.enter_async_context(self._llm)  # it keeps its connections between requests
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the Toolbox and the model that the planner opened; those that it was given stay open."""
+        await self._exit.aclose()
+        await self._catalog.close()
+        await self._flush_events()
 
     async def run(
-        self, query: str, *, tool_context: Mapping[str, Any] | None = None, llm_context: Mapping[str, Any] | None = None
-    ) -> PlannerFinish | PlannerPause:
-        """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see."""
+        self,
+        query: str,
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        llm_context: Mapping[str, Any] | None = None,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+        budget: Budget | None = None,
+        on_event: OnEvent | None = None,
+    ) -> PlannerResult:
+        """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see.
+
+        `llm_context` is shown to the model, without what stands under secret-like names. `messages` are those of an
+        earlier PlannerFinish, whose conversation goes on. `budget` replaces the planner's for this run.
+        """
+        box = await self._catalog.open()
         for name in self._tools or ():
-            if not self._box.sources.may_have(name):  # else its source is down, and may come
-                self._box.registry.find(name)  # an unknown name is an error before a model is asked
+            if not box.sources.may_have(name):  # else its source is down, and may come
+                box.registry.find(name)  # an unknown name is an error before a model is asked
         given = dict(tool_context or {})
         talk = Conversation(
             user=_user_of(given),
-            run_id=writable(given.get("trace_id") or self._box.router.new_id("run")),
+            run_id=writable(given.get("trace_id") or box.router.new_id("run")),
             key=f"plan_{secrets.token_hex(12)}",
-            messages=opening_messages(query, self._instructions, llm_context or {}),
+            messages=opening_messages(query, self._instructions, llm_context or {}, messages),
+            budget=self._budget if budget is None else _with_steps(budget, self._budget.steps),
         )
-        return await self._loop(self._new_run(talk, given, llm_context))
+        context = ToolContext(trace_id=talk.run_id, tool_context=given, llm_context=llm_context)
+        run = Run(box=box, talk=talk, context=context, on_event=on_event or self._on_event)
+        self._catalog.follow_run(talk.run_id)
+        return await self._conclude(run, await self._loop(run))
 
     async def resume(
         self,
         resume_token: str,
         user_input: Any = None,
         *,
+        answers: Mapping[str, Any] | None = None,
         by: str | None = None,
         tool_context: Mapping[str, Any] | None = None,
-    ) -> PlannerFinish | PlannerPause:
-        """Resume a run: the waiting call runs again with the answer.
+        on_event: OnEvent | None = None,
+    ) -> PlannerResult:
+        """Resume a run: the calls whose questions are answered run again with their answers.
 
-        Members of `tool_context` replace those of the first run. `user_input` is the value for a tool that asked,
-        or `approve` or `deny`, or an `Answer`. `by` is the person who answers, as `tenant:user`: the run's own user
-        when not said, which `four_eyes` does not take. KeyError when the token is unknown, used, expired or somebody
-        else's. If this raises or is cancelled, the same token resumes from there.
+        `user_input` answers the first question of the pause: the value for a tool that asked, or `approve` or `deny`,
+        or an `Answer`. `answers` has the same by pending id, for any of the questions; those that stay open come back
+        in the next pause. `by` is the person who answers, as `tenant:user`: the run's own user when not said, which
+        `four_eyes` does not take. Members of `tool_context` replace those of the first run.
+
+        KeyError when the token is unknown, used, expired or somebody else's, or a run is being resumed with it. If
+        this raises, is cancelled or its process dies, the same token resumes from there.
         """
+        if answers is not None and user_input is not None:
+            raise ConfigError("give user_input for the first question, or answers by pending id, not both")
+        box = await self._catalog.open()
         given = dict(tool_context or {})
         user = None if given.get("user_id") is None else _user_of(given)
-        kept = await self._pauses.take(resume_token, user=user)
-        talk = Conversation.from_dict(kept["conversation"])
-        run = self._new_run(talk, {**kept["tool_context"], **given}, kept["llm_context"])
-        run.asked = kept["asked"]
+        claim = await self._pauses_of(box).claim(resume_token, user=user)
+        kept = claim.payload
+        talk = Conversation.restore(kept["conversation"], claim.steps)
+        context = ToolContext(
+            trace_id=talk.run_id, tool_context={**kept["tool_context"], **given}, llm_context=kept["llm_context"]
+        )
+        run = Run(box=box, talk=talk, context=context, on_event=on_event or self._on_event, claim=claim)
+        run.asked, run.saved = kept["asked"], len(talk.messages)
+        self._catalog.follow_run(talk.run_id)
         try:
-            await self._answer(run, user_input, by=by or talk.user)
-            return await self._loop(run)
+            if claim.recovered:
+                await box.recovery.sweep()  # what came of the calls of the process that died is then known
+            said = {run.asked[0]: user_input} if answers is None else answers
+            await self._calls.answer(run, said, by=by or talk.user)
+            result = await self._loop(run)
+            await claim.finish()
         except BaseException:  # most often the model's; answers of people must not be lost with it
-            keeping = self._pauses.keep_again(resume_token, _snapshot(run))
-            await asyncio.shield(self._box.router.background.start(keeping))
+            await asyncio.shield(box.router.background.start(claim.release(run.snapshot())))
             raise
+        return await self._conclude(run, result)
 
-    def _new_run(self, talk: Conversation, tool_context: dict[str, Any], llm_context: Mapping[str, Any] | None) -> _Run:
-        return _Run(talk, ToolContext(trace_id=talk.run_id, tool_context=tool_context, llm_context=llm_context))
+    def stream(
+        self,
+        query: str,
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        llm_context: Mapping[str, Any] | None = None,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+        budget: Budget | None = None,
+    ) -> AsyncGenerator[PlannerEvent]:
+        """Run a request and yield its events, the last of which has the result; its error is raised at the end.
 
-    async def _loop(self, run: _Run) -> PlannerFinish | PlannerPause:
+        The run is cancelled when the generator is closed.
+        """
+        start = partial(
+            self.run, query, tool_context=tool_context, llm_context=llm_context, messages=messages, budget=budget
+        )
+        return self._stream(start)
+
+    def stream_resume(
+        self,
+        resume_token: str,
+        user_input: Any = None,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        tool_context: Mapping[str, Any] | None = None,
+    ) -> AsyncGenerator[PlannerEvent]:
+        """Resume a run as `resume` does and yield its events as `stream` does."""
+        return self._stream(
+            partial(self.resume, resume_token, user_input, answers=answers, by=by, tool_context=tool_context)
+        )
+
+    async def _stream(self, start: Callable[..., Awaitable[PlannerResult]]) -> AsyncGenerator[PlannerEvent]:
+        events: asyncio.Queue[PlannerEvent | None] = asyncio.Queue()
+
+        def receive(event: PlannerEvent) -> None:
+            events.put_nowait(event)
+            if self._on_event is not None:
+                self._on_event(event)
+
+        running = asyncio.ensure_future(start(on_event=receive))
+        running.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    def _pauses_of(self, box: Toolbox) -> PlannerPauses:
+        if self._pauses is not None:
+            return self._pauses
+        return PlannerPauses(box.store.state, ttl_s=self._pause_ttl_s)
+
+    async def _conclude(self, run: Run, result: PlannerResult) -> PlannerResult:
+        """Emit the last event of this part of the run."""
+        if isinstance(result, PlannerPause):
+            run.emit(RunPaused(run_id=run.talk.run_id, result=result))
+        else:
+            run.emit(RunFinished(run_id=run.talk.run_id, result=result))
+        await self._flush_events()
+        return result
+
+    async def _flush_events(self) -> None:
+        """Wait until the state store has the events so far; one that hangs is not waited for."""
+        if self._events is not None:
+            try:
+                async with asyncio.timeout(_FLUSH_S):
+                    await self._events.flush()
+            except TimeoutError:
+                _log.warning("the state store has not saved all events within %g s", _FLUSH_S)
+
+    async def _loop(self, run: Run) -> PlannerResult:
+        """Take turns with the model until it has answered, has to wait for people or must not go on."""
         talk = run.talk
         while True:
-            while talk.waiting:
-                outcome = await self._current_outcome(run, talk.waiting[0])
-                talk.settle_first(outcome)
-                if isinstance(outcome, Paused):
-                    return await self._pause(run, outcome)
-            said, wanted = talk.add_reply(await self._reply(talk.messages))
-            if not wanted:
-                return _finish(talk, "answer_complete" if said else "no_path", said or None)
-            if talk.turns >= self._max_iters:  # nobody would read what comes of these calls
-                return _finish(talk, "budget_exhausted")
-            most = self._box.settings.limits.absolute_max_parallel
-            talk.waiting = wanted  # after a crash here, their outcomes are found by their idempotency keys
-            outcomes = await map_concurrent(wanted, partial(self._call, run), max_concurrency=most)
-            talk.waiting = []
-            for call, outcome in zip(wanted, outcomes, strict=True):
-                talk.add_outcome(call, outcome)
-
-    async def _reply(self, messages: Sequence[Mapping[str, Any]]) -> object:
-        """Ask the model for its next message; ToolError when it fails or takes longer than `llm_timeout_s`."""
-        registry = self._box.registry
-        names = None if self._tools is None else [name for name in self._tools if registry.has(name)]
-        tools = [tool.to_openai() for tool in registry.to_llm_tools(names)]
-        limit = asyncio.timeout(self._llm_timeout_s)
-        try:
-            async with limit:
-                return await self._llm.complete(list(messages), tools=tools)
-        except ToolError:
-            raise
-        except Exception as raised:
-            error: ToolError = ToolExecutionError(f"the language model failed: {type(raised).__name__}: {raised}")
-            if limit.expired():
-                error = ToolTimeoutError(f"the language model did not answer within {self._llm_timeout_s:g} s")
-            error.conceal(self._box.redactor.message)
-            raise error from raised
-
-    async def _call(self, run: _Run, call: PlannerCall) -> Outcome:
-        talk = run.talk
-        if not self._is_offered(call.name):
-            return Failed("", talk.run_id, call.name, ToolNotFoundError(call.name))
-        return await self._box.call(
-            call.name,
-            call.arguments,
-            user=talk.user,
-            run_id=talk.run_id,
-            idempotency_key=call.key,
-            context=run.context,
-        )
-
-    def _is_offered(self, name: str) -> bool:
-        registry = self._box.registry
-        if self._tools is None or name in self._tools:  # where its source is down, the call says so
-            return True
-        return registry.has(name) and registry.get(name) in map(registry.get, self._tools)
-
-    async def _current_outcome(self, run: _Run, call: PlannerCall) -> Outcome:
-        """Return the outcome of a waiting call, whose question others may have answered; wait while it runs.
-
-        A question that this Toolbox does not know was lost with its process: then the same call is made again.
-        """
-        for _ in range(_MAX_POLLS):
+            if paused := await self._calls.settle(run):
+                return await self._pause(run, paused)
+            if talk.mistakes >= self._repair_attempts:
+                return _finish(run, "no_path", problem=talk.problem)
+            if exhausted := talk.used_up(run.seconds):
+                return _finish(run, "budget_exhausted", budget=exhausted)
             try:
-                asked = await self._box.pending.get(call.pending_id, by=run.talk.user)
-            except PendingNotFoundError:
-                return await self._call(run, call)
-            if asked.status == "open":
-                return Paused(asked.call_id, asked.run_id, asked.tool_name, asked.id, asked.question)
-            if asked.outcome is None:
-                await asyncio.sleep(_POLL_S)
-            elif isinstance(outcome := load_outcome(asked.outcome), Paused):
-                call = call._replace(pending_id=outcome.pending_id)
-            else:
-                return outcome
-        return Failed("", run.talk.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet"))
+                reply = await self._ask(run)
+            except _TimeUsedUpError:
+                return _finish(run, "budget_exhausted", budget="time")
+            result = self._take_reply(run, reply)
+            if result is not None:
+                return result
+            if talk.waiting:
+                await self._calls.make(run)
 
-    async def _answer(self, run: _Run, user_input: Any, *, by: str) -> None:
-        """Answer the question that the run paused for, which runs its call; one that others settled stays as it is."""
-        waiting = next(iter(run.talk.waiting), None)
-        if waiting is None or waiting.pending_id != run.asked:
-            return  # answered before; what waits now was not asked yet
-        standing = await self._current_outcome(run, waiting)
-        if not isinstance(standing, Paused) or standing.pending_id != waiting.pending_id:
-            run.talk.settle_first(standing)
-            return
-        said = _parse_answer(standing.question.kind, user_input)
-        facts: dict[str, Any] = {"decision": said.decision, "reason": said.reason, "arguments": said.arguments}
-        facts.update(by=by, context=run.context)
+    async def _ask(self, run: Run) -> ModelReply:
+        """Ask the model for its next message; a ToolError says why there is none."""
+        talk, left = run.talk, run.seconds_left
+        definitions: Sequence[ToolDefinition] = () if talk.must_answer else self._calls.definitions(run)
+        schema = self._answer.schema if self._answer is not None and talk.must_answer else None
+        if self._mode == "json":
+            answer = None if self._answer is None else self._answer.schema
+            schema = action_schema(definitions, answer)
+            messages, tools = as_actions(talk.messages, self._rules(action_rules(definitions, answer))), []
+        else:
+            messages, tools = self._with_rules(talk.messages), [tool.to_openai() for tool in definitions]
+        patience = self._llm_timeout_s if left is None else min(left, self._llm_timeout_s)
         try:
-            run.talk.settle_first(await self._box.pending.answer(standing.pending_id, said.value, **facts))
+            return await ask_model(
+                self._llm,
+                messages,
+                tools=tools,
+                response_schema=schema,
+                on_delta=None if run.on_event is None else partial(self._pass_on, run),
+                timeout_s=patience,
+            )
         except ToolError as error:
-            run.refused[standing.pending_id] = str(error)
-            if error.error_code == "question_expired":
-                await self._box.recovery.sweep()  # the end of it is then known
+            if isinstance(error, ToolTimeoutError) and patience == left:
+                raise _TimeUsedUpError from error
+            error.conceal(run.box.redactor.message)
+            raise
 
-    async def _pause(self, run: _Run, paused: Paused) -> PlannerPause:
-        token = await self._pauses.keep({**_snapshot(run), "asked": paused.pending_id})
-        question = paused.question
-        return PlannerPause(
-            reason=question.reason,
-            payload=dict(question.payload),
-            resume_token=token,
-            kind=question.kind,
-            prompt=question.prompt,
-            tool_name=paused.tool_name,
-            pending_id=paused.pending_id,
-            arguments=question.arguments,
-            target=question.target,
-            refused=run.refused.get(paused.pending_id, ""),
-        )
+    def _pass_on(self, run: Run, delta: TextDelta | ToolCallDelta) -> None:
+        if isinstance(delta, TextDelta) and self._mode == "native":
+            run.emit(ModelText(run_id=run.talk.run_id, text=delta.text))
+
+    def _with_rules(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        answer = "" if self._answer is None else json.dumps(self._answer.schema, ensure_ascii=False)
+        fit = f"\nWhen you answer, write one JSON value and nothing else. It must fit this JSON Schema: {answer}"
+        rules = self._rules(fit if answer else "")
+        if not rules:
+            return list(messages)
+        return [{**messages[0], "content": f"{messages[0]['content']}{rules}"}, *messages[1:]]
+
+    def _rules(self, rules: str) -> str:
+        if self._hints.max_parallel is None:
+            return rules
+        return f"\nCall at most {self._hints.max_parallel} tools at once.{rules}"
+
+    def _take_reply(self, run: Run, reply: ModelReply) -> PlannerFinish | None:
+        """Add a reply to the conversation; return the result of the run if it ends it, or leave its calls waiting."""
+        talk, message = run.talk, reply.message
+        talk.count(reply)
+        run.emit(ModelReplied(run_id=talk.run_id, steps=talk.turns, usage=talk.usage))
+        cut = reply.finish_reason == "length"
+        try:
+            if self._mode == "json" and not message.get("tool_calls") and not cut:
+                message = read_action(str(message.get("content") or ""))
+        except ToolValidationError as error:
+            talk.add_reply(message)
+            talk.add_problem("; ".join(error.issues))
+            return None
+        wanted = talk.add_reply(message)
+        talk.must_answer = False
+        if not wanted:
+            return self._take_answer(run, message.get("content"), reply.finish_reason)
+        if exhausted := talk.used_up(run.seconds):  # nobody would read what comes of these calls
+            return _finish(run, "budget_exhausted", budget=exhausted)
+        talk.waiting = wanted
+        return None
+
+    def _take_answer(self, run: Run, said: Any, finish_reason: str) -> PlannerFinish | None:
+        """Return the result of a run with an answer; None where the model has to correct it."""
+        talk = run.talk
+        if finish_reason in _REFUSALS:
+            return _finish(run, "no_path", answer=said or None, problem=f"the model ended with {finish_reason}")
+        if not said:
+            return _finish(run, "no_path", problem="the model said nothing and called nothing")
+        if finish_reason == "length":
+            talk.add_problem(_CUT_OFF)
+            return None
+        try:
+            answer = said if self._answer is None else self._answer.read(str(said))
+        except ToolValidationError as error:
+            talk.add_problem("; ".join(error.issues))
+            talk.must_answer = True
+            return None
+        if self._mode == "json":
+            run.emit(ModelText(run_id=talk.run_id, text=str(said)))
+        return _finish(run, "answer_complete", answer=answer)
+
+    async def _pause(self, run: Run, paused: Sequence[Paused]) -> PlannerPause:
+        asked = [each.pending_id for each in paused]
+        token = await self._pauses_of(run.box).keep({**run.snapshot(), "asked": asked})
+        questions = tuple(as_question(each, run.refused.get(each.pending_id, "")) for each in paused)
+        return PlannerPause(questions=questions, resume_token=token, run_id=run.talk.run_id)
+
+
+class _TimeUsedUpError(Exception):
+    """The model took as long as the budget of the run left."""
+
+
+def _with_steps(budget: Budget, steps: int | None) -> Budget:
+    return budget if budget.steps is not None else replace(budget, steps=steps)
 
 
 def _user_of(tool_context: Mapping[str, Any]) -> str:
@@ -369,24 +422,22 @@ def _user_of(tool_context: Mapping[str, Any]) -> str:
     return str(PrincipalCache()[None if given is None else str(given)])
 
 
-def _snapshot(run: _Run) -> dict[str, Any]:
-    """Return all that is needed to resume a run, without secrets."""
-    contexts = {
-        "tool_context": plain_members(run.context.tool_context),
-        "llm_context": plain_members(run.context.llm_context),
+def _finish(
+    run: Run, reason: FinishReason, *, answer: Any = None, problem: str = "", budget: BudgetKind | None = None
+) -> PlannerFinish:
+    talk = run.talk
+    facts: dict[str, Any] = {
+        "run_id": talk.run_id,
+        "user_id": talk.user,
+        "iterations": talk.turns,
+        "tool_calls": talk.calls,
+        "done": [{"tool_name": name, "status": status} for name, status in talk.done],
+        "usage": talk.usage._asdict(),
+        "seconds": round(run.seconds, 3),
     }
-    return {"user": run.talk.user, "asked": run.asked, "conversation": run.talk.to_dict(), **contexts}
-
-
-def _finish(talk: Conversation, reason: FinishReason, answer: Any = None) -> PlannerFinish:
-    facts = {"run_id": talk.run_id, "user_id": talk.user, "iterations": talk.turns, "tool_calls": talk.calls}
-    return PlannerFinish(reason=reason, payload={"answer": answer}, metadata=facts)
-
-
-def _parse_answer(kind: QuestionKind, user_input: Any) -> Answer:
-    """Return a person's input as an answer: a decision where the question wants no value."""
-    if isinstance(user_input, Answer):
-        return user_input
-    if "answer" in DECISIONS[kind]:
-        return Answer(decision="answer", value=user_input)
-    return Answer(decision=cast("Decision", str(user_input)))
+    if problem:
+        facts["problem"] = problem
+    if budget is not None:
+        facts["budget"] = budget
+    messages = close_tool_calls(talk.messages, "This call was not made: the budget of the run was used up.")
+    return PlannerFinish(reason=reason, payload={"answer": answer}, metadata=facts, messages=messages)

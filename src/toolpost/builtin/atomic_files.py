@@ -13,7 +13,6 @@ import time
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from toolpost.builtin.file_access import READ_FLAGS, FileAccess, OpenFile, Place, display_path, tool_error_from_os
 from toolpost.builtin.file_walk import walk
@@ -22,11 +21,9 @@ from toolpost.contracts.errors import ToolConflictError, ToolPermissionError, To
 if sys.platform != "win32":
     import fcntl
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from toolpost.contracts.questions import CallPreview
-
+from toolpost.contracts.questions import CallPreview
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -54,7 +51,8 @@ def replace_file(
 
     Mode and owner of `old` are kept. `check` runs last before the rename, which `put` may replace.
     """
-    name = _temporary_name(place)
+    above = "" if place.folder is not None else f"{Path(place.name).parent}{os.sep}"
+    name = f"{above}.toolpost-{secrets.token_hex(8)}.tmp"
     written = 0
     fd = os.open(name, _NEW | _BINARY, _USUAL if old is None else _PRIVATE, dir_fd=place.folder)
     try:
@@ -117,11 +115,6 @@ def _folder_handle(place: Place) -> Generator[int]:
 
 def _put(place: Place, name: str) -> None:
     os.replace(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
-
-
-def _temporary_name(place: Place) -> str:
-    above = "" if place.folder is not None else f"{Path(place.name).parent}{os.sep}"
-    return f"{above}.toolpost-{secrets.token_hex(8)}.tmp"
 
 
 def _keep_mode(fd: int, old: os.stat_result | None) -> None:

@@ -10,23 +10,24 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
+from toolpost.catalog.function import FunctionTool, tool
+from toolpost.contracts.context import ProtectedPath, ToolContext
 from toolpost.contracts.errors import ToolClientError, ToolError, ToolPermissionError, ToolServerError
+from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.paths import Protection, is_path_allowed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from toolpost.contracts.context import ProtectedPath, ToolContext
-
-
+file_tool: Callable[..., Callable[[Callable[..., Any]], FunctionTool]] = partial(
+    tool, file=True, category=ToolCategory.FILE, tags=("builtin", "file")
+)
 FilePath = Annotated[str, Field(min_length=1, description="A path, absolute or from the working folder")]
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
@@ -324,15 +325,12 @@ def tool_error_from_os(refused: OSError, path: str, *, tool_name: str) -> ToolEr
     if refused.errno in (errno.EACCES, errno.EPERM):
         message = f"the system does not let this process touch {display_path(path)!r}; check its mode and its owner"
         return ToolPermissionError(message, tool_name=tool_name, code="file_permission")
-    telling = _NO_FOLDER if _is_missing_folder(refused, tool_name) else _ERROR_TEXTS.get(refused.errno or 0)
+    no_folder = refused.errno == errno.ENOENT and tool_name in {"list_files", "glob_files"}
+    telling = _NO_FOLDER if no_folder else _ERROR_TEXTS.get(refused.errno or 0)
     if telling is None:
         message = f"{display_path(path)!r}: {refused.strerror or refused}"
         return ToolServerError(message, tool_name=tool_name, code="file_error")
     return ToolClientError(telling.message.format(path=display_path(path)), tool_name=tool_name, code=telling.code)
-
-
-def _is_missing_folder(refused: OSError, tool_name: str) -> bool:
-    return refused.errno == errno.ENOENT and tool_name in {"list_files", "glob_files"}
 
 
 def file_changed_error(path: str, *, tool_name: str) -> ToolServerError:

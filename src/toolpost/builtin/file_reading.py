@@ -6,18 +6,19 @@ import heapq
 import os
 import re
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from io import FileIO
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
-from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error
-from toolpost.builtin.file_walk import LONGEST, Glob, GlobError, OpenFolder, is_generated, is_kernel_folder, walk
+from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error, file_tool
+from toolpost.builtin.file_walk import LONGEST, Glob, GlobError, OpenFolder, Skip, is_generated, is_kernel_folder, walk
 from toolpost.builtin.text_files import (
     UTF8,
     Encoding,
@@ -30,19 +31,13 @@ from toolpost.builtin.text_files import (
     read_lines,
     with_actual_mark,
 )
-from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
-from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.patterns import count_repeats
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolpost.builtin.file_walk import Skip
-
-    Matches = Callable[[str, str], bool]
+Matches = Callable[[str, str], bool]
 
 LINES = 2000
 CONTENT_BYTES = 1_000_000
@@ -84,7 +79,7 @@ def reading_tools() -> list[FunctionTool]:
     return [with_camel_case(made) for made in (read_file, get_file_info, list_files, glob_files)]
 
 
-@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+@file_tool(side_effects="read", timeout_s=30)
 async def read_file(
     path: FilePath,
     ctx: ToolContext,
@@ -111,7 +106,7 @@ async def read_file(
     return content
 
 
-@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=10)
+@file_tool(side_effects="read", timeout_s=10)
 async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
     """Tell whether a file or folder exists, how large it is, and when it was last changed."""
     access = FileAccess.of(ctx, "get_file_info")
@@ -246,7 +241,7 @@ class FileList(TypedDict):
     truncated: bool
 
 
-@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+@file_tool(side_effects="read", timeout_s=30)
 async def list_files(
     ctx: ToolContext,
     *,
@@ -272,7 +267,7 @@ async def list_files(
     return await run_cancellable(partial(listing.run, access.start_folder(path), deep=recursive))
 
 
-@tool(side_effects="read", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+@file_tool(side_effects="read", timeout_s=30)
 async def glob_files(
     pattern: Annotated[
         str, Field(min_length=1, max_length=LONGEST, description="Such as **/*.py or src/**/test_*.{js,ts}")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Skip = Callable[[str, str], bool]
-    Hides = Callable[[os.DirEntry[str]], bool]
+Skip = Callable[[str, str], bool]
+Hides = Callable[[os.DirEntry[str]], bool]
 
 # Folders that hold what others made: versions, packages, builds and caches.
 GENERATED = frozenset(

@@ -7,9 +7,10 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import FileIO
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -38,19 +39,15 @@ from toolpost.builtin.file_access import (
     Place,
     display_path,
     file_changed_error,
+    file_tool,
     tool_error_from_os,
 )
 from toolpost.builtin.text_files import decode_text, detect_encoding, encode_text, parse_encoding
-from toolpost.catalog.function import FunctionTool, tool
+from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.questions import CallPreview
-from toolpost.contracts.spec import ToolCategory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 _SHOWN = 60
 LARGEST = 64 << 20
@@ -102,16 +99,7 @@ def writing_tools() -> list[FunctionTool]:
     return [with_camel_case(made) for made in (write_file, edit_file, delete_file, move_file)]
 
 
-@tool(
-    side_effects="write",
-    destructive=True,
-    idempotent=True,
-    preview=preview_write,
-    file=True,
-    category=ToolCategory.FILE,
-    tags=["builtin", "file"],
-    timeout_s=30,
-)
+@file_tool(side_effects="write", destructive=True, idempotent=True, preview=preview_write, timeout_s=30)
 async def write_file(
     path: FilePath,
     content: Annotated[str, Field(description="The whole new content")],
@@ -131,7 +119,7 @@ async def write_file(
     return {"path": path, "bytes_written": len(data), "encoding": chosen.name, "created": created}
 
 
-@tool(side_effects="write", file=True, category=ToolCategory.FILE, tags=["builtin", "file"], timeout_s=30)
+@file_tool(side_effects="write", timeout_s=30)
 async def edit_file(
     path: FilePath,
     ctx: ToolContext,
@@ -313,16 +301,7 @@ async def preview_move(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
     return await run_cancellable(partial(_preview_move, access, params["from"], params["to"], overwrite=overwrite))
 
 
-@tool(
-    side_effects="write",
-    destructive=True,
-    preview=preview_delete,
-    idempotent=True,
-    file=True,
-    category=ToolCategory.FILE,
-    tags=["builtin", "file"],
-    timeout_s=60,
-)
+@file_tool(side_effects="write", destructive=True, idempotent=True, preview=preview_delete, timeout_s=60)
 async def delete_file(
     path: FilePath,
     ctx: ToolContext,
@@ -335,15 +314,7 @@ async def delete_file(
     return {"path": path, "deleted": deleted}
 
 
-@tool(
-    side_effects="write",
-    destructive=True,
-    preview=preview_move,
-    file=True,
-    category=ToolCategory.FILE,
-    tags=["builtin", "file"],
-    timeout_s=120,
-)
+@file_tool(side_effects="write", destructive=True, preview=preview_move, timeout_s=120)
 async def move_file(
     source: Annotated[str, Field(min_length=1, alias="from", description="The file or folder to move")],
     to: Annotated[str, Field(min_length=1, description="Its new path, with the new name")],

@@ -1,14 +1,16 @@
-"""Tools that read what earlier work left: tasks in the journal, archived sessions, and artifacts of large results."""
+"""Tools that read what earlier work left: tasks and runs, archived sessions, and artifacts of large results."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -19,19 +21,17 @@ from toolpost.catalog.function import FunctionTool, tool
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolPermissionError
-from toolpost.contracts.events import EventCode
+from toolpost.contracts.events import EventCode, RunSummary, StoredEvent
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.spec import ToolCategory
+from toolpost.contracts.storage import ArtifactRef, ArtifactStore, EventLog
 from toolpost.schema.json_values import is_object
+from toolpost.stores.messages import Message, store_message
+from toolpost.stores.sessions import CURRENT
+from toolpost.stores.task_logs import MAIN_RUN, REFLECTION_RUN, TASK_FOLDER, LoggedTask, TaskLogs
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from toolpost.contracts.events import RunSummary, StoredEvent
-    from toolpost.contracts.storage import ArtifactRef, ArtifactStore, EventLog
-
-    OpenLog = Callable[[str], AbstractAsyncContextManager[EventLog]]
+TaskFolder = Callable[[str], str | None]
+OpenLog = Callable[[str], AbstractAsyncContextManager[EventLog]]
 
 OVERRIDE = "allow_data_dir_override"
 """Key of `tool_context` that lets a call name another data folder; for tests."""
@@ -45,7 +45,6 @@ DataDir = Annotated[
     str | None,
     Field(validation_alias=either("data_dir"), description="Another data folder; only where the host allows it"),
 ]
-CURRENT = "current.jsonl"
 _LARGEST_ARCHIVE = 10 << 20
 _NAME = "session_archive_read"
 _CHUNK = 1 << 20
@@ -73,29 +72,47 @@ class Replay(TypedDict):
 
 
 class TaskRecords:
-    """The runs that a context may see: those of its user, in its own store unless the host allows another."""
+    """The earlier work that a context may see, that of its user: tasks of agents by their logs, and runs of calls.
 
-    def __init__(self, events: EventLog, open_log: OpenLog | None = None) -> None:
+    `folder` returns the folder of a tenant's task logs. `open_log` opens the event log of another data folder.
+    """
+
+    def __init__(self, events: EventLog, folder: TaskFolder, open_log: OpenLog | None = None) -> None:
         self._events = events
+        self._folder = folder
         self._open_log = open_log
 
+    def task_logs(self, ctx: ToolContext, data_dir: str | None, *, tool_name: str) -> TaskLogs | None:
+        """Return the task logs of the context's tenant, or those of another data folder where the host allows it."""
+        if data_dir is None:
+            folder = self._folder(_tenant(ctx))
+            return None if folder is None else TaskLogs(Path(folder))
+        if ctx.tool_context.get(OVERRIDE) is not True:
+            message = "data_dir is not for callers to choose; leave it out"
+            raise ToolPermissionError(message, tool_name=tool_name, code="data_dir_refused")
+        return TaskLogs(Path(data_dir) / TASK_FOLDER)
+
     @asynccontextmanager
-    async def log(self, ctx: ToolContext, data_dir: str | None, *, tool_name: str) -> AsyncGenerator[EventLog]:
-        """Open the event log to read, flushed."""
+    async def log(self, data_dir: str | None) -> AsyncGenerator[EventLog | None]:
+        """Open the event log to read, flushed; None where another data folder has none that can be opened."""
         if data_dir is None:
             await self._events.flush()
             yield self._events
-            return
-        if self._open_log is None or ctx.tool_context.get(OVERRIDE) is not True:
-            message = "data_dir is not for callers to choose; leave it out"
-            raise ToolPermissionError(message, tool_name=tool_name, code="data_dir_refused")
-        async with self._open_log(data_dir) as other:
-            yield other
+        elif self._open_log is None:
+            yield None
+        else:
+            async with self._open_log(data_dir) as other:
+                yield other
 
 
-def task_tools(events: EventLog, *, open_log: OpenLog | None = None) -> list[FunctionTool]:
-    """Return task_list and task_replay over one event log; `open_log` opens that of another data folder, for tests."""
-    records = TaskRecords(events, open_log)
+def task_tools(
+    events: EventLog, *, folder: TaskFolder = lambda _: None, open_log: OpenLog | None = None
+) -> list[FunctionTool]:
+    """Return task_list and task_replay over one event log and the task logs in a tenant's `folder`.
+
+    `open_log` opens the event log of another data folder, for tests.
+    """
+    records = TaskRecords(events, folder, open_log)
     return [with_camel_case(_task_list(records)), with_camel_case(_task_replay(records))]
 
 
@@ -109,9 +126,22 @@ def _task_list(records: TaskRecords) -> FunctionTool:
     ) -> list[TaskEntry]:
         """List the tasks that began on a day, the newest first."""
         day = _day(date)
-        async with records.log(ctx, data_dir, tool_name="task_list") as log:
-            runs = await log.runs(tenant=_tenant(ctx), limit=_MOST_RUNS)
-        return [_entry(run) for run in runs if _is_own(run, ctx) and _began(run) == day]
+        logs = records.task_logs(ctx, data_dir, tool_name="task_list")
+        read = None if logs is None else partial(logs.of_day, day, may_see=_visible_users(ctx))
+        tasks = [] if read is None else await run_cancellable(lambda _: read())
+        async with records.log(data_dir) as log:
+            runs = [] if log is None else await log.runs(tenant=_tenant(ctx), limit=_MOST_RUNS)
+        known = {ctx.trace_id, *(task.task_id for task in tasks)}  # the run of this call is not an earlier one
+        own = [
+            run
+            for run in runs
+            if run.run_id not in known
+            and not _is_of_agent(run)
+            and _is_own(run, ctx)
+            and datetime.fromtimestamp(run.started_at, UTC).date() == day
+        ]
+        entries = [*map(_task_entry, tasks), *map(_run_entry, own)]
+        return sorted(entries, key=lambda entry: entry["created_at"], reverse=True)
 
     return task_list
 
@@ -127,23 +157,51 @@ def _task_replay(records: TaskRecords) -> FunctionTool:
         data_dir: DataDir = None,
     ) -> Replay:
         """Replay a task: the calls that were made in it and what came of them, as messages."""
-        async with records.log(ctx, data_dir, tool_name="task_replay") as log:
-            run = await log.run(task_id, tenant=_tenant(ctx))
-            if run is None or not _is_own(run, ctx):
+        logs = records.task_logs(ctx, data_dir, tool_name="task_replay")
+        if logs is not None:
+            task = await run_cancellable(lambda _: _find_task(logs, task_id, ctx))
+            if task is not None:
+                return _replay_task(task)
+        async with records.log(data_dir) as log:
+            run = None if log is None else await log.run(task_id, tenant=_tenant(ctx))
+            if log is None or run is None or not _is_own(run, ctx):
                 message = f'Task "{task_id}" not found in index; task_list shows those of a day'
                 raise ToolClientError(message, tool_name="task_replay", code="task_not_found")
             events, damaged = await _all_events(log, run)
         messages = [one for event in events if (one := _message(event))]
-        status, truncated = _entry(run)["status"], len(events) >= _MOST_EVENTS
         return {
             "task_id": task_id,
-            "status": status,
+            "status": _run_entry(run)["status"],
             "messages": messages,
-            "truncated": truncated,
+            "truncated": len(events) >= _MOST_EVENTS,
             "damaged": damaged,
         }
 
     return task_replay
+
+
+def _find_task(logs: TaskLogs, task_id: str, ctx: ToolContext) -> LoggedTask | None:
+    log = logs.find(task_id, may_see=_visible_users(ctx))
+    return None if log is None else log.read()
+
+
+def _replay_task(task: LoggedTask) -> Replay:
+    return {
+        "task_id": task.task_id,
+        "status": task.status,
+        "messages": [_flat_message(message) for message in task.messages[:_MOST_EVENTS]],
+        "truncated": len(task.messages) > _MOST_EVENTS,
+        "damaged": False,
+    }
+
+
+def _flat_message(message: Message) -> dict[str, Any]:
+    """Return a message of a task in the form of those that are made of events."""
+    stored = store_message(message)
+    flat = {"role": stored["role"], "content": stored["content"] or ""}
+    if "toolCalls" in stored:
+        flat["tool_calls"] = stored["toolCalls"]
+    return {**flat, "tool_call_id": stored["toolCallId"]} if "toolCallId" in stored else flat
 
 
 async def _all_events(log: EventLog, run: RunSummary) -> tuple[list[StoredEvent], bool]:
@@ -190,7 +248,17 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _entry(run: RunSummary) -> TaskEntry:
+def _task_entry(task: LoggedTask) -> TaskEntry:
+    return {
+        "task_id": task.task_id,
+        "input_text": task.input_text,
+        "status": task.status,
+        "created_at": task.created_at,
+        "updated_at": task.updated_at,
+    }
+
+
+def _run_entry(run: RunSummary) -> TaskEntry:
     return {
         "task_id": run.run_id,
         "input_text": run.tool_name,
@@ -215,8 +283,17 @@ def _is_own(run: RunSummary, ctx: ToolContext) -> bool:
         return run.user == ctx.user_id
 
 
-def _began(run: RunSummary) -> date:
-    return datetime.fromtimestamp(run.started_at, UTC).date()
+def _is_of_agent(run: RunSummary) -> bool:
+    """Whether a run is no task: the calls that a main agent makes itself, or the reflection after a task."""
+    return run.run_id.startswith(f"{MAIN_RUN}_") or run.run_id.endswith(REFLECTION_RUN)
+
+
+def _visible_users(ctx: ToolContext) -> Callable[[str], bool]:
+    """Return whether the caller may see a user's tasks: their own; those of nobody in particular are local."""
+    if not ctx.user_id:
+        return lambda _: True
+    own = str(Principal.parse(ctx.user_id)) if ":" in ctx.user_id else f"{_tenant(ctx)}:{ctx.user_id}"
+    return lambda user: user == own or (not user and _tenant(ctx) == LOCAL_TENANT)
 
 
 def _day(written: str | None) -> date:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    Cell = list[str]
+Cell = list[str]
 
 Child: TypeAlias = "Element | str"
 
@@ -252,7 +250,7 @@ def page_markdown(source: str, *, base_url: str) -> MarkdownPage:
     start = _joined(base_url, base.attributes.get("href", "")) or base_url if base else base_url
     title = _first(tree, "title")
     text = _Writer(start).markdown(tree) or _Writer(start, whole=True).markdown(tree)
-    return MarkdownPage(_flat(title) if title else "", text)
+    return MarkdownPage(" ".join(_raw_text(title).split()) if title else "", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,10 +427,6 @@ def _raw_part(element: Element) -> str:
     if element.name == "br":
         return "\n"
     return "" if _is_hidden(element) else _raw_text(element)
-
-
-def _flat(element: Element) -> str:
-    return " ".join(_raw_text(element).split())
 
 
 def _tidied(text: str) -> str:

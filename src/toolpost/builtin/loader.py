@@ -12,16 +12,16 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from toolpost.builtin.history import OpenLog
+    from toolpost.builtin.history import OpenLog, TaskFolder
     from toolpost.builtin.providers.config import ProviderSettings
     from toolpost.builtin.system import TaskEnvironment
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import Preview, ToolSpec
+    from toolpost.contracts.spec import Preview, Tool, ToolSpec
     from toolpost.contracts.storage import Store
     from toolpost.processes.commands import CommandRunner
 
@@ -30,7 +30,10 @@ _DEFAULT_MAX_RESULTS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltinParts:
-    """Services and settings of the built-in tools; without a `retrieve` chain there is no tool `retrieve`."""
+    """Services and settings of the built-in tools; without a `retrieve` chain there is no tool `retrieve`.
+
+    With `keeps_programs` searches share a program that runs until `Builtins.close`.
+    """
 
     store: Store
     network: NetworkPolicy = field(default_factory=NetworkPolicy)
@@ -40,6 +43,8 @@ class BuiltinParts:
     max_results: int = _DEFAULT_MAX_RESULTS
     env: Sequence[str] = ()
     open_log: OpenLog | None = None
+    task_folder: TaskFolder = lambda _: None
+    keeps_programs: bool = True
 
 
 class Builtins:
@@ -58,14 +63,14 @@ class Builtins:
         names = _names(wanted, known=set(specs))
         configured = self._configured()
         return [
-            self._load(name) if name in configured else DeferredTool(spec, partial(self._load, name))
+            self.load(name) if name in configured else DeferredTool(spec, partial(self.load, name))
             for name, spec in specs.items()
             if name in names
         ]
 
     def load_all(self) -> list[FunctionTool]:
         """Import and return every tool, whether it is enabled or not."""
-        return [self._load(name) for names, _ in _GROUPS for name in names]
+        return [self.load(name) for names, _ in _GROUPS for name in names]
 
     async def close(self) -> None:
         """Close connections, commands and files of all tools; safe to call twice."""
@@ -82,7 +87,8 @@ class Builtins:
         }
         return {name for name, configured in facts.items() if configured}
 
-    def _load(self, name: str) -> FunctionTool:
+    def load(self, name: str) -> FunctionTool:
+        """Import a tool and return it; tools of a group are imported together."""
         if name not in self._loaded:
             build = next(build for names, build in _GROUPS if name in names)
             for tool in build(self._parts, self._shared):
@@ -114,12 +120,16 @@ class DeferredTool(FunctionTool):
         return DeferredTool(spec, self._load)
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run one call."""
         return await self._load().invoke(call)
 
-    async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
+    async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
         """Run the function without the pipeline."""
         return await self._load().execute(params, context)
+
+
+def is_builtin(tool: Tool) -> bool:
+    """Return whether a tool was imported from `toolpost.builtin`, and can be replaced by that of a Toolbox."""
+    return isinstance(tool, DeferredTool)
 
 
 def file_tools(*, ripgrep: str | None = "rg", commands: CommandRunner | None = None) -> list[FunctionTool]:
@@ -169,8 +179,8 @@ def _system(_: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
     return system_tools(shared.environment)
 
 
-def _files(_: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
-    return file_tools(commands=shared.commands)
+def _files(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
+    return file_tools(commands=shared.commands if parts.keeps_programs else None)
 
 
 def _http(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
@@ -225,7 +235,7 @@ def _memory(_: BuiltinParts, __: _SharedServices) -> Sequence[FunctionTool]:
 def _history(parts: BuiltinParts, _: _SharedServices) -> Sequence[FunctionTool]:
     from toolpost.builtin.history import artifact_tools, session_tools, task_tools  # noqa: PLC0415 - the same
 
-    tasks = task_tools(parts.store.events, open_log=parts.open_log)
+    tasks = task_tools(parts.store.events, folder=parts.task_folder, open_log=parts.open_log)
     return [*tasks, *session_tools(), *artifact_tools(parts.store.artifacts)]
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -25,10 +26,6 @@ from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError, ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 _TAGS = ("builtin", "memory")
 _TIMEOUT_S = 30.0

@@ -52,14 +52,18 @@ COLLECTIONS = MappingProxyType(
         "reflection_tools": ("memory_read", "memory_write", "memory_patch", "memory_append"),
         "session_tools": _SESSION,
         "artifact_tools": _ARTIFACT,
+        "main_agent_extras": ("resume_task", "memory_write", "memory_patch", "memory_append"),
+        "task_extras": ("notify", "need_more_info"),
         "explore_tools": (*_READING, "web_search", "web_fetch"),
         "plan_tools": _READING,
     }
 )
 """Named sets of tools: one per subject, one per kind of agent, and those that only read.
 
-`spawn_task` and `reply` belong to agents; a collection has them only where an agent has registered them.
+The tools of `AGENT_TOOLS` belong to agents; a collection has them only where an agent has registered them.
 """
+
+AGENT_TOOLS = ("spawn_task", "reply", "resume_task", "notify", "need_more_info")
 
 
 def read_specs() -> dict[str, ToolSpec]:

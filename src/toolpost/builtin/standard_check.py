@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import yaml
 
@@ -12,13 +14,7 @@ from toolpost.builtin.specs import SPECS_FILE, read_specs, schema_document
 from toolpost.contracts.errors import ToolError
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.schema_checks import check_schema
-from toolpost.schema.validator import compile_validator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from toolpost.schema.validator import Validator
+from toolpost.schema.validator import Validator, compile_validator
 
 Role = Literal["input", "output"]
 
@@ -73,7 +69,8 @@ def _in_document(folder: Path) -> Iterator[str]:
         yield f"{DOCUMENT} has no facts between two lines of ---; write `name` and `budgets` there"
     else:
         yield from _in_facts(facts, folder)
-    sections = _sections(text)
+    parts = _HEADING.split(_FRONT.sub("", text))
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     for name in SECTIONS:
         if not sections.get(name, "").strip():
             yield f"{DOCUMENT} says nothing under `## {name}`"
@@ -86,11 +83,6 @@ def _in_facts(facts: dict[str, Any], folder: Path) -> Iterator[str]:
     timeout: Any = budgets.get("timeout_s") if is_object(budgets) else None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
         yield f"{DOCUMENT}: `budgets.timeout_s` must be a number of seconds above 0"
-
-
-def _sections(text: str) -> dict[str, str]:
-    parts = _HEADING.split(_FRONT.sub("", text))
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def _in_schema(found: Any) -> Iterator[str]:

@@ -8,8 +8,9 @@ import re
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
@@ -20,10 +21,6 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.secrets import is_secret_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 ALLOWED = (
     *("HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "PWD", "SHELL"),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from io import FileIO
+from typing import NamedTuple
 
 from toolpost.contracts.errors import ToolClientError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from io import FileIO
-
 
 FALLBACK = "latin-1"
 _LOOK = 8192

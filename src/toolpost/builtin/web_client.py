@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolpost.wire.messages import Request
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.messages import HeaderInput, Headers, Request
+from toolpost.wire.network import NetworkPolicy, Resolver
 
 if TYPE_CHECKING:
     from toolpost.wire.client import HttpClient
-    from toolpost.wire.messages import HeaderInput, Headers
-    from toolpost.wire.network import Resolver
 
 
 TIMEOUT_S = 10.0

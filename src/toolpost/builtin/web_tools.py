@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
-from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, SearchResult
-from toolpost.builtin.web_client import TIMEOUT_S
+from toolpost.builtin.providers.protocols import (
+    Chain,
+    Filters,
+    RetrievedChunk,
+    RetrieveProvider,
+    ScrapedPage,
+    ScrapeProvider,
+    SearchProvider,
+    SearchResult,
+    SearchResults,
+)
+from toolpost.builtin.web_client import TIMEOUT_S, WebClient, WebResponse
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.spec import ToolCategory
+from toolpost.contracts.spec import JsonSchema, ToolCategory
 from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.pydantic_types import schema_of
 from toolpost.web.content import decode_text, parse_media_type
 from toolpost.web.failures import status_phrase
 from toolpost.web.untrusted import mark_untrusted, number_sources, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from toolpost.builtin.providers.protocols import (
-        Chain,
-        RetrieveProvider,
-        ScrapedPage,
-        ScrapeProvider,
-        SearchProvider,
-        SearchResults,
-    )
-    from toolpost.builtin.web_client import WebClient, WebResponse
-    from toolpost.contracts.spec import JsonSchema
-
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 Url = Annotated[str, Field(min_length=1, max_length=8192, description="An http or https URL of a public address")]
@@ -312,7 +308,10 @@ def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
         """Find pieces of documents in the stores that the operator configured."""
         wanted = Filters(limit=limit, equal=filters)
         found = await chain.first(lambda provider: provider.retrieve(query, wanted), ctx)
-        chunks = [_clean_chunk(chunk) for chunk in found.chunks]
+        chunks: list[RetrievedChunk] = [
+            {**one, "text": _short(one["text"], _LONGEST_CHUNK), "source": one_line(one["source"])}
+            for one in found.chunks
+        ]
         content = RetrieveResult(query=query, chunks=chunks, provider=found.provider)
         sources = [(chunk["source"] or chunk["id"], chunk["text"], "") for chunk in chunks]
         return _output_with_citations(content, sources, origin=found.provider, hidden=0)
@@ -345,10 +344,6 @@ def _clean_result(result: SearchResult) -> SearchResult:
         content=_short(result["content"], _LONGEST_CONTENT),
         score=result["score"],
     )
-
-
-def _clean_chunk(chunk: RetrievedChunk) -> RetrievedChunk:
-    return {**chunk, "text": _short(chunk["text"], _LONGEST_CHUNK), "source": one_line(chunk["source"])}
 
 
 def _short(text: str, most: int) -> str:

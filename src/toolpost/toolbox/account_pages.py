@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from toolpost.contracts.errors import ConfigError, ToolAuthError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError
 
 _STYLE = """
 :root{color-scheme:light dark;--back:#eff2f0;--card:#fff;--text:#19201c;--soft:#56605a;--line:#dbe1dd;--tint:#f5f7f6;

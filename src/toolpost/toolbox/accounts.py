@@ -11,25 +11,22 @@ from urllib.parse import urlsplit
 
 from toolpost.auth.account_credentials import AccountCredentials
 from toolpost.auth.accounts import Accounts
-from toolpost.auth.consents import ConnectedAccount, ConsentRequest, Consents
+from toolpost.auth.consents import ConnectedAccount, ConsentRequest, Consents, StartedSignIn
 from toolpost.auth.oauth.client import ClientProfile
-from toolpost.auth.services import service_of
+from toolpost.auth.services import Service, service_of
 from toolpost.auth.user_credentials import AccountCounts
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.sources import PersonalSource
+from toolpost.contracts.sources import PersonalSource, ToolSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.auth.consents import StartedSignIn
-    from toolpost.auth.services import Service
     from toolpost.auth.token_refresh import Account
     from toolpost.configuration.settings import AccountSettings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import PendingAction
-    from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.storage import PendingStore, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.concurrency import BackgroundTasks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,22 +17,20 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
-from toolpost.runtime.model_messages import read_tool_calls
+from toolpost.runtime.model_messages import ToolCallAnswers, read_tool_calls
+from toolpost.toolbox.search_view import SearchView
 from toolpost.toolbox.wiring import ToolboxInputs, open_parts, with_builtins
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping
-    from types import TracebackType
-
+    from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import EventFilter, RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, OnPending
-    from toolpost.contracts.sources import ChatModel, CredentialProvider
-    from toolpost.contracts.spec import Tool
+    from toolpost.contracts.sources import CredentialProvider
+    from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
-    from toolpost.runtime.model_messages import ToolCallAnswers
     from toolpost.runtime.pending import PendingActions
     from toolpost.runtime.recovery import Recovery
     from toolpost.runtime.router import ToolRouter
@@ -174,9 +172,7 @@ class Toolbox:
         vars(self).update(opened)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._exit.aclose()
 
     async def wait_for_sources(
@@ -191,9 +187,13 @@ class Toolbox:
                 await self.sources.settled(names)
         return [state for state in self.report if names is None or state.name in names]
 
-    def executor(self, bus: EventSink) -> ToolExecutor:
-        """Create an executor that sends the events of its calls to the host's own bus."""
-        return ToolExecutor(self.router.with_sinks(bus), bus, max_concurrent=self.settings.tools.max_concurrent)
+    def executor(self, bus: EventSink, *, registry: ToolRegistry | None = None) -> ToolExecutor:
+        """Create an executor that sends the events of its calls to the host's own bus.
+
+        With a `registry` it runs the tools in that one, under the same policy, limits and journal.
+        """
+        router = self.router.for_host(bus, registry=registry)
+        return ToolExecutor(router, bus, max_concurrent=self.settings.tools.max_concurrent)
 
     def call(
         self,
@@ -261,6 +261,24 @@ class Toolbox:
         return asked.answered(
             await self.call_many(wanted, user=user, max_parallel=max_parallel, run_id=run_id, context=context)
         )
+
+    def search_view(
+        self,
+        *,
+        limit: int = 5,
+        collection: str | None = None,
+        sources: Collection[str] | None = None,
+        tags: Collection[str] | None = None,
+        patterns: Collection[str] | None = None,
+        where: Callable[[ToolSpec], bool] | None = None,
+    ) -> SearchView:
+        """Create a view for a model that finds the tools it needs, for catalogs that are too large to be shown.
+
+        Nothing but the tools that the arguments select, as for `ToolRegistry.search`, is found or can be called.
+        `limit` is how many tools a search finds unless the model asks for more.
+        """
+        given = {"collection": collection, "sources": sources, "tags": tags, "patterns": patterns, "where": where}
+        return SearchView(self, limit=limit, only={key: value for key, value in given.items() if value is not None})
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
         """Approve a pending action, with changed arguments if given, and return the outcome of the call.

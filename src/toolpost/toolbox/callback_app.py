@@ -8,12 +8,12 @@ import hmac
 import inspect
 import re
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
-from toolpost.auth.consents import StartedSignIn
+from toolpost.auth.consents import Invitation, StartedSignIn
 from toolpost.auth.oauth.authorization import browser_binding, callback_parameters
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.principal import Principal
@@ -28,9 +28,6 @@ from toolpost.toolbox.account_pages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.auth.consents import Invitation
     from toolpost.toolbox.accounts import AccountManager
     from toolpost.toolbox.box import Toolbox
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.configuration.settings import McpServerSettings
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolError, ToolNodeError
 from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.toolbox.standalone import StandaloneRouter, without_elicitation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.spec import Tool, ToolSpec
-    from toolpost.policy.redaction import Redactor
+from toolpost.contracts.spec import Tool, ToolSpec
+from toolpost.policy.redaction import Redactor
+from toolpost.toolbox.node import StandaloneRouter, without_elicitation
+from toolpost.wire.network import NetworkPolicy
 
 _log = logging.getLogger("toolpost.toolbox")
 
@@ -57,12 +55,14 @@ def _without_server_name(config: ExternalToolConfig) -> ExternalToolConfig:
 class MCPManager:
     """Connect MCP servers, keep them connected, and register their tools in any number of registries.
 
-    Tools that differ from the file `lock` are held back until `toolpost lock approve`.
+    Tools that differ from the file `lock` are held back until `toolpost lock approve`. `network` says which private
+    addresses may be reached besides those of the servers.
     """
 
-    def __init__(self, *, lock: str | Path | None = None) -> None:
+    def __init__(self, *, lock: str | Path | None = None, network: NetworkPolicy | None = None) -> None:
         self.registry = ToolRegistry()
         self._lock = lock
+        self._network = network
         self._open: StandaloneRouter | None = None
 
     async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
@@ -70,7 +70,7 @@ class MCPManager:
         given = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
         sources = [_without_server_name(without_elicitation(config)) for config in given]
         if self._open is None:
-            self._open = StandaloneRouter(self.registry, lock=self._lock)
+            self._open = StandaloneRouter(self.registry, lock=self._lock, network=self._network)
         known = {state.name for state in self._open.sources.states} & {config.name for config in sources}
         if known:
             raise ConfigError(f"already connected: {', '.join(sorted(known))}; disconnect them first, or rename")
@@ -130,8 +130,10 @@ class MCPManager:
         """Disconnect every server; safe to call twice."""
         opened, self._open = self._open, None
         if opened is not None:
-            opened.sources.withdraw()
-            await opened.close()
+            try:
+                await opened.sources.withdraw()
+            finally:
+                await opened.close()
 
     def _opened(self) -> StandaloneRouter:
         if self._open is None:

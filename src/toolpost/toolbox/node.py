@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Self, cast
 
-from toolpost.auth.user_credentials import AuthManager, UserCredentials, may_list_later, own_context
-from toolpost.catalog.registry import ToolRegistry
+from pydantic import BaseModel
+
+from toolpost.auth.credentials import Authorizer
+from toolpost.auth.user_credentials import AccountCounts, AuthManager, UserCredentials, may_list_later, own_context
+from toolpost.catalog.entry import Entry
+from toolpost.catalog.lock import DEFINITION, Lock
+from toolpost.catalog.registry import CatalogContents, ToolRegistry
 from toolpost.connecting.presets import with_token_variable
+from toolpost.contracts.calls import Credential
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     ConfigError,
     MCPClientError,
     MCPConnectionError,
     MCPToolExecutionError,
+    PauseSignal,
     ToolAuthError,
     ToolConnectionError,
     ToolError,
     ToolNodeError,
+    ToolPermissionError,
 )
-from toolpost.contracts.outcomes import ToolResult, now_ms
-from toolpost.policy.redaction import Redactor
-from toolpost.toolbox.standalone import StandaloneRouter, without_elicitation
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, ToolResult, now_ms
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.sources import CredentialProvider, SourceHealth
+from toolpost.contracts.spec import Tool, ToolSpec
+from toolpost.contracts.storage import ArtifactRef
+from toolpost.policy.redaction import Redactor, redacted_logs
+from toolpost.policy.rules import Policy
+from toolpost.runtime.router import ToolRouter
+from toolpost.schema.json_values import is_array
+from toolpost.stores.memory import MemoryStore
+from toolpost.toolbox.source_manager import Catalog, SourceManager
+from toolpost.transports.base import Services
+from toolpost.wire.network import NetworkPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
-
-    from toolpost.auth.user_credentials import AccountCounts
-    from toolpost.catalog.registry import CatalogChange
-    from toolpost.contracts.calls import Credential
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Completed
-    from toolpost.contracts.sources import CredentialProvider, SourceHealth
-    from toolpost.contracts.spec import Tool, ToolSpec
-
-    Run = Callable[[str, Any, ToolContext | None], Awaitable[Completed]]
+Run = Callable[[str, Any, ToolContext | None], Awaitable[Completed]]
 
 _UNAUTHORIZED = 401
 
@@ -64,26 +74,62 @@ class NodeTool:
         return ToolResult.completed(completed.content, completed.text, started_at=started)
 
 
-class _Mirror:
-    """Copy the tools of a node's private registry to a shared one."""
+class _NodeDraft(CatalogContents):
+    """Draft of a node's own registry whose changes are also made in a draft of the shared one.
 
-    def __init__(self, private: ToolRegistry, shared: ToolRegistry, run: Run, redactor: Redactor) -> None:
-        self._private = private
+    A tool that the shared registry refuses is refused. `shown` has the node's tools in the shared registry.
+    """
+
+    __slots__ = ("_wrap", "shared", "shown")
+
+    def __init__(
+        self,
+        own: ToolRegistry,
+        shared: ToolRegistry,
+        shown: Mapping[str, Tool],
+        wrap: Callable[[ToolSpec], Tool],
+    ) -> None:
+        super().__init__(own.draft())
+        self.shared = shared.draft()
+        self.shown = dict(shown)
+        self._wrap = wrap
+
+    def place(self, entry: Entry, *, replace: bool = False) -> None:
+        name = entry.spec.name
+        tool = self._wrap(entry.spec)
+        self.shared.place(Entry(tool), replace=name in self.shown)
+        super().place(entry, replace=replace)
+        self.shown[name] = tool
+
+    def remove(self, canonical: str) -> None:
+        super().remove(canonical)
+        shown, shared = self.shown.pop(canonical), self.shared.entries.get(canonical)
+        if shared is not None and shared.tool is shown:  # the host may have removed or replaced it
+            self.shared.remove(canonical)
+
+
+class _NodeCatalog:
+    """A node's own registry and the shared one, whose contents change in one step."""
+
+    def __init__(self, own: ToolRegistry, shared: ToolRegistry, run: Run, redactor: Redactor) -> None:
+        self._own = own
         self._shared = shared
         self._run = run
         self._redactor = redactor
-        self.shown: dict[str, Tool] = {}
-        private.subscribe(self._follow)
+        self.shown: Mapping[str, Tool] = {}
+        self.find = own.find
 
-    def _follow(self, change: CatalogChange) -> None:
-        name = change.tool_name
-        if change.kind == "removed":
-            if self.shown.pop(name, None) is not None:
-                self._shared.unregister(name)
-            return
-        tool = NodeTool(self._private.find(name).spec, self._run, self._redactor)
-        self._shared.register(tool, replace=name in self.shown)
-        self.shown[name] = tool
+    def draft(self) -> _NodeDraft:
+        """Copy the contents of both registries."""
+        return _NodeDraft(self._own, self._shared, self.shown, lambda spec: NodeTool(spec, self._run, self._redactor))
+
+    def commit(self, draft: CatalogContents) -> CatalogContents | None:
+        """Exchange the contents of both; None when those of the shared registry have changed since."""
+        changed = cast("_NodeDraft", draft)
+        if self._shared.commit(changed.shared) is None:
+            return None
+        self.shown = changed.shown
+        return self._own.commit(changed)
 
 
 @dataclass(slots=True)
@@ -105,7 +151,7 @@ class ToolNode:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _redactor: Redactor = field(default_factory=Redactor, init=False, repr=False)
     _users: UserCredentials | None = field(default=None, init=False, repr=False)
-    _shown: _Mirror | None = field(default=None, init=False, repr=False)
+    _catalog: _NodeCatalog | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.config = with_token_variable(self.config)
@@ -134,11 +180,12 @@ class ToolNode:
     async def _open_router(self, config: ExternalToolConfig) -> StandaloneRouter:
         name, users = config.name, self._users
         private = ToolRegistry()
-        self._shown = _Mirror(private, self.registry, self._completed, self._redactor)
+        self._catalog = _NodeCatalog(private, self.registry, self._completed, self._redactor)
         given = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
         provider = given if users is None else users.provider
         opened = StandaloneRouter(
             private,
+            catalog=self._catalog,
             servers={name: self.server} if self.server is not None else None,
             credentials=None if provider is None else {name: provider},
             redactor=self._redactor,
@@ -181,13 +228,48 @@ class ToolNode:
 
     def get_tools(self) -> list[Tool]:
         """Return the tools that this node has registered."""
-        if self._open is None or self._shown is None:
+        if self._open is None or self._catalog is None:
             raise ToolNodeError(f"ToolNode '{self.config.name}' not connected")
-        return [tool for tool in self._shown.shown.values() if not tool.spec.is_helper]
+        return [tool for tool in self._catalog.shown.values() if not tool.spec.is_helper]
 
     async def call(self, tool_name: str, args: Any, ctx: ToolContext | None = None) -> Any:
         """Call a tool by its full or its bare name; return its content or raise its error."""
         return (await self._completed(tool_name, args, ctx)).content
+
+    async def list_resources(self, ctx: ToolContext | None = None) -> list[dict[str, Any]]:
+        """Return the resources of an MCP server, as it lists them; none where it has none."""
+        return await self._list("resources_list", "resources", ctx)
+
+    async def list_resource_templates(self, ctx: ToolContext | None = None) -> list[dict[str, Any]]:
+        """Return the templates of further resources."""
+        return await self._list("resources_list", "templates", ctx)
+
+    async def read_resource(self, uri: str, ctx: ToolContext | None = None) -> list[dict[str, Any]]:
+        """Return the contents of a resource: each has a `text`, or the `artifact_id` of a file."""
+        contents: Any = await self.call("resources_read", {"uri": uri}, ctx)
+        return contents if is_array(contents) else [contents]
+
+    async def list_prompts(self, ctx: ToolContext | None = None) -> list[dict[str, Any]]:
+        """Return the prompts of an MCP server, as it lists them; none where it has none."""
+        return await self._list("prompts_list", "prompts", ctx)
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, str] | None = None, ctx: ToolContext | None = None
+    ) -> dict[str, Any]:
+        """Fill in a prompt; return its `messages`, and its `description` if it has one."""
+        filled: dict[str, Any] = await self.call("prompts_get", {"name": name, "arguments": arguments or {}}, ctx)
+        return filled
+
+    async def _list(self, tool_name: str, key: str, ctx: ToolContext | None) -> list[dict[str, Any]]:
+        await self._ready(ctx)
+        if not self.registry.has(f"{self.config.name}.{tool_name}"):
+            return []
+        listed: list[dict[str, Any]] = (await self.call(tool_name, {}, ctx))[key]
+        return listed
+
+    async def read_artifact(self, artifact_id: str) -> bytes:
+        """Return a file that a result of `call` names; a call within a Toolbox's call stores its files there."""
+        return (await (await self._ready(None)).read_artifact(artifact_id))[1]
 
     async def _completed(self, tool_name: str, args: Any, ctx: ToolContext | None) -> Completed:
         prefix = f"{self.config.name}."
@@ -229,16 +311,16 @@ class ToolNode:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
 async def _close_router(opened: StandaloneRouter) -> None:
     """Unregister the tools, then close the source."""
-    opened.sources.withdraw()
-    await opened.close()
+    try:
+        await opened.sources.withdraw()
+    finally:
+        await opened.close()
 
 
 class MCPClient:
@@ -289,9 +371,7 @@ class MCPClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -308,3 +388,110 @@ def _client_error(error: ToolError) -> MCPClientError:
     if isinstance(error, ToolConnectionError):
         return MCPConnectionError(error.message, sent=error.sent, **facts)
     return MCPToolExecutionError(error.message, **facts)
+
+
+class StandaloneRouter:
+    """Run calls through the same pipeline as a Toolbox: validation, limits, safe retries.
+
+    Calls find their tools in `registry`. Sources register them in `catalog`, if they are not for that registry alone.
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        *,
+        catalog: Catalog | None = None,
+        servers: Mapping[str, Any] | None = None,
+        credentials: Mapping[str, CredentialProvider] | None = None,
+        redactor: Redactor | None = None,
+        lock: str | Path | None = None,
+        network: NetworkPolicy | None = None,
+    ) -> None:
+        authorizer = Authorizer(credentials)
+        self._store = MemoryStore()
+        self.redactor = redactor or Redactor()
+        self.router = ToolRouter(
+            registry,
+            store=self._store,
+            policy=Policy("exploratory"),
+            authorizer=authorizer,
+            redactor=self.redactor,
+            inline_bytes=sys.maxsize,  # whoever calls stores what is large; here nobody could read it
+        )
+        self._closing = ExitStack()
+        self._closing.enter_context(redacted_logs(self.redactor))
+        self.sources = SourceManager(
+            catalog or registry,
+            authorizer,
+            services=Services(servers=servers or {}, network=network or NetworkPolicy()),
+            redactor=self.redactor,
+            emit=self.router.emitter.emit_source,
+            lock=None if lock is None else Lock(Path(lock).absolute()),
+        )
+
+    async def call(
+        self, name: str, arguments: Any, context: ToolContext | None, *, correlation_id: str = ""
+    ) -> Completed:
+        """Call a tool; raise its error, or PauseSignal for a question to a user."""
+        match await self._outcome(name, arguments, context, correlation_id):
+            case Completed() as completed:
+                return await self._with_moved_artifacts(completed, context)
+            case Failed(error=error):
+                raise error
+            case paused if paused.question.key == DEFINITION:  # an approval here could not be stored in the lock file
+                remedy = f"run `toolpost lock approve {paused.tool_name}` once you agree"
+                message = f"{paused.tool_name!r} is set aside: {paused.question.payload['reason']}; {remedy}"
+                raise ToolPermissionError(message, tool_name=paused.tool_name, code="definition_changed")
+            case paused:
+                raise PauseSignal(paused.question, pending_id=paused.pending_id)
+
+    async def _with_moved_artifacts(self, completed: Completed, context: ToolContext | None) -> Completed:
+        """Store the files of a result with the call that this one is part of, if there is one."""
+        if not completed.artifacts or not isinstance(context, ToolContext) or not context.is_running:
+            return completed
+        told = json.dumps([completed.content, completed.text])
+        for artifact_id in completed.artifacts:
+            ref, data = await self.read_artifact(artifact_id)
+            moved = await context.save_artifact(data, media_type=ref.media_type, name=ref.name)
+            told = told.replace(artifact_id, moved)
+        content, text = json.loads(told)
+        return completed._replace(content=content, text=text)
+
+    async def read_artifact(self, artifact_id: str) -> tuple[ArtifactRef, bytes]:
+        """Return a stored file and what is known of it; KeyError when there is none."""
+        artifacts = self._store.artifacts
+        data = await artifacts.read(artifact_id, tenant=None)
+        ref = await artifacts.info(artifact_id, tenant=None)
+        if ref is None:
+            raise KeyError(artifact_id)
+        return ref, data
+
+    async def _outcome(self, name: str, arguments: Any, context: ToolContext | None, correlation_id: str) -> Outcome:
+        tenant = (context.tenant_id if context else None) or "local"
+        user = (context.user_id if context else None) or "local"
+        return await self.router.call(
+            name,
+            _plain(arguments),
+            principal=Principal(tenant, user),
+            context=context,
+            correlation_id=correlation_id,
+        )
+
+    async def close(self) -> None:
+        """Close sources, router and store; safe to call twice."""
+        await self.sources.close()
+        await self.router.close()
+        await self._store.close()
+        self._closing.close()
+
+
+def without_elicitation(config: ExternalToolConfig) -> ExternalToolConfig:
+    """Return the configuration without elicitation, for callers that cannot answer questions."""
+    return config.model_copy(update={"mcp": config.mcp.model_copy(update={"elicitation": False})})
+
+
+def _plain(arguments: Any) -> dict[str, Any]:
+    """Return arguments as JSON; unset fields of a model are not sent."""
+    if isinstance(arguments, BaseModel):
+        return arguments.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return cast("dict[str, Any]", arguments) if arguments is not None else {}

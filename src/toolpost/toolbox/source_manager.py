@@ -8,14 +8,16 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from toolpost.auth.credentials import (
+    Authorizer,
     discovery_credential,
     named_secrets,
     secrets_of,
@@ -24,15 +26,16 @@ from toolpost.auth.credentials import (
     with_environment,
 )
 from toolpost.auth.secret import read_env_file
-from toolpost.catalog.entry import declares_schemas
-from toolpost.catalog.lock import Hold, pin_of
+from toolpost.catalog.entry import Entry, declares_schemas
+from toolpost.catalog.lock import Hold, Lock, Pin, pin_of
 from toolpost.catalog.names import canonical_name
-from toolpost.catalog.registry import SchemaChecks, new_entry
+from toolpost.catalog.registry import CatalogContents, SchemaChecks, new_entry
 from toolpost.catalog.specs import HIDDEN
 from toolpost.configuration.document import MIN_SECRET
 from toolpost.configuration.lint import SourceListing
 from toolpost.connecting.presets import with_token_variable
-from toolpost.contracts.config import AuthType
+from toolpost.contracts.calls import Credential
+from toolpost.contracts.config import AuthType, ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import (
     ConfigError,
     ToolCollisionError,
@@ -41,34 +44,30 @@ from toolpost.contracts.errors import (
     ToolSourceDownError,
 )
 from toolpost.contracts.events import EventCode
-from toolpost.contracts.sources import LiveSource, RecallingSource
+from toolpost.contracts.sources import (
+    CredentialProvider,
+    DescribedCommands,
+    LiveSource,
+    RecallingSource,
+    SourceHealth,
+    ToolSource,
+)
+from toolpost.contracts.spec import Tool, ToolSpec
 from toolpost.policy.redaction import MASK, Redactor, mask_url_secrets, one_line
 from toolpost.schema.subschemas import SharedDefinitions, any_part
 from toolpost.schema.validator import unchecked_patterns
-from toolpost.transports.base import Services
+from toolpost.transports.base import Services, Transport
 from toolpost.transports.registry import find_transport, make_source
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from toolpost.auth.credentials import Authorizer
-    from toolpost.catalog.entry import Entry
-    from toolpost.catalog.lock import Lock, Pin
-    from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import Credential
-    from toolpost.contracts.config import ExternalToolConfig, ToolOverride
-    from toolpost.contracts.sources import CredentialProvider, DescribedCommands, SourceHealth, ToolSource
-    from toolpost.contracts.spec import Tool, ToolSpec
-    from toolpost.transports.base import Transport
-
-    ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]
-    Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
+ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]
+Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
 
 _LEVELS = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
 _LONGEST_LOG = 4000
 _CONNECTING = "it is still connecting; a call to one of its tools waits for it"
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 60.0
+_MAX_DRAFTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +141,7 @@ class _ManagedSource:
             name=self.config.name,
             transport=str(self.config.transport),
             ok=error is None,
-            tools=self.tools.offered if error is None else 0,
+            tools=self.tools.listing.offered if error is None else 0,
             error=error,
             state=state,
         )
@@ -152,7 +151,8 @@ class _ManagedSource:
         personal = config.auth_type is AuthType.OAUTH2_USER or authorizer.has_provider(config.name)
         up = not isinstance(source, LiveSource) or source.health.state == "up"
         sure = up and not personal and not self.connecting and self.error is None
-        return SourceListing(config, tuple(self.tools.tools), tuple(self.tools.problems), sure)
+        listing = self.tools.listing
+        return SourceListing(config, tuple(listing.tools), tuple(listing.problems), sure)
 
 
 class SourceManager:
@@ -165,7 +165,7 @@ class SourceManager:
 
     def __init__(
         self,
-        registry: ToolRegistry,
+        registry: Catalog,
         authorizer: Authorizer,
         *,
         transports: Mapping[str, Transport] | None = None,
@@ -192,10 +192,9 @@ class SourceManager:
         self._sources: dict[str, _ManagedSource] = {}
         self.connecting: set[str] = set()
         self._started = False
-        self.files: frozenset[tuple[str, str]] = (
-            frozenset()
-        )  # files that sources have read, each with the name of its source
-        self._withdrawn = False
+        self.files: frozenset[tuple[str, str]] = frozenset()  # those that sources have read, with the source's name
+        self.protect: Callable[[], object] = lambda: None  # resolves `files`
+        self._exchanging = asyncio.Lock()  # of two drafts of the catalog one would be made in vain
         self.joining = False  # while a source enters the catalog for the first time
 
     @property
@@ -206,8 +205,8 @@ class SourceManager:
     @property
     def problems(self) -> list[str]:
         """Tools that are left out of the catalog or held back and why, and patterns that are not checked."""
-        filled = [managed.tools for managed in self._sources.values()]
-        problems = [problem for tools in filled for problem in (*tools.problems, *tools.held, *tools.unchecked)]
+        filled = [(managed.tools.listing, managed.tools.held) for managed in self._sources.values()]
+        problems = [problem for listing, held in filled for problem in (*listing.problems, *held, *listing.unchecked)]
         return [self._redactor.redact(problem) for problem in problems]
 
     @property
@@ -225,11 +224,11 @@ class SourceManager:
         tools = self._sources[name].tools
         if tools.pins is None:
             return {}
-        return {bare_name(tool): tools.pins.pin(tool) for tool in tools.tools.values()}
+        return {bare_name(tool): tools.pins.pin(tool) for tool in tools.listing.tools.values()}
 
-    def collisions(self, name: str) -> dict[str, str]:
+    def collisions(self, name: str) -> Mapping[str, str]:
         """Return the tools of a source whose names were taken, with the problem."""
-        return self._sources[name].tools.collisions
+        return self._sources[name].tools.listing.collisions
 
     def source(self, name: str) -> ToolSource | None:
         """Return the source of this name, if it is open."""
@@ -274,7 +273,7 @@ class SourceManager:
         if managed.task is not None:
             managed.task.cancel()
             await asyncio.gather(managed.task, return_exceptions=True)
-        managed.tools.fill(None, ())
+        await self._withdraw([managed])
         if managed.source is not None:
             await managed.source.close()
 
@@ -381,30 +380,54 @@ class SourceManager:
         """Put a source's tools into the catalog when its turn has come."""
         async with managed.filling:
             # In a thread: checking hundreds of tools takes a while.
-            await asyncio.to_thread(managed.tools.prepare, source, found)
+            prepared = await asyncio.to_thread(managed.tools.prepare, source, found)
             managed.listed = True
             for entered in managed.before:
                 await entered.wait()
-            if answered:
-                managed.mark_up()
             self._learn_secrets(managed.config.name, source)
-            self.files = self.files.union((file, managed.config.name) for file in source.files)
-            self._update_catalog(managed, found, source.problems)
+            await self._protect_files(managed.config.name, source.files)
+            await self._exchange(managed, prepared, source.problems, answered=answered)
         managed.entered.set()
+
+    async def _protect_files(self, name: str, files: Collection[str]) -> None:
+        """Protect the files that a source has read; a document may have thousands."""
+        if files:
+            self.files = self.files.union((file, name) for file in files)
+            await asyncio.to_thread(self.protect)
 
     def _learn_secrets(self, name: str, source: ToolSource) -> None:
         """Redact the secrets that a source found in what describes its tools."""
         self._redactor.learn(source.secrets)
         self._authorizer.set_secrets(name, self._authorizer.secrets_for(name) | source.secrets)
 
-    def _update_catalog(self, managed: _ManagedSource, found: Sequence[Tool], problems: Sequence[str]) -> None:
+    async def _exchange(
+        self, managed: _ManagedSource, prepared: Sequence[_Prepared], problems: Sequence[str], *, answered: bool
+    ) -> None:
+        """Replace the tools of a source in the catalog: drafted in a thread, put into effect in one step."""
+        try:
+            async with self._exchanging:
+                replaced: list[Any] | None = None
+                for _ in range(_MAX_DRAFTS):
+                    draft = await asyncio.to_thread(managed.tools.draft, prepared, problems)
+                    if (replaced := self._commit(managed, draft, answered=answered)) is not None:
+                        break
+                if replaced is None:  # the catalog changes all the time, but not between these two steps
+                    replaced = self._commit(managed, managed.tools.draft(prepared, problems), answered=answered)
+        finally:
+            managed.filled.set()
+        if replaced:
+            await asyncio.to_thread(_free, replaced)
+
+    def _commit(self, managed: _ManagedSource, draft: _Draft, *, answered: bool) -> list[Any] | None:
+        """Put a draft into effect and return what it replaced; None when it is out of date."""
         self.joining = not managed.filled.is_set()
         try:
-            if not self._withdrawn:  # a thread may still prepare a listing while tools are withdrawn
-                managed.tools.fill(managed.source, found, problems)
+            replaced = managed.tools.commit(draft)
         finally:
             self.joining = False
-            managed.filled.set()
+        if answered and replaced is not None:
+            managed.mark_up()
+        return replaced
 
     async def settled(self, names: Collection[str] | None = None) -> None:
         """Wait until these sources, or all, have connected or failed to."""
@@ -426,12 +449,10 @@ class SourceManager:
         return managed is not None and managed.connecting and isinstance(managed.source, LiveSource)
 
     def may_have(self, tool_name: str) -> bool:
-        """Return whether a tool that is not in the catalog belongs to a source that is connecting or down."""
         managed = self._source_of(tool_name)
         return managed is not None and managed.state(self._redactor).state != "up"
 
     async def wait_for_tool(self, tool_name: str, *, within_s: float) -> None:
-        """Wait for the source of a tool; ToolSourceDownError when the source is down or takes longer."""
         managed = self._source_of(tool_name)
         if managed is None:
             return
@@ -461,9 +482,8 @@ class SourceManager:
         """Replace the tools of a source in the catalog; of two concurrent listings the later one stays."""
         managed = self._sources[source.name]
         async with managed.filling:
-            await asyncio.to_thread(managed.tools.prepare, source, tools)
-            managed.mark_up()
-            self._update_catalog(managed, tools, problems)
+            prepared = await asyncio.to_thread(managed.tools.prepare, source, tools)
+            await self._exchange(managed, prepared, problems, answered=True)
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
         """Emit an event: a source came up or went down."""
@@ -478,11 +498,19 @@ class SourceManager:
         log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, line)
         self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": line})
 
-    def withdraw(self) -> None:
-        """Remove all tools of all sources from the catalog."""
-        self._withdrawn = True
-        for managed in self._sources.values():
-            managed.tools.fill(None, ())
+    async def withdraw(self) -> None:
+        """Remove all tools of all sources from the catalog, for good."""
+        await self._withdraw(list(self._sources.values()))
+
+    async def _withdraw(self, sources: Sequence[_ManagedSource]) -> None:
+        for managed in sources:
+            managed.tools.withdrawn = True  # a listing may just be checked in a thread
+        try:
+            for managed in sources:
+                await self._exchange(managed, (), (), answered=False)
+        finally:
+            for managed in sources:
+                managed.tools.clear()  # those that a cancelled caller did not come to
 
     async def close(self) -> None:
         """Close every source concurrently; one that fails to close does not keep the others open."""
@@ -542,167 +570,211 @@ def _credential(
     return credential
 
 
+class Catalog(Protocol):
+    """Where the tools of sources are registered: a `ToolRegistry`, or several as one."""
+
+    def find(self, name: str) -> Entry:
+        """Return the entry of a tool."""
+        ...
+
+    def draft(self) -> CatalogContents:
+        """Copy the contents."""
+        ...
+
+    def commit(self, draft: CatalogContents) -> CatalogContents | None:
+        """Exchange the contents for a changed copy; None when they have changed since they were copied."""
+        ...
+
+
 class _Prepared(NamedTuple):
-    """A checked tool that replaces `replaced` in the catalog; without an entry the two are the same."""
+    """A tool of a listing with its checked entry, or what is wrong with it; None when the catalog has it already."""
 
     tool: Tool
-    replaced: Tool | None
-    entry: Entry | ToolError | None = None
-    hold: Hold | None = None
+    entry: Entry | ToolError | None
+    unchecked: bool  # some patterns of its schemas cannot be checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    """The tools of a source that are in the catalog, and what there is to say about the others.
+
+    `collisions` are tools whose names were taken, each with the problem; `held` are the names of tools that were held
+    back; `offered` counts the tools that can be called, without hidden tools and helpers.
+    """
+
+    tools: Mapping[str, Tool]
+    problems: Sequence[str] = ()
+    collisions: Mapping[str, str]
+    held: Sequence[str] = ()
+    unchecked: Sequence[str] = ()
+    offered: int = 0
+
+
+class _Draft(NamedTuple):
+    """A changed copy of the catalog, and the listing of the source whose tools it has."""
+
+    contents: CatalogContents
+    listing: _Listing
 
 
 class SourceTools:
-    """The tools of a source in the catalog, those that were left out and why, and names that were taken."""
+    """The tools of one source in the catalog. A thread checks a listing and drafts the catalog with its tools."""
 
     def __init__(
         self,
-        registry: ToolRegistry,
+        registry: Catalog,
         config: ExternalToolConfig,
         overrides: Mapping[str, ToolOverride],
         *,
         rank: int = 0,
     ) -> None:
         self.pins: SourcePins | None = None
+        self.listing = _Listing(tools={}, collisions={})
+        self.withdrawn = False  # no tools enter the catalog any more
         self._registry = registry
         self._rank = rank
         self._config = config
         self._overrides = overrides
-        self.tools: dict[str, Tool] = {}
-        self.problems: list[str] = []
-        self.collisions: dict[str, str] = {}
-        self._prepared: dict[str, _Prepared] = {}
-        self._hidden: dict[str, Sequence[str]] = {}
-        self._shared = SharedDefinitions()
-        self._unchecked: list[str] | None = None
 
-    @property
-    def offered(self) -> int:
-        """The number of tools that can be called, without hidden tools and helpers."""
-        overridden = bool(self._config.overrides or self._overrides)
-        own = [tool for tool in self.tools.values() if not tool.spec.is_helper]
-        return sum(not self._hides(tool) for tool in own) if overridden else len(own)
-
-    def prepare(self, source: ToolSource | None, tools: Sequence[Tool]) -> None:
-        """Check the tools for `fill` without touching the catalog, so that a thread can do it."""
+    def prepare(self, source: ToolSource, tools: Sequence[Tool]) -> list[_Prepared]:
+        """Check the tools of a listing; those that did not change keep their entries."""
         checks = SchemaChecks()
-        self._prepared = {tool.spec.name: self._prepare_one(tool, source, checks) for tool in tools}
-        self._shared = checks.shared
-        for tool in tools:
-            _is_unchecked(tool.spec, self._shared)  # fills the cache of the definitions
+        return [self._prepare_one(tool, source, checks) for tool in tools]
 
-    def _prepare_one(self, tool: Tool, source: ToolSource | None, checks: SchemaChecks | None = None) -> _Prepared:
-        replaced = self.tools.get(tool.spec.name)
-        if replaced is not None and replaced.spec == tool.spec:
-            return _Prepared(tool, replaced)
-        override = self._override(tool)
+    def _prepare_one(self, tool: Tool, source: ToolSource, checks: SchemaChecks) -> _Prepared:
+        known = self.listing.tools.get(tool.spec.name)
+        entry = None if known is not None and known.spec == tool.spec else self._entry(tool, source, checks)
+        unchecked = not declares_schemas(self._config) and _is_unchecked(tool.spec, checks.shared)
+        return _Prepared(tool, entry, unchecked)
+
+    def _entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks) -> Entry | ToolError:
+        """Return the entry of a tool, on hold if it differs from the lock file; or what is wrong with the tool."""
         try:
-            entry = new_entry(
-                tool, source=source, config=self._config, override=override, rank=self._rank, checks=checks
-            )
+            entry = self._new_entry(tool, source, checks)
             hold = None if self.pins is None else self.pins.hold(tool, partial(self._release, tool, source))
         except ToolError as error:
-            return _Prepared(tool, replaced, error)
-        return _Prepared(tool, replaced, entry, hold)
+            return error
+        if hold is not None:
+            entry.apply_hold(hold)
+        return entry
 
-    def fill(self, source: ToolSource | None, tools: Sequence[Tool], problems: Sequence[str] = ()) -> None:
-        """Replace the tools of the source in the catalog; tools that did not change are not touched."""
-        prepared, self._prepared = self._prepared, {}
-        ready = [self._ready(tool, source, prepared) for tool in tools]
-        old, self.tools = self.tools, {}
-        self.problems = list(problems)
-        self.collisions = {}
-        self._unchecked = None
-        for one in ready:
-            replaced = old.pop(one.tool.spec.name, None)
-            if replaced is not None and one.entry is None:
-                self.tools[one.tool.spec.name] = replaced
-            elif one.entry is not None:
-                self._add(one.tool, replaced, one.entry, one.hold)
+    def _new_entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks | None = None) -> Entry:
+        override = self._override(tool)
+        return new_entry(tool, source=source, config=self._config, override=override, rank=self._rank, checks=checks)
+
+    def draft(self, prepared: Sequence[_Prepared], problems: Sequence[str] = ()) -> _Draft:
+        """Draft the catalog with these tools in the place of those that the source has there."""
+        contents = self._registry.draft()
+        old, said = dict(self.listing.tools), list(problems)
+        tools: dict[str, Tool] = {}
+        collisions: dict[str, str] = {}
+        for tool, entry, _ in () if self.withdrawn else prepared:
+            name = tool.spec.name
+            replaced = old.pop(name, None)
+            if entry is None:
+                if replaced is not None:
+                    tools[name] = replaced
+                continue
+            error = self._place(contents, entry, replaced)
+            if error is None:
+                tools[name] = tool
+                continue
+            said.append(f"tool {name!r} of source {self._config.name!r} is set aside: {error}")
+            if isinstance(error, ToolCollisionError):
+                collisions[name] = said[-1]
         for gone in old.values():
-            self._remove(gone)
-        self.problems += self._hidden_characters()
+            self._remove(contents, gone)
+        contents.ordered()  # sorted now, not when it is first read
+        return _Draft(contents, self._describe(contents, tools, said, collisions, prepared))
 
-    def _ready(self, tool: Tool, source: ToolSource | None, prepared: Mapping[str, _Prepared]) -> _Prepared:
-        """Return the result of `prepare`, or check again if the catalog has changed since."""
-        found = prepared.get(tool.spec.name)
-        if found is not None and found.tool is tool and found.replaced is self.tools.get(tool.spec.name):
-            return found
-        return self._prepare_one(tool, source)
-
-    @property
-    def unchecked(self) -> list[str]:
-        """A message that lists the tools with patterns that are not checked."""
-        if self._unchecked is None:
-            self._unchecked = self._describe_unchecked()
-        return self._unchecked
-
-    def _describe_unchecked(self) -> list[str]:
-        own = declares_schemas(self._config)
-        tools = [name for name, tool in self.tools.items() if not own and _is_unchecked(tool.spec, self._shared)]
-        if not tools:
-            return []
-        shown = ", ".join(map(repr, tools[:3])) + (f" and {len(tools) - 3} more" if len(tools) > 3 else "")
-        why = "cannot be matched in bounded time and are not checked; `toolpost tools show NAME` lists them"
-        return [f"source {self._config.name!r}: patterns of {shown} {why}"]
-
-    def _add(self, tool: Tool, replaced: Tool | None, entry: Entry | ToolError, hold: Hold | None) -> None:
-        """Register one tool in place of another; a broken one is left out and reported."""
-        name, config = tool.spec.name, self._config
+    def _place(self, contents: CatalogContents, entry: Entry | ToolError, replaced: Tool | None) -> ToolError | None:
+        """Put an entry in the place of a tool; return why it cannot be used, which leaves neither of them there."""
         try:
             if isinstance(entry, ToolError):
                 raise entry
-            self._place(entry, hold, replace=replaced is not None)
+            if self._hides(entry.tool):
+                contents.hidden[entry.original.name] = entry.original
+            else:
+                contents.place(entry, replace=replaced is not None)
         except ToolError as error:
             if replaced is not None:
-                self._remove(replaced)
-            problem = f"tool {name!r} of source {config.name!r} is set aside: {error}"
-            self.problems.append(problem)
-            if isinstance(error, ToolCollisionError):
-                self.collisions[name] = problem
-            return
-        self.tools[name] = tool
-        self._hidden.pop(name, None)
-        if hidden := entry.spec.extra.get(HIDDEN):
-            self._hidden[name] = hidden
+                self._remove(contents, replaced)
+            return error
+        return None
 
-    def _place(self, entry: Entry, hold: Hold | None, *, replace: bool) -> None:
-        if self._hides(entry.tool):
-            self._registry.hidden[entry.original.name] = entry.original
+    def _remove(self, contents: CatalogContents, tool: Tool) -> None:
+        if self._hides(tool):
+            contents.hidden.pop(tool.spec.name, None)
             return
-        if hold is not None:
-            entry.apply_hold(hold)
-        self._registry.place(entry, replace=replace)
+        entry = contents.entries.get(self._registered(tool))
+        if entry is not None and entry.tool is tool:  # the host may have removed or replaced it
+            contents.remove(entry.spec.name)
 
-    def _release(self, tool: Tool, source: ToolSource | None) -> None:
+    def _describe(
+        self,
+        contents: CatalogContents,
+        tools: Mapping[str, Tool],
+        problems: list[str],
+        collisions: Mapping[str, str],
+        prepared: Sequence[_Prepared],
+    ) -> _Listing:
+        """Count and describe the tools that the catalog will have."""
+        names = [self._registered(tool) for tool in tools.values() if not self._hides(tool)]
+        shown = [contents.entries[name] for name in names if name in contents.entries]
+        for entry in shown:
+            for place in entry.spec.extra.get(HIDDEN, ()):
+                where = f"tool {entry.original.name!r} of source {self._config.name!r}"
+                problems.append(f"{where}: hidden characters are taken out of its {place}")
+        return _Listing(
+            tools=tools,
+            problems=problems,
+            collisions=collisions,
+            held=[entry.spec.name for entry in shown if entry.hold is not None],
+            unchecked=self._describe_unchecked([one.tool.spec.name for one in prepared if one.unchecked], tools),
+            offered=sum(not entry.original.is_helper for entry in shown),
+        )
+
+    def _describe_unchecked(self, names: Iterable[str], tools: Collection[str]) -> list[str]:
+        """Return a message that names the tools with patterns that are not checked."""
+        found = [name for name in names if name in tools]
+        if not found:
+            return []
+        shown = ", ".join(map(repr, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        why = "cannot be matched in bounded time and are not checked; `toolpost tools show NAME` lists them"
+        return [f"source {self._config.name!r}: patterns of {shown} {why}"]
+
+    def commit(self, draft: _Draft) -> list[Any] | None:
+        """Put a draft into effect and return what it replaced; None when it is out of date."""
+        if self.withdrawn and draft.listing.tools:
+            return None
+        before = self._registry.commit(draft.contents)
+        if before is None:
+            return None
+        replaced, self.listing = [before, self.listing], draft.listing
+        return replaced
+
+    def clear(self) -> None:
+        """Remove the tools from the catalog."""
+        if self.listing.tools:
+            self.commit(self.draft(()))
+
+    def _release(self, tool: Tool, source: ToolSource) -> None:
         """Register a tool that was held back, so that its calls run."""
-        if self.tools.get(tool.spec.name) is tool:
-            self._registry.register(
-                tool, source=source, config=self._config, override=self._override(tool), replace=True, rank=self._rank
-            )
+        if self.listing.tools.get(tool.spec.name) is tool:
+            contents = self._registry.draft()
+            contents.place(self._new_entry(tool, source), replace=True)
+            self._registry.commit(contents)
 
     @property
     def held(self) -> list[str]:
         """A message for each tool that is held back."""
-        entries = [self._registry.find(self._registered(tool)) for tool in self.tools.values() if not self._hides(tool)]
+        entries = [self._registry.find(name) for name in self.listing.held]
         remedy = "`toolpost lock diff` shows it, `toolpost lock approve {}` agrees to it"
         return [
             f"tool {entry.spec.name!r} is set aside: {entry.hold.reason}; {remedy.format(entry.original.name)}"
             for entry in entries
             if entry.hold is not None
         ]
-
-    def _hidden_characters(self) -> Iterator[str]:
-        """Report hidden characters in the definitions of tools."""
-        self._hidden = {name: places for name, places in self._hidden.items() if name in self.tools}
-        for name, places in self._hidden.items():
-            for place in () if self._hides(self.tools[name]) else places:
-                yield f"tool {name!r} of source {self._config.name!r}: hidden characters are taken out of its {place}"
-
-    def _remove(self, tool: Tool) -> None:
-        if self._hides(tool):
-            self._registry.hidden.pop(tool.spec.name, None)
-            return
-        self._registry.unregister(self._registered(tool))
 
     def _registered(self, tool: Tool) -> str:
         """Return the name of a tool in the catalog."""
@@ -720,6 +792,16 @@ class SourceTools:
     def _hides(self, tool: Tool) -> bool:
         override = self._override(tool)
         return override is not None and override.hide
+
+
+def _free(replaced: list[Any]) -> None:
+    """Free the tools of a replaced catalog and listing one by one: at once they hold the interpreter's lock."""
+    contents, listing = replaced
+    replaced.clear()
+    parts = [*contents.entries.values(), *listing.tools.values()]
+    del contents, listing
+    while parts:
+        parts.pop()
 
 
 def _is_unchecked(spec: ToolSpec, shared: SharedDefinitions) -> bool:

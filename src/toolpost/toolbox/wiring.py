@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.credentials import Authorizer
 from toolpost.auth.keys import KeySealer, keys_from
-from toolpost.builtin.loader import BuiltinParts, Builtins
+from toolpost.builtin.loader import BuiltinParts, Builtins, is_builtin
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.protected_files import ProtectedFiles
 from toolpost.configuration.secret_extraction import literal_secrets
-from toolpost.contracts.config import AuthType
+from toolpost.contracts.config import AuthType, ToolOverride
 from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
@@ -25,9 +26,10 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.stores.task_logs import TASK_FOLDER
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.transports.base import Services
-from toolpost.transports.plugins import load_plugins
+from toolpost.transports.plugins import Plugins, load_plugins
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -37,13 +39,12 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
-    from toolpost.contracts.config import ToolOverride
+    from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.questions import OnPending
-    from toolpost.contracts.sources import ChatModel, CredentialProvider
+    from toolpost.contracts.sources import CredentialProvider
     from toolpost.contracts.spec import Tool
     from toolpost.contracts.storage import EventSink, Sealer, Store
     from toolpost.toolbox.accounts import AccountManager
-    from toolpost.transports.plugins import Plugins
 
 
 CACHE_DIR = "documents"
@@ -85,6 +86,8 @@ class ToolboxParts:
 async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxParts:
     """Open the store, create the parts and fill the catalog; `closing` closes everything again."""
     settings, registry = inputs.settings, inputs.registry
+    imported = [tool.spec.name for tool in inputs.tools if is_builtin(tool)]
+    inputs = replace(inputs, tools=[tool for tool in inputs.tools if not is_builtin(tool)])
     store = _open_store(settings)
     closing.push_async_callback(store.close)
     plugins = load_plugins()
@@ -93,11 +96,11 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     redactor = Redactor({*inputs.secrets, *literal_secrets(settings)})
     router = _make_router(inputs, store, authorizer, redactor, protected)
     closing.enter_context(redacted_logs(redactor))
-    network = _network(settings)
+    network = network_policy(settings)
     accounts = _make_accounts(settings, store, router, redactor, network, closing)
     sources = _make_sources(inputs, plugins, authorizer, accounts, router, redactor, network)
     closing.push_async_callback(sources.close)
-    protected.read = lambda: sources.files
+    protected.read, sources.protect = lambda: sources.files, protected.paths
     pending = PendingActions(
         router, registry, store=store, emitter=router.emitter, redactor=redactor, background=router.background
     )
@@ -105,16 +108,17 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         accounts.attach(pending, sources.source)
     also = None if accounts is None else accounts.resume_waiting
     recovery = Recovery(router, pending, retention=settings.retention.to_retention(), also=also, absent=inputs.absent)
-    builtins = _builtins(settings, store, network)
+    builtins = Builtins(builtin_parts(settings, store, network, router.context_defaults))
     closing.push_async_callback(builtins.close)
-    for tool in [*builtins.tools(chosen_builtins(settings)), *inputs.tools]:
+    chosen = {tool.spec.name: tool for names in (chosen_builtins(settings), imported) for tool in builtins.tools(names)}
+    for tool in [*chosen.values(), *inputs.tools]:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
     left_out = [*plugins.problems, *_register_plugin_tools(registry, plugins.tools, settings.overrides)]
     router.sources = sources
     await sources.load_all(settings.all_sources(), wait_s=settings.startup_wait_s)
     for name, members in {**COLLECTIONS, **settings.collections}.items():
         registry.define_collection(name, members)
-    registry.subscribe(lambda change: None if sources.joining else router.emitter.emit_catalog_change(change))
+    registry.subscribe(lambda changes: None if sources.joining else router.emitter.emit_catalog_changes(changes))
     closing.push_async_callback(router.close)
     closing.push_async_callback(recovery.stop)
     await recovery.start()
@@ -160,7 +164,8 @@ def _make_accounts(
     return accounts
 
 
-def _network(settings: Settings) -> NetworkPolicy:
+def network_policy(settings: Settings) -> NetworkPolicy:
+    """Return which private addresses may be reached."""
     network = settings.network
     return NetworkPolicy(
         allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private, proxy=network.proxy
@@ -270,9 +275,10 @@ def _context_defaults(settings: Settings, protected: ProtectedFiles) -> ContextD
     return ContextDefaults(allowed, settings.data_dir, protected.paths)
 
 
-def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Builtins:
+def builtin_parts(settings: Settings, store: Store, network: NetworkPolicy, defaults: ContextDefaults) -> BuiltinParts:
+    """Return what the built-in tools of a Toolbox work with."""
     tools = settings.tools
-    parts = BuiltinParts(
+    return BuiltinParts(
         store=store,
         network=network,
         search=tools.web_search.providers(),
@@ -280,8 +286,8 @@ def _builtins(settings: Settings, store: Store, network: NetworkPolicy) -> Built
         retrieve=tools.retrieval.chain,
         max_results=tools.web_search.max_results,
         env=tools.env,
+        task_folder=partial(defaults.folder, TASK_FOLDER),
     )
-    return Builtins(parts)
 
 
 def chosen_builtins(settings: Settings) -> list[str] | str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from toolpost.builtin.providers.api import Api, finite_number, first_text, objects
-from toolpost.builtin.providers.protocols import RetrievedChunk, RetrievedChunks
+from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, RetrievedChunks
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import (
     ConfigError,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from toolpost.builtin.providers.protocols import Filters
     from toolpost.builtin.web_client import WebClient
     from toolpost.contracts.errors import ToolNodeError
 
@@ -217,7 +216,6 @@ class OpenSearchProvider:
         return RetrievedChunks(query=query, provider=self.name, chunks=tuple(chunks[: filters.limit]))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.web.close()
 
     def _chunk(self, hit: dict[str, Any]) -> RetrievedChunk:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from toolpost.builtin.providers.protocols import Chain
+from toolpost.builtin.providers.config import ProviderSettings
+from toolpost.builtin.providers.protocols import Chain, RetrieveProvider, ScrapeProvider, SearchProvider
 from toolpost.builtin.web_client import TIMEOUT_S, WebClient
 from toolpost.contracts.errors import ConfigError
+from toolpost.wire.network import NetworkPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from toolpost.builtin.providers.config import ProviderSettings
-    from toolpost.builtin.providers.protocols import RetrieveProvider, ScrapeProvider, SearchProvider
-    from toolpost.wire.network import NetworkPolicy
-
-    Factory = Callable[[ProviderSettings, NetworkPolicy], Any]
+Factory = Callable[[ProviderSettings, NetworkPolicy], Any]
 _TIME = "timeout_s"
 _OURS = frozenset({"web_search", "web_fetch", "retrieve"})
 
@@ -35,11 +31,11 @@ def build_retrieve_chain(links: Sequence[ProviderSettings], network: NetworkPoli
     return Chain([_build("retrieve documents", _RETRIEVE, link, network) for link in links])
 
 
-def share_timeout(links: Sequence[ProviderSettings], total_s: float = TIMEOUT_S) -> list[ProviderSettings]:
+def share_timeout(links: Sequence[ProviderSettings]) -> list[ProviderSettings]:
     """Divide the timeout of a call among the providers that have no `timeout_s` of their own."""
     given = [link.timeout_s for link in links if _TIME in link.model_fields_set]
     others = len(links) - len(given)
-    share = max(total_s - sum(given), total_s / len(links)) / max(others, 1)
+    share = max(TIMEOUT_S - sum(given), TIMEOUT_S / len(links)) / max(others, 1)
     return [one if _TIME in one.model_fields_set else one.model_copy(update={_TIME: share}) for one in links]
 
 

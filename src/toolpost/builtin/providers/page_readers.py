@@ -56,7 +56,6 @@ class DirectPages:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.web.close()
 
 
@@ -90,7 +89,6 @@ class JinaReaderProvider:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.web.close()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     ErrorCategory,
     ToolConnectionError,
@@ -15,10 +17,6 @@ from toolpost.contracts.errors import (
     ToolServerError,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from toolpost.contracts.context import ToolContext
 T = TypeVar("T")
 
 

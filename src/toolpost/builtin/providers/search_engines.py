@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from toolpost.builtin.html_markdown import Element, parse_html
@@ -18,7 +18,6 @@ from toolpost.web.content import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
 
     from toolpost.builtin.web_client import WebClient
 
@@ -44,7 +43,6 @@ class _JsonSearch:
     url: str = field(repr=False)  # an operator may have written a key into it
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.web.close()
 
     def _api(self, name: str, header: str, prefix: str = "", **more: str) -> Api:
@@ -60,14 +58,17 @@ class BraveSearchProvider(_JsonSearch):
     name = "brave"
 
     async def search(self, query: str, count: int) -> SearchResults:
-        """Search the web for at most `count` results."""
         api = self._api(self.name, "X-Subscription-Token")
         asked: dict[str, str | int] = {"q": _short(query, words=50), "text_decorations": "false"}
         found = await api.get("/web/search", query={**asked, "count": min(count, 20)})
         # Without results there is no `web`, but always the question.
         pages = _listed(api, found, "web", "results", sign="query")
         plain = [
-            {**page, **{name: _unmarked(first_text(page, name)) for name in ("title", "description")}} for page in pages
+            {
+                **page,
+                **{name: html.unescape(_EMPHASIS.sub("", first_text(page, name))) for name in ("title", "description")},
+            }
+            for page in pages
         ]
         return _results(self.name, query, plain, count, content="description")
 
@@ -79,7 +80,6 @@ class TavilySearchProvider(_JsonSearch):
     name = "tavily"
 
     async def search(self, query: str, count: int) -> SearchResults:
-        """Search the web for at most `count` results."""
         api = self._api(self.name, "Authorization", "Bearer ")
         found = await api.post("/search", {"query": _short(query), "max_results": min(count, 20)})
         return _results(self.name, query, _listed(api, found, "results"), count, content="content")
@@ -96,7 +96,6 @@ class GoogleSearchProvider(_JsonSearch):
     engine: str = ""
 
     async def search(self, query: str, count: int) -> SearchResults:
-        """Search the web for at most `count` results."""
         api = self._api(self.name, "X-Goog-Api-Key")
         found = await api.get("", query={"cx": self.engine, "q": query, "num": min(count, 10)})
         items = _listed(api, found, "items", sign="searchInformation")
@@ -110,7 +109,6 @@ class BingSearchProvider(_JsonSearch):
     name = "bing"
 
     async def search(self, query: str, count: int) -> SearchResults:
-        """Search the web for at most `count` results."""
         api = self._api(self.name, "Ocp-Apim-Subscription-Key")
         found = await api.get("/search", query={"q": query, "count": min(count, 50)})
         pages = _listed(api, found, "webPages", "value", sign="_type")
@@ -156,11 +154,6 @@ def _short(query: str, *, chars: int = 400, words: int | None = None) -> str:
     return short if len(short) <= chars else short[:chars].rpartition(" ")[0] or short[:chars]
 
 
-def _unmarked(written: str) -> str:
-    """Turn HTML with emphasis and entities into plain text."""
-    return html.unescape(_EMPHASIS.sub("", written))
-
-
 def _results(
     provider: str,
     query: str,
@@ -201,7 +194,6 @@ class DuckDuckGoSearchProvider:
     url: str = field(default=DUCKDUCKGO_URL, repr=False)
 
     async def search(self, query: str, count: int) -> SearchResults:
-        """Search the web for at most `count` results."""
         api = Api(name=self.name, web=self.web, url=self.url, headers={"Accept": "text/html"})
         response = await api.send("GET", query={"q": query})
         if response.status not in (_OK, _ACCEPTED):
@@ -215,7 +207,6 @@ class DuckDuckGoSearchProvider:
         return SearchResults(query=query, provider=self.name, results=page.results[:count])
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.web.close()
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolpost.builtin.providers.api import finite_number, first_text, objects, page_address
 from toolpost.builtin.providers.protocols import (
+    Filters,
     RetrievedChunk,
     RetrievedChunks,
     ScrapedPage,
@@ -19,15 +21,9 @@ from toolpost.builtin.providers.protocols import (
 from toolpost.builtin.web_client import TIMEOUT_S
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.sources import Caller
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.wire.network import NetworkPolicy, parse_target
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.builtin.providers.protocols import Filters
-    from toolpost.contracts.sources import Caller
-
 
 _READ = "artifact_read"
 _PART = 20_000
@@ -65,7 +61,6 @@ class McpProvider:
 
     @property
     def name(self) -> str:
-        """Name in the configuration, in events and in errors."""
         return self.tool
 
     def within(self, caller: Caller) -> McpProvider:
@@ -268,11 +263,7 @@ def _labelled(written: str) -> list[dict[str, Any]]:
             found[-1][last] = label[2].strip()
         elif last == "content":
             found[-1]["content"] = f"{found[-1]['content']}\n{line.strip()}".rstrip()
-    return found if all(_of_the_web(one) for one in found) else []
-
-
-def _of_the_web(item: Mapping[str, Any]) -> bool:
-    return str(item.get("url", "")).startswith(("http://", "https://"))
+    return found if all(str(one.get("url", "")).startswith(("http://", "https://")) for one in found) else []
 
 
 def _is_text(value: Any) -> bool:

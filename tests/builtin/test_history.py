@@ -15,6 +15,7 @@ from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.storage import EventLog
+from toolpost.stores.task_logs import TaskLogs
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 
@@ -134,6 +135,24 @@ async def test_another_data_folder_is_only_for_hosts_that_allow_it() -> None:
     assert asked == ["/elsewhere", "/elsewhere"]
     assert {one["task_id"] for one in found} == {"t1", "t2", "t3"}
     assert replayed["status"] == "completed"
+
+
+@pytest.mark.req("PTASK-01", "PTASK-02")
+async def test_tasks_of_agents_are_listed_and_replayed_by_their_logs(tmp_path: Path) -> None:
+    logs = TaskLogs(tmp_path)
+    for task_id, user in (("t1", "acme:ann"), ("task_5", "acme:ann"), ("task_6", "acme:bob")):
+        log = logs.create(task_id, user=user)
+        log.append("TASK_CREATED", {"inputText": f"do {task_id}"}, [{"role": "user", "content": "do"}])
+    async with opened() as box:
+        caller = Caller(task_tools(box.store.events, folder=lambda tenant: str(tmp_path) if tenant == "acme" else None))
+        caller.context = ToolContext(user_id="acme:ann", tenant_id="acme", trace_id="t2")
+        found = (await caller.ask("task_list", {})).result
+        replayed = await caller.do("task_replay", task_id="task_5")
+        of_bob = await caller.refused("task_replay", task_id="task_6")
+
+    assert {(one["task_id"], one["input_text"]) for one in found} == {("t1", "do t1"), ("task_5", "do task_5")}
+    assert (replayed["status"], replayed["messages"]) == ("in_progress", [{"role": "user", "content": "do"}])
+    assert of_bob["error_code"] == "task_not_found"
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+"""Penguiflow's own ReactPlanner over the catalog of a Toolbox: its nodes call the tools through the whole pipeline."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from penguiflow.catalog import NodeSpec  # type: ignore[import-not-found]
+from penguiflow.node import Node  # type: ignore[import-not-found]
+from penguiflow.planner import ReactPlanner  # type: ignore[import-not-found]
+from pydantic import BaseModel, ConfigDict
+
+from bench.core.harness import Contender
+from bench.core.subject import ARGUMENTS
+from bench.planner.catalog import called, opened
+from bench.planner.names import ANSWER, CALLS, PENGUIFLOW, QUESTION, STEPS
+
+logging.disable(logging.WARNING)  # it tells of every step
+
+
+class Arguments(BaseModel):
+    """Whatever the tool takes: its own schema is checked behind the node."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Result(BaseModel):
+    """What a call came to."""
+
+    result: Any
+
+
+class Scripted:
+    """Calls the tool as often as a run has it, then answers."""
+
+    said = 0
+
+    async def complete(self, **_: Any) -> str:
+        self.said += 1
+        if self.said > CALLS:
+            return json.dumps({"next_node": "final_response", "args": {"answer": ANSWER}})
+        return json.dumps({"next_node": "add3", "args": ARGUMENTS})
+
+
+@asynccontextmanager
+async def contenders() -> AsyncGenerator[list[Contender]]:
+    async with opened() as box:
+
+        def node_of(name: str) -> Any:
+            async def run(args: Arguments, _ctx: Any) -> Result:
+                return Result(result=await called(box, name, args.model_dump()))
+
+            return Node(run, name=name)
+
+        specs = [
+            NodeSpec(node_of(spec.name), spec.name, spec.description, Arguments, Result, spec.side_effects)
+            for spec in box.registry.specs()
+        ]
+
+        async def run() -> Any:
+            planner: Any = ReactPlanner(llm_client=Scripted(), catalog=specs, max_iters=STEPS + 1)
+            return await planner.run(QUESTION)
+
+        before = box.registry.get_stats().call_stats
+        result = await run()
+        made = box.registry.get_stats().call_stats["add3"].count
+        if result.reason != "answer_complete" or made != CALLS or before:
+            raise RuntimeError(f"Penguiflow's planner ended otherwise: {result}, after {made} calls")
+        yield [Contender(name=PENGUIFLOW, call=run)]

@@ -1,0 +1,468 @@
+"""An agent that runs tasks in the background: each reasons, plans, acts and reflects until it has a result."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import OrderedDict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolpost.agents.actor import Actor, PlanStep, TaskContext
+from toolpost.agents.budget import Budget, check_at_least_one
+from toolpost.agents.catalogs import agent_registry
+from toolpost.agents.conversation import MISTAKES, TOO_MANY_CALLS, Conversation
+from toolpost.agents.models.names import open_model
+from toolpost.agents.reflection import Reflector
+from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, wait_for_outcome
+from toolpost.agents.turns import CONTEXT_TOKENS, ModelTurns
+from toolpost.builtin.agent_tools import HOST
+from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
+from toolpost.catalog.registry import belongs
+from toolpost.catalog.threads import run_in_thread
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import (
+    PauseSignal,
+    ToolCancelledError,
+    ToolClientError,
+    ToolConflictError,
+    ToolError,
+    ToolExecutionError,
+)
+from toolpost.contracts.events import EventCode
+from toolpost.contracts.outcomes import now_ms
+from toolpost.contracts.principal import PrincipalCache
+from toolpost.runtime.concurrency import BackgroundTasks, map_concurrent
+from toolpost.runtime.event_bus import EventBus
+from toolpost.runtime.event_emitter import error_facts
+from toolpost.runtime.executor import tool_result
+from toolpost.runtime.router import failure_of
+from toolpost.schema.json_values import is_array, is_object
+from toolpost.stores.messages import CANCELLED, close_tool_calls
+from toolpost.stores.task_logs import TASK_FOLDER, TaskLogs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolpost.agents.actor import ActionResult
+    from toolpost.agents.reflection import PostTaskReflector
+    from toolpost.agents.turns import Turn
+    from toolpost.contracts.chat import ChatModel
+    from toolpost.contracts.events import RunEvent
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.storage import EventSink
+    from toolpost.stores.task_logs import LoggedTask
+    from toolpost.toolbox.box import Toolbox
+
+_log = logging.getLogger("toolpost.agents")
+INSTRUCTIONS = (
+    "You work on one task, in the background and without a person to talk to. Call tools where they help. When the "
+    "task is done, or cannot be done, say what came of it without calling a tool: that text is the result of the task."
+)
+BUDGET = Budget(steps=25, time_s=3600.0)
+NEED_INFO = "need_more_info"
+_REPAIR_ATTEMPTS = 3
+_MOST_KEPT = 1000
+_MOST_ADOPTED = 200
+_PATIENCE_S = 1.0
+
+
+class Agent:
+    """Runs tasks in the background, each until it has a result, and at most `max_tasks` at a time.
+
+    `tools` are the names, patterns or collections that tasks may use of the Toolbox; None is all. `extras` adds tools
+    that act inside the agent, such as `notify`. Each task may use up to `budget`, whose time is looked at between
+    turns. `on_event` is called with every event of a task, besides the `bus`.
+
+    A step that pauses suspends its task until a person has answered, wherever they do. What happens is emitted on the
+    bus and, with a data folder, logged. A task that fails affects nothing else. With a `reflector`, a task that
+    completed is reflected on, in the background.
+    """
+
+    def __init__(  # noqa: PLR0913 - one declaration; all but the first two are keyword-only
+        self,
+        box: Toolbox,
+        llm: str | ChatModel,
+        *,
+        user: str | None = None,
+        bus: EventSink | None = None,
+        tools: Sequence[str] | None = None,
+        extras: Sequence[str] = (),
+        instructions: str = INSTRUCTIONS,
+        budget: Budget = BUDGET,
+        max_tasks: int = 8,
+        reflector: PostTaskReflector | None = None,
+        on_event: Callable[[RunEvent], None] | None = None,
+        context_tokens: int = CONTEXT_TOKENS,
+        llm_timeout_s: float = 120.0,
+    ) -> None:
+        check_at_least_one("max_tasks", max_tasks)
+        self.user = PrincipalCache()[user]
+        self.bus = bus or EventBus()
+        self.registry, self._unfollow = agent_registry(box, collection_members(box, extras), _accepts(box, tools))
+        self._box = box
+        self._instructions = instructions
+        self._budget = budget
+        self._max_tasks = max_tasks
+        self._most_calls = box.settings.limits.absolute_max_parallel
+        self._reflector = reflector
+        self._receivers = [self.bus.emit, *([] if on_event is None else [on_event])]
+        self._actor = Actor(box.executor(self.bus, registry=self.registry))
+        model = open_model(llm)
+        self._turns = ModelTurns(
+            model, self.registry, box.redactor, context_tokens=context_tokens, timeout_s=llm_timeout_s
+        )
+        self._steps_reflector = Reflector(self._turns)
+        self._recorder = TaskRecorder(self.user, box.redactor, self._emit)
+        folder = box.router.context_defaults.folder(TASK_FOLDER, self.user.tenant)
+        self._logs = None if folder is None else TaskLogs(Path(folder), box.redactor.value)
+        self._background = BackgroundTasks()
+        self._tasks: OrderedDict[str, Task] = OrderedDict()
+        self._stopping = False
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks of this process, the oldest first; of very many that ended, the newest."""
+        return list(self._tasks.values())
+
+    async def submit(self, input_text: str, *, description: str = "", source: str = "", cause: str = "") -> Task:
+        """Start a task and return it at once; ToolConflictError when too many tasks are under way.
+
+        `source` says whose task it is, for `adopt`; `cause` is the id of the event that the task is for.
+        """
+        self._check_room()
+        task_id = self._box.router.new_id("task")
+        log = None if self._logs is None else self._logs.create(task_id, user=str(self.user))
+        message = {"role": "user", "content": self._box.redactor.text(input_text)}
+        task = self._new_task(task_id, message["content"], [message], description=description)
+        task.log, task.cause = log, cause
+        facts = {"description": description, "input_text": message["content"], "source": source}
+        self._recorder.record(task, EventCode.TASK_CREATED, facts, [message])
+        self._start(task)
+        return task
+
+    async def resume(self, task_id: str, input_text: str) -> Task:
+        """Give a task the information that it waits for, or go on with one that ended, also in another process.
+
+        ToolClientError for an unknown task, ToolConflictError for one that cannot take it now.
+        """
+        task = self._tasks.get(task_id) or await run_in_thread(partial(self._restore, task_id))
+        text = self._box.redactor.text(input_text)
+        if task.state == "running":
+            raise ToolConflictError(f"task {task_id!r} is under way; wait until it has ended", code="task_running")
+        if task.state == "suspended":
+            if not task.needs_info:
+                why = f"task {task_id!r} waits for a person, who answers the question of its call"
+                raise ToolConflictError(why, code="task_waits_for_person")
+            task.inputs.put_nowait(text)
+            return task
+        self._check_room()
+        message = {"role": "user", "content": text}
+        task.talk.messages.append(message)
+        task.talk.turns, task.talk.mistakes, task.talk.seconds = 0, 0, 0.0
+        self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": "input", "input": text}, [message])
+        self._start(task)
+        return task
+
+    async def cancel(self, task_id: str) -> bool:
+        """Cancel a task with its calls and questions; return False when none of this id is under way."""
+        task = self._tasks.get(task_id)
+        if task is None or task.work is None or not task.is_active:
+            return False
+        task.work.cancel()
+        await task.wait()
+        await self._box.cancel(task_id, by=str(self.user))
+        return True
+
+    def notify(self, task_id: str, text: str) -> None:
+        """Emit what a task has to tell."""
+        task = self._tasks.get(task_id)
+        if task is not None:
+            self._recorder.record(task, EventCode.TASK_NOTIFY, {"text": text})
+
+    async def adopt(self, source: str) -> None:
+        """Go on with the suspended tasks of a process that has ended, and fail those that it ran.
+
+        The caller makes sure that no process runs tasks of the same user and source.
+        """
+        logs = self._logs
+        if logs is None:
+            return
+        for logged in await run_in_thread(partial(logs.newest, _MOST_ADOPTED, may_see=str(self.user).__eq__)):
+            if logged.created.get("source") != source or logged.status not in ("in_progress", "paused"):
+                continue
+            task = await run_in_thread(partial(self._restore, logged.task_id))
+            if logged.status == "in_progress":
+                self._fail(task, ToolExecutionError("process restarted", code="interrupted"))
+            else:
+                task.waiting = _waiting_of(logged)
+                open_ids = {waiting.call_id for waiting in task.waiting}
+                task.talk.messages = [one for one in task.talk.messages if not _is_placeholder(one, open_ids)]
+                self._start(task)
+
+    async def stop(self) -> None:
+        """Stop all tasks. Suspended ones stay so in their logs; others have failed. Safe to call twice."""
+        self._stopping = True
+        working = [task.work for task in self._tasks.values() if task.work is not None and not task.work.done()]
+        for work in working:
+            work.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+        await self._background.finish(patience_s=_PATIENCE_S)
+        self._unfollow()
+
+    def _emit(self, event: RunEvent) -> None:
+        for emit in self._receivers:
+            try:
+                emit(event)
+            except Exception:  # noqa: BLE001 - foreign code
+                _log.exception("a receiver of events failed on %s", event.code.name)
+
+    def _check_room(self) -> None:
+        if self._stopping:
+            raise ToolConflictError("the agent was stopped", code="agent_stopped")
+        active = sum(task.is_active for task in self._tasks.values())
+        if active >= self._max_tasks:
+            message = f"{active} tasks are under way, which is the most; wait until one has ended"
+            raise ToolConflictError(message, code="too_many_tasks")
+
+    def _new_task(self, task_id: str, input_text: str, messages: list[dict[str, Any]], *, description: str) -> Task:
+        talk = Conversation(
+            user=str(self.user),
+            run_id=task_id,
+            key=task_id,
+            messages=[{"role": "system", "content": self._instructions}, *messages],
+            budget=self._budget,
+        )
+        return Task(TaskContext(task_id=task_id, input_text=input_text), talk, description=description, log=None)
+
+    def _start(self, task: Task) -> None:
+        task.state, task.error, task.began = "running", None, time.monotonic()
+        self._tasks[task.id] = task
+        self._tasks.move_to_end(task.id)
+        ended = [one.id for one in self._tasks.values() if not one.is_active]
+        for old in ended[: max(0, len(self._tasks) - _MOST_KEPT)]:
+            del self._tasks[old]
+        task.work = self._background.start(self._work(task))
+
+    async def _work(self, task: Task) -> None:
+        """Run a task to its end, whatever happens in it."""
+        try:
+            self._recorder.record(task, EventCode.TASK_STARTED, {})
+            result = await self._advance(task)
+        except asyncio.CancelledError:
+            if not (self._stopping and task.state == "suspended"):
+                why = "the agent was stopped" if self._stopping else "the task was cancelled"
+                self._fail(task, ToolCancelledError(why))
+        except Exception as raised:  # noqa: BLE001 - models and subscribers are foreign code; one task ends, not the agent
+            self._fail(task, failure_of(raised, ""))
+        else:
+            self._complete(task, result)
+
+    async def _advance(self, task: Task) -> str:
+        """Reason, plan, act and reflect until there is a result."""
+        talk, context = task.talk, task.context
+        while True:
+            await self._wait_for_answers(task)
+            self._check_limits(task)
+            turn = await self._turns.ask(talk)
+            context.iteration += 1
+            context.plan = turn.steps
+            steps = [step.tool_name for step in turn.steps]
+            self._recorder.record(task, EventCode.REASON_DONE, {"text": turn.text, "steps": steps}, [talk.messages[-1]])
+            if not turn.steps:
+                if turn.text:
+                    return turn.text
+                raise ToolExecutionError("the language model said nothing and called nothing", code="no_answer")
+            failed = await self._act(task, turn)
+            if failed and not task.waiting and (ended := await self._reflect(task, failed)):
+                return ended
+
+    def _check_limits(self, task: Task) -> None:
+        talk = task.talk
+        if talk.mistakes >= _REPAIR_ATTEMPTS:
+            raise ToolExecutionError(f"the language model's calls cannot be used: {talk.problem}", code="no_answer")
+        if used := talk.used_up(task.seconds):
+            raise ToolExecutionError(f"the task has used up its budget ({used})", code="budget_exhausted")
+
+    async def _act(self, task: Task, turn: Turn) -> list[ActionResult]:
+        """Run the steps of a plan, which the executor limits, and return those that failed."""
+        talk = task.talk
+        if len(turn.steps) > self._most_calls:
+            text = f"{len(turn.steps)} calls at once are too many, and none was made; the most is {self._most_calls}"
+            told = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id in turn.call_ids.values()]
+            self._add(task, "TOOL_CALL_FAILED", {"error": text, "errorCode": TOO_MANY_CALLS}, told)
+            talk.mistakes, talk.problem = talk.mistakes + 1, text
+            return []
+        step = partial(self._step, task, turn)
+        done = await map_concurrent(turn.steps, step, max_concurrency=len(turn.steps))
+        task.waiting = [one for one in done if isinstance(one, WaitingStep)]
+        failed = [one for one in done if not isinstance(one, WaitingStep) and not one.success]
+        is_mistake = len(failed) == len(done) and all(one.error_code in MISTAKES for one in failed)
+        talk.mistakes = talk.mistakes + 1 if is_mistake else 0
+        talk.problem = str(failed[-1].error) if is_mistake else ""
+        return failed
+
+    async def _step(self, task: Task, turn: Turn, step: PlanStep) -> ActionResult | WaitingStep:
+        call_id = turn.call_ids[step.id]
+        try:
+            action = await self._actor.run_step(step, task.context, self._context(task))
+        except PauseSignal as pause:
+            return WaitingStep(step, call_id, pause.pending_id or "", pause.question.prompt)
+        if step.tool_name == NEED_INFO and action.success:
+            return WaitingStep(step, call_id, question=str(action.result["question"]))
+        self._add_action(task, call_id, action)
+        return action
+
+    def _context(self, task: Task) -> ToolContext:
+        return ToolContext(
+            task.id,
+            user_id=str(self.user),
+            tenant_id=self.user.tenant,
+            trace_id=task.id,
+            correlation_id="" if task.last_event is None else task.last_event.id,
+            tool_context={HOST: self},
+        )
+
+    def _add_action(self, task: Task, call_id: str, action: ActionResult) -> None:
+        """Add the result of a step to the conversation and the log."""
+        event = "TOOL_CALL_COMPLETED" if action.success else "TOOL_CALL_FAILED"
+        data = {"toolName": action.tool_name, "durationMs": action.duration_ms, "error": action.error}
+        self._add(task, event, data, [self._turns.result_message(call_id, action)])
+
+    def _add(self, task: Task, event: str, data: dict[str, Any], messages: list[dict[str, Any]]) -> None:
+        task.talk.messages += messages
+        self._recorder.log(task, event, data, messages)
+
+    async def _reflect(self, task: Task, failed: list[ActionResult]) -> str | None:
+        """Decide what follows from steps that failed; return the result of a task that is finished despite them."""
+        reflection = await self._steps_reflector.reflect(task.context, failed)
+        task.context.reflections.append(reflection)
+        facts = {
+            "verdict": reflection.verdict,
+            "assessment": reflection.assessment,
+            "lessons": reflection.lessons,
+            "next_focus": reflection.next_focus,
+        }
+        told: list[dict[str, Any]] = []
+        if reflection.verdict == "replan":
+            focus = f" Focus on: {reflection.next_focus}" if reflection.next_focus else ""
+            lessons = "".join(f"\n- {lesson}" for lesson in reflection.lessons)
+            text = f"Change your plan: {reflection.assessment}{focus}{lessons}"
+            told.append({"role": "user", "content": self._box.redactor.text(text)})
+        task.talk.messages += told
+        self._recorder.record(task, EventCode.STEPS_REFLECTED, facts, told)
+        if reflection.verdict == "complete":
+            return reflection.assessment or "The task was ended after an error."
+        return None
+
+    async def _wait_for_answers(self, task: Task) -> None:
+        """Suspend a task until what it waits for is there."""
+        if not task.waiting:
+            return
+        task.talk.seconds = task.seconds
+        task.state = "suspended"
+        for waiting in task.waiting:
+            if not waiting.pending_id:
+                self._recorder.record(task, EventCode.NEED_MORE_INFO, {"question": waiting.question})
+        reason = "need_more_info" if task.needs_info else "waiting_for_person"
+        facts = {"reason": reason, "waiting": [waiting.to_dict() for waiting in task.waiting]}
+        self._recorder.record(task, EventCode.TASK_SUSPENDED, facts)
+        answer = partial(self._answer, task)
+        await map_concurrent(task.waiting, answer, max_concurrency=len(task.waiting))
+        task.waiting = []
+        task.state, task.began = "running", time.monotonic()
+        self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": "answered"})
+
+    async def _answer(self, task: Task, waiting: WaitingStep) -> None:
+        """Wait for the answer to one step, and add it to the conversation."""
+        if waiting.pending_id:
+            pending, name = self._box.store.pending, waiting.step.tool_name
+            outcome = await wait_for_outcome(pending, waiting.pending_id, tenant=self.user.tenant, tool_name=name)
+            result = tool_result(outcome, now_ms())
+            context = self._context(task)
+            action = self._actor.record(waiting.step, task.context, context, result, resumed=True)
+            self._add_action(task, waiting.call_id, action)
+            return
+        text = await task.inputs.get()
+        message = {"role": "tool", "tool_call_id": waiting.call_id, "content": text}
+        self._add(task, "TOOL_CALL_COMPLETED", {"toolName": waiting.step.tool_name}, [message])
+
+    def _complete(self, task: Task, result: str) -> None:
+        task.context.final_result = result
+        task.state = "completed"
+        self._recorder.record(task, EventCode.TASK_COMPLETED, {"result": result, "iterations": task.context.iteration})
+        if self._reflector is not None and self._reflector.should_reflect(task.context):
+            self._background.start(self._remember(task, self._reflector))
+
+    def _fail(self, task: Task, error: ToolError) -> None:
+        error.conceal(self._box.redactor.message)
+        task.state = "cancelled" if isinstance(error, ToolCancelledError) else "failed"
+        task.error, task.waiting = error.message, []
+        task.talk.messages = close_tool_calls(task.talk.messages)
+        self._recorder.record(task, EventCode.TASK_FAILED, error_facts(error))
+
+    async def _remember(self, task: Task, reflector: PostTaskReflector) -> None:
+        """Reflect on a task that has ended; nothing waits for it and its failure changes nothing."""
+        try:
+            reflection = await reflector.run(task.context)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, the task has ended well
+            error = failure_of(raised, "")
+            error.conceal(self._box.redactor.message)
+            _log.warning("the reflection on task %s failed: %s", task.id, error)
+            self._recorder.record(task, EventCode.REFLECTION_FAILED, error_facts(error))
+        else:
+            facts = {"assessment": reflection.assessment, "tool_calls_count": reflection.tool_calls_count}
+            self._recorder.record(task, EventCode.REFLECTION_COMPLETE, facts)
+
+    def _restore(self, task_id: str) -> Task:
+        """Return a task that has ended, or whose process has, from its log; ToolClientError when there is none."""
+        log = None if self._logs is None else self._logs.find(task_id, may_see=str(self.user).__eq__)
+        logged = None if log is None else log.read()
+        if logged is None:
+            raise ToolClientError(f'Task "{task_id}" not found in index', code="task_not_found")
+        messages = close_tool_calls([message for message in logged.messages if message["role"] != "system"])
+        description = str(logged.created.get("description", ""))
+        task = self._new_task(task_id, logged.input_text, messages, description=description)
+        task.talk.calls = sum(len(message.get("tool_calls") or ()) for message in messages)
+        task.log = log
+        task.state = "completed" if logged.status == "completed" else "failed"
+        return task
+
+
+def _waiting_of(logged: LoggedTask) -> list[WaitingStep]:
+    """Return what a suspended task waits for, with the arguments of the calls."""
+    asked = {call["id"]: call["function"] for one in logged.messages for call in one.get("tool_calls") or ()}
+    waiting: list[WaitingStep] = []
+    given: Any = logged.last.get("waiting")
+    for facts in [one for one in given if is_object(one)] if is_array(given) else []:
+        call_id, name = str(facts.get("callId")), str(facts.get("toolName"))
+        params: dict[str, Any] = json.loads(asked[call_id]["arguments"]) if call_id in asked else {}
+        step = PlanStep(id=str(facts.get("stepId")), tool_name=name, params=params)
+        waiting.append(WaitingStep(step, call_id, str(facts.get("pendingId")), str(facts.get("question"))))
+    return waiting
+
+
+def _is_placeholder(message: dict[str, Any], open_ids: set[str]) -> bool:
+    """Whether a message closes a call that still waits."""
+    return message.get("tool_call_id") in open_ids and message.get("content") == CANCELLED
+
+
+def collection_members(box: Toolbox, names: Sequence[str]) -> list[str]:
+    """Return names with collections replaced by their members."""
+    known = {**COLLECTIONS, **box.settings.collections}
+    return [member for name in names for member in known.get(name, (name,))]
+
+
+def _accepts(box: Toolbox, tools: Sequence[str] | None) -> Callable[[ToolSpec], bool]:
+    """Return which tools of the Toolbox tasks may use; those that act inside another agent never."""
+    members = None if tools is None else collection_members(box, tools)
+
+    def accepts(spec: ToolSpec) -> bool:
+        if spec.name in AGENT_TOOLS:
+            return False
+        return members is None or any(belongs(spec, member) for member in members)
+
+    return accepts

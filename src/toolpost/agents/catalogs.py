@@ -1,0 +1,199 @@
+"""The catalog of an agent: an open Toolbox, or tools or a registry around which a Toolbox is opened when needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from toolpost.builtin.agent_tools import agent_tools
+from toolpost.builtin.loader import BuiltinParts, Builtins
+from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
+from toolpost.catalog.registry import CatalogChange, ToolRegistry, as_tool
+from toolpost.configuration.loading import parse_settings
+from toolpost.configuration.settings import Settings
+from toolpost.contracts.errors import ConfigError
+from toolpost.stores.task_logs import TASK_FOLDER
+from toolpost.toolbox.box import Toolbox
+from toolpost.toolbox.search_view import SearchView
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+
+    from toolpost.contracts.events import RunEvent
+    from toolpost.contracts.spec import Tool, ToolSpec
+    from toolpost.contracts.storage import EventSink
+
+Catalog: TypeAlias = "Toolbox | SearchView | ToolRegistry | Sequence[Tool]"
+
+ARTIFACT_TOOLS = frozenset(COLLECTIONS["artifact_tools"])
+_MOST_RUNS = 10_000
+
+
+class AgentCatalog:
+    """The Toolbox of an agent.
+
+    A Toolbox that is given stays its owner's. Around a list of tools or a ToolRegistry `open` opens one with
+    `settings`, until `close` or the end of the event loop; it follows the changes of the registry. `is_own` says which
+    it is. One that is opened here has the built-in tools that read artifacts, for large results. `view` is the search
+    view that was given, if one was.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        settings: Settings | Mapping[str, Any] | None = None,
+        sink: EventSink | None = None,
+    ) -> None:
+        self.view = catalog if isinstance(catalog, SearchView) else None
+        self._given, self._tools, self._followed = _read_catalog(catalog)
+        if self._given is not None and settings is not None:
+            raise ConfigError("settings are for tools and registries; an open Toolbox has its own")
+        self.is_own = self._given is None
+        self.settings = self._given.settings if self._given is not None else _read_settings(settings)
+        self._sink = sink
+        self._runs = _RunSink(sink) if sink is not None else None
+        if self._given is not None and self._runs is not None:
+            self._given.router.emitter.add_sink(self._runs)
+        self._box: Toolbox | None = None
+        self._holding: AsyncGenerator[Toolbox] | None = None
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> Toolbox:
+        """Return the Toolbox, opened where it is not."""
+        if self._given is not None:
+            return self._given
+        if self._box is not None:
+            return self._box
+        async with self._turn:
+            if self._box is None:
+                self._holding = self._hold()
+                self._box = await anext(self._holding)
+            return self._box
+
+    async def close(self) -> None:
+        """Close the Toolbox that was opened here; the next `open` makes a new one."""
+        async with self._turn:
+            if self._holding is not None:
+                await self._holding.aclose()
+
+    async def _hold(self) -> AsyncGenerator[Toolbox]:
+        """Hold a Toolbox open; the event loop closes a generator that is left when it ends, and so the Toolbox."""
+        box = Toolbox(
+            tools=self._tools,
+            settings=self.settings,
+            builtins=_with_artifact_tools(self.settings, {tool.spec.name for tool in self._tools}),
+            sinks=[] if self._sink is None else [self._sink],
+        )
+        try:
+            async with box:
+                end = None if self._followed is None else follow_registry(self._followed, box.registry)
+                try:
+                    yield box
+                finally:
+                    if end is not None:
+                        end()
+        finally:
+            self._box = self._holding = None
+            self._turn = asyncio.Lock()  # the next event loop has its own
+
+    def follow_run(self, run_id: str) -> None:
+        """Pass the events of a run on to the sink, of a Toolbox that has other runs as well."""
+        if self._runs is not None:
+            self._runs.add(run_id)
+
+
+def _read_catalog(catalog: Catalog) -> tuple[Toolbox | None, list[Tool], ToolRegistry | None]:
+    """Tell an open Toolbox, a list of tools and a registry apart; ConfigError for what cannot be called from here."""
+    if isinstance(catalog, SearchView):
+        return _read_catalog(cast("Toolbox", catalog.box))
+    if isinstance(catalog, Toolbox):
+        catalog.router  # noqa: B018 - says so where the Toolbox is not open
+        return catalog, [], None
+    if isinstance(catalog, ToolRegistry):
+        for spec in catalog.specs():
+            if catalog.find(spec.name).source is not None:
+                why = f"{spec.name!r} of this registry runs in the sources of its owner"
+                raise ConfigError(f"{why}; give catalog=box of an open Toolbox, or load_tools(registry) of a manager")
+        return None, [], catalog
+    if not hasattr(catalog, "__iter__"):
+        forms = "an open Toolbox or a search view of it, a ToolRegistry, or a list of tools"
+        raise ConfigError(f"catalog is {forms}, not {type(catalog).__name__}")
+    return None, [as_tool(tool) for tool in catalog], None
+
+
+def _read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
+    return settings if isinstance(settings, Settings) else parse_settings(settings or {})
+
+
+def _with_artifact_tools(settings: Settings, taken: set[str]) -> list[str] | str:
+    """Return the built-in tools of the settings, and those that read large results unless their names are taken."""
+    wanted = settings.builtins
+    if wanted == "all":
+        return "all"
+    named = [] if isinstance(wanted, str) else list(wanted)
+    return [*named, *sorted(ARTIFACT_TOOLS - taken - set(named))] or "none"
+
+
+def follow_registry(
+    shared: ToolRegistry, mine: ToolRegistry, accepts: Callable[[ToolSpec], bool] = lambda _: True
+) -> Callable[[], None]:
+    """Copy the tools that pass a test into a registry, and their changes until the returned function is called."""
+
+    def follow(changes: Iterable[CatalogChange]) -> None:
+        draft = mine.draft()
+        for kind, name in changes:
+            if kind == "removed":
+                if name in draft.entries:
+                    draft.remove(name)
+            elif accepts((entry := shared.find(name)).spec):
+                draft.place(entry, replace=name in draft.entries)
+        mine.commit(draft)
+
+    follow(CatalogChange("added", spec.name) for spec in shared.specs())
+    return shared.subscribe(follow)
+
+
+def agent_registry(
+    box: Toolbox, builtins: Sequence[str] = (), accepts: Callable[[ToolSpec], bool] = lambda _: False
+) -> tuple[ToolRegistry, Callable[[], None]]:
+    """Return a registry for an agent of an open Toolbox, and the function that ends following the Toolbox's changes.
+
+    It has the tools of the Toolbox that pass a test, and built-in tools by name, also those that act inside an agent.
+    A built-in tool of the Toolbox is used as it is there, with what an operator changed about it.
+    """
+    wanted, registry = set(builtins).difference(AGENT_TOOLS), ToolRegistry()
+    end = follow_registry(box.registry, registry, lambda spec: spec.name in wanted or accepts(spec))
+    parts = BuiltinParts(
+        store=box.store,
+        env=box.settings.tools.env,
+        task_folder=partial(box.router.context_defaults.folder, TASK_FOLDER),
+        keeps_programs=False,
+    )
+    missing = [name for name in dict.fromkeys(builtins) if name in wanted and not registry.has(name)]
+    inside = [tool for tool in agent_tools() if tool.spec.name in builtins]
+    for tool in [*Builtins(parts).tools(missing), *inside]:
+        registry.register(tool, override=box.settings.overrides.get(tool.spec.name))
+    return registry, end
+
+
+class _RunSink:
+    """Passes on the events of the runs that were added."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self._emit = sink.emit
+        self._runs: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, run_id: str) -> None:
+        """Pass on the events of a run from now on; of very many, the oldest are left out."""
+        self._runs[run_id] = None
+        self._runs.move_to_end(run_id)
+        if len(self._runs) > _MOST_RUNS:
+            self._runs.popitem(last=False)
+
+    def emit(self, event: RunEvent) -> None:
+        """Pass on an event of a run that was added."""
+        if event.call.run_id in self._runs:
+            self._emit(event)

@@ -1,0 +1,190 @@
+"""The conversation of a run with its model: the messages, the calls that wait, and what was used so far.
+
+Messages have the shape of Chat Completions with native tool calls, whichever way the model is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from toolpost.agents.budget import Budget
+from toolpost.contracts.chat import Usage
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.runtime.model_messages import model_text
+from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.secrets import drop_secrets
+from toolpost.stores.messages import close_tool_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.agents.budget import BudgetKind
+    from toolpost.contracts.chat import ModelReply
+    from toolpost.contracts.outcomes import Outcome
+
+TOO_MANY_CALLS = "too_many_calls"
+MISTAKES = frozenset({"tool_not_found", "validation_failed", TOO_MANY_CALLS})  # of the model, before anything ran
+UNUSABLE = "Your last reply cannot be used: "
+_ROLES = frozenset({"system", "user", "assistant", "tool"})
+_KNOWN = "\n\nWhat is known:\n"
+_CHARS_A_TOKEN = 4  # for models that do not count
+_NEXT = {
+    "tool_not_found": "Call one of the tools that you were given, or go on without it.",
+    "validation_failed": "Correct the arguments and call it again.",
+    TOO_MANY_CALLS: "Make fewer calls at once.",
+    "approval_denied": "Do not call it again: go on without it, or say that it was refused.",
+    "permission_denied": "It is not allowed: go on without it, or say so.",
+    "auth_required": "Do not call it again: say that the account has to be connected.",
+    "rate_limited": "Do something else first, or say that it is busy.",
+    "source_down": "It cannot be reached now: go on without it, or say so.",
+    "connection_failed": "It cannot be reached now: go on without it, or say so.",
+    "circuit_open": "It cannot be reached now: go on without it, or say so.",
+    "timeout": "Find out whether it has happened before you call it again.",
+    "cancelled": "Do not call it again unless you are asked to.",
+}
+_ELSE = "Try it in another way, or say what went wrong."
+
+
+class PlannerCall(NamedTuple):
+    """A tool call of the model; `key` is its idempotency key, `pending_id` the pending action that it waits for."""
+
+    id: str
+    name: str
+    arguments: Any
+    key: str
+    pending_id: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Conversation:
+    """State of a run, with all that another process needs to go on with it.
+
+    `mistakes` counts the replies without a usable call or answer since the last usable one, and `problem` is the last.
+    `must_answer` says that the next reply must be the answer. `done` lists the calls that ended.
+    """
+
+    user: str
+    run_id: str
+    key: str
+    messages: list[dict[str, Any]]
+    budget: Budget = field(default_factory=Budget)
+    waiting: list[PlannerCall] = field(default_factory=list[PlannerCall])
+    done: list[list[str]] = field(default_factory=list[list[str]])
+    turns: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    mistakes: int = 0
+    problem: str = ""
+    must_answer: bool = False
+    has_artifacts: bool = False
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Restore a conversation from what `to_dict` returned."""
+        members: dict[str, Any] = {each.name: data[each.name] for each in fields(cls)}
+        members["budget"] = Budget(**members["budget"])
+        members["usage"] = Usage(*members["usage"])
+        members["waiting"] = [PlannerCall(*call) for call in members["waiting"]]
+        return cls(**members)
+
+    def to_dict(self, *, since: int = 0) -> dict[str, Any]:
+        """Return the conversation as JSON data, with the messages from a number on."""
+        facts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**facts, "budget": asdict(self.budget), "messages": self.messages[since:], "since": since}
+
+    @classmethod
+    def restore(cls, data: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Self:
+        """Restore a conversation from what was stored of it, and of its steps since."""
+        messages: list[dict[str, Any]] = list(data["messages"])
+        for step in steps:
+            messages[step["since"] :] = step["messages"]
+        last = steps[-1] if steps else data
+        return cls.from_dict({**last, "messages": messages})
+
+    def used_up(self, seconds: float) -> BudgetKind | None:
+        """Return which budget is used up after so many seconds, if one is."""
+        return self.budget.used_up(steps=self.turns, seconds=seconds, usage=self.usage)
+
+    def count(self, reply: ModelReply) -> None:
+        """Count a reply; one that does not say what it used is estimated where tokens are limited."""
+        used = reply.usage
+        if self.budget.tokens is not None and not used.total_tokens:
+            size = len(json.dumps(self.messages, ensure_ascii=False)) // _CHARS_A_TOKEN
+            used = Usage(size, len(json.dumps(reply.message, ensure_ascii=False)) // _CHARS_A_TOKEN, used.cost)
+        if self.budget.cost is not None and used.cost is None:
+            name = f" {reply.model!r}" if reply.model else ""
+            raise ConfigError(f"the cost of model{name} is not known, so that it cannot be limited; limit the tokens")
+        before = self.usage
+        cost = before.cost if used.cost is None else (before.cost or 0.0) + used.cost
+        self.usage = Usage(before.input_tokens + used.input_tokens, before.output_tokens + used.output_tokens, cost)
+        self.turns += 1
+
+    def add_reply(self, message: Mapping[str, Any]) -> list[PlannerCall]:
+        """Add the model's message and return its tool calls."""
+        self.messages.append({**message, "role": "assistant"})
+        asked: list[dict[str, Any]] = message.get("tool_calls") or []
+        return [self._tool_call(call) for call in asked]
+
+    def _tool_call(self, call: dict[str, Any]) -> PlannerCall:
+        self.calls += 1
+        key = f"{self.key}_{self.calls}"  # models use one id for several calls
+        given: Any = call.get("function")
+        function: dict[str, Any] = given if is_object(given) else {}
+        call["id"] = str(call.get("id") or key)
+        return PlannerCall(call["id"], str(function.get("name")), function.get("arguments"), key)
+
+    def add_outcome(self, call: PlannerCall, outcome: Completed | Failed) -> None:
+        """Add the result of a call for the model."""
+        self.messages.append({"role": "tool", "tool_call_id": call.id, "content": result_text(outcome)})
+        self.done.append([outcome.tool_name, outcome.status])
+        self.has_artifacts = self.has_artifacts or (isinstance(outcome, Completed) and bool(outcome.artifacts))
+
+    def judge(self, outcomes: Sequence[Outcome]) -> None:
+        """Count a reply whose calls were all mistakes, or begin to count anew."""
+        failed = [each.error for each in outcomes if isinstance(each, Failed) and each.error.error_code in MISTAKES]
+        self.mistakes = self.mistakes + 1 if len(failed) == len(outcomes) else 0
+        self.problem = failed[-1].message if self.mistakes else ""
+
+    def add_problem(self, problem: str) -> None:
+        """Tell the model what is wrong with its reply."""
+        self.mistakes += 1
+        self.problem = problem
+        self.messages.append({"role": "user", "content": f"{UNUSABLE}{problem}"})
+
+
+def result_text(outcome: Outcome) -> str:
+    """Return what a model reads of a call, with what to do next where the call failed."""
+    text = model_text(outcome)
+    return f"{text}\n{advice(outcome.error.error_code)}" if isinstance(outcome, Failed) else text
+
+
+def advice(error_code: str) -> str:
+    """Return what a model should do next after a call that failed."""
+    return _NEXT.get(error_code, _ELSE)
+
+
+def opening_messages(
+    query: str, instructions: str, llm_context: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Build the messages that a run begins with, after those of `earlier` turns."""
+    before = close_tool_calls(_copied(earlier or ()), "This call was not made.")
+    head = before.pop(0)["content"] if before and before[0]["role"] == "system" else instructions
+    if llm_context:
+        known = json.dumps(drop_secrets(llm_context), ensure_ascii=False, default=str)
+        head = f"{str(head).partition(_KNOWN)[0]}{_KNOWN}{known}"
+    return [{"role": "system", "content": head}, *before, {"role": "user", "content": query}]
+
+
+def _copied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    try:
+        copied: Any = json.loads(json.dumps(list(messages), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"messages are not JSON: {error}; give those of an earlier PlannerFinish") from error
+    if not is_array(copied) or not all(is_object(each) and each.get("role") in _ROLES for each in copied):
+        roles = ", ".join(sorted(_ROLES))
+        raise ConfigError(f"messages is a list of objects whose role is one of {roles}, such as finish.messages")
+    return copied

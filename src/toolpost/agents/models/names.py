@@ -1,0 +1,58 @@
+"""What `llm=` may be: a chat model, or the name of one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TypeGuard
+
+from toolpost.agents.models.anthropic_messages import AnthropicMessages
+from toolpost.agents.models.openai_chat import OpenAIChat
+from toolpost.agents.models.openai_responses import OpenAIResponses
+from toolpost.contracts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolpost.agents.models.http_model import HttpChatModel
+    from toolpost.contracts.chat import ChatModel
+
+KEY_VARIABLE = "TOOLPOST_MODEL_KEY"
+"""The environment variable with the key of a model that a URL names."""
+
+_DIRECT: dict[str, type[HttpChatModel]] = {
+    "openai-chat": OpenAIChat,
+    "openai-responses": OpenAIResponses,
+    "anthropic-messages": AnthropicMessages,
+}
+
+
+def open_model(llm: str | ChatModel, *, proxy: str | None = None) -> ChatModel:
+    """Return the chat model that `llm` names or is; ConfigError for anything else.
+
+    `http://127.0.0.1:8080/v1#NAME` is a server that speaks Chat Completions, with the key in TOOLPOST_MODEL_KEY if it
+    wants one. `openai-chat/NAME`, `openai-responses/NAME` and `anthropic-messages/NAME` are asked directly, with the
+    provider's own variable for the key. Every other name is litellm's. `proxy` carries the requests of all but those.
+    """
+    if isinstance(llm, str):
+        return _named(llm.strip(), proxy)
+    if not _is_chat_model(llm):
+        what = "an object with `async complete(messages, *, tools)`"
+        raise ConfigError(f"llm is the name of a model, or a ChatModel, {what}, not {type(llm).__name__}")
+    return llm
+
+
+def _named(name: str, proxy: str | None) -> ChatModel:
+    if name.lower().startswith(("http://", "https://")):
+        url, _, model = name.partition("#")
+        key = os.environ.get(KEY_VARIABLE) or None
+        return OpenAIChat(model or "default", base_url=url, api_key=key, proxy=proxy)
+    prefix, _, model = name.partition("/")
+    if prefix in _DIRECT and model:
+        return _DIRECT[prefix](model, proxy=proxy)
+    if not name or prefix in _DIRECT:
+        raise ConfigError(f"llm={name!r} names no model; write one as gpt-4, {next(iter(_DIRECT))}/gpt-4 or URL#NAME")
+    from toolpost.agents.models.litellm_model import LiteLLMChat  # noqa: PLC0415 - an extra, which most runs never ask
+
+    return LiteLLMChat(name)
+
+
+def _is_chat_model(llm: object) -> TypeGuard[ChatModel]:
+    return not isinstance(llm, type) and callable(getattr(llm, "complete", None))

@@ -1,0 +1,144 @@
+"""Ask a chat model, and get one `ModelReply` whatever the model is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta, Usage
+from toolpost.contracts.errors import ToolError, ToolExecutionError, ToolOutputError, ToolTimeoutError
+from toolpost.schema.json_values import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from toolpost.contracts.chat import ChatModel, StreamingChatModel
+
+    OnDelta = Callable[[TextDelta | ToolCallDelta], object]
+
+ASK_TIMEOUT_S = 120.0
+
+
+async def ask_model(
+    model: ChatModel,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    response_schema: Mapping[str, Any] | None = None,
+    on_delta: OnDelta | None = None,
+    timeout_s: float = ASK_TIMEOUT_S,
+) -> ModelReply:
+    """Ask a model for its next message and return the whole reply, its message as plain JSON data.
+
+    `on_delta` gets the pieces of the reply: as they come from a StreamingChatModel, all at the end from another.
+    Only a StreamingChatModel is held to `response_schema`. A ToolError says why there is no reply.
+    """
+    limit = asyncio.timeout(timeout_s)
+    try:
+        async with limit:
+            if _is_streaming(model):
+                return await _read_stream(
+                    model.stream(messages, tools=tools, response_schema=response_schema), on_delta or _ignore
+                )
+            reply = read_reply(await model.complete(messages, tools=tools))
+    except ToolError:
+        raise
+    except Exception as raised:
+        if limit.expired():
+            message = f"the language model did not answer within {timeout_s:g} s"
+            raise ToolTimeoutError(message, timeout_ms=timeout_s * 1000) from raised
+        raise ToolExecutionError(f"the language model failed: {type(raised).__name__}: {raised}") from raised
+    if on_delta is not None:
+        for delta in reply_deltas(reply):
+            on_delta(delta)
+    return reply
+
+
+def _is_streaming(model: ChatModel) -> TypeGuard[StreamingChatModel]:
+    """Return whether a model streams; `isinstance` of a Protocol takes 40 µs."""
+    return callable(getattr(model, "stream", None))
+
+
+def read_reply(reply: object) -> ModelReply:
+    """Read what `complete` returned: a message, or a whole response of Chat Completions, as data or as an object.
+
+    ToolOutputError where it is not JSON or not a message.
+    """
+    data = _json_object(reply)
+    choice: dict[str, Any] = {}
+    if is_array(data.get("choices")):
+        choice = data["choices"][0] if data["choices"] and is_object(data["choices"][0]) else {}
+    message = check_message(choice.get("message") if "choices" in data else data)
+    facts = {name: message.pop(name, None) or data.get(name) for name in ("usage", "model")}
+    finish = choice.get("finish_reason") or message.pop("finish_reason", None)
+    default = "tool_calls" if message.get("tool_calls") else ""
+    return ModelReply(message, read_usage(facts["usage"]), str(finish or default), str(facts["model"] or ""))
+
+
+def check_message(message: object) -> dict[str, Any]:
+    """Return a message as one of the assistant; ToolOutputError where it is none."""
+    if not is_object(message):
+        raise ToolOutputError(f"the language model's message is a {type(message).__name__}, not an object")
+    asked: Any = message.get("tool_calls") or []
+    if not is_array(asked) or not all(is_object(call) for call in asked):
+        raise ToolOutputError("the language model's tool_calls are not a list of objects")
+    return {**message, "role": "assistant"}
+
+
+def read_usage(data: object) -> Usage:
+    """Read `usage` as Chat Completions, Responses and Messages write it; what is missing counts as zero."""
+    if isinstance(data, Usage):
+        return data
+    if not is_object(data):
+        return Usage()
+    asked = _count(data, "prompt_tokens", "input_tokens")
+    said = _count(data, "completion_tokens", "output_tokens")
+    cost = data.get("cost")
+    return Usage(asked, said, float(cost) if isinstance(cost, int | float) else None)
+
+
+def reply_deltas(reply: ModelReply) -> Iterator[TextDelta | ToolCallDelta]:
+    """Yield a whole reply as pieces: its text, then each call."""
+    text = reply.message.get("content")
+    if isinstance(text, str) and text:
+        yield TextDelta(text)
+    for position, call in enumerate(reply.message.get("tool_calls") or []):
+        given = call.get("function")
+        function: dict[str, Any] = given if is_object(given) else {}
+        arguments = function.get("arguments")
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        yield ToolCallDelta(position, str(call.get("id") or ""), str(function.get("name") or ""), written)
+
+
+async def _read_stream(stream: AsyncIterator[TextDelta | ToolCallDelta | ModelReply], on_delta: OnDelta) -> ModelReply:
+    try:
+        async for item in stream:
+            if isinstance(item, ModelReply):
+                return item._replace(message=check_message(_json_object(item.message)))
+            on_delta(item)
+    finally:
+        close = getattr(stream, "aclose", None)  # generators have it, and hold a connection until it is called
+        if close is not None:
+            await close()
+    raise ToolOutputError("the language model's stream ended without a whole reply")
+
+
+def _json_object(reply: object) -> dict[str, Any]:
+    """Return a JSON copy of a reply; ToolOutputError where it could not be stored or sent back."""
+    dump = getattr(reply, "model_dump", None)
+    try:
+        data: Any = json.loads(json.dumps(dump(exclude_none=True) if callable(dump) else reply, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolOutputError(f"the language model's message is not JSON: {error}; return a dict") from error
+    if not is_object(data):
+        raise ToolOutputError(f"the language model's message is a {type(reply).__name__}, not an object")
+    return data
+
+
+def _count(data: Mapping[str, Any], *names: str) -> int:
+    return next((value for name in names if isinstance(value := data.get(name), int)), 0)
+
+
+def _ignore(delta: TextDelta | ToolCallDelta) -> None:
+    """Take a piece that nobody asked for."""

@@ -1,0 +1,315 @@
+"""A run of a planner in this process: the calls that it makes, and the questions that they wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.agents.catalogs import ARTIFACT_TOOLS
+from toolpost.agents.conversation import TOO_MANY_CALLS, Conversation, PlannerCall, result_text
+from toolpost.agents.results import CallEnded, CallStarted, PlannerQuestion
+from toolpost.contracts.errors import (
+    PendingNotFoundError,
+    ToolError,
+    ToolNotFoundError,
+    ToolTimeoutError,
+    nearest,
+)
+from toolpost.contracts.outcomes import Failed, Paused
+from toolpost.contracts.questions import DECISIONS, Answer
+from toolpost.policy.approvals import arguments_summary
+from toolpost.runtime.concurrency import map_concurrent
+from toolpost.runtime.persistence import load_outcome, plain_members
+from toolpost.runtime.tool_runtime import read_arguments
+from toolpost.schema.json_values import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.agents.catalogs import AgentCatalog
+    from toolpost.agents.results import OnEvent, PlannerEvent
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import Decision, QuestionKind
+    from toolpost.contracts.spec import ToolDefinition
+    from toolpost.stores.pauses import ClaimedPause
+    from toolpost.toolbox.box import Toolbox
+
+_log = logging.getLogger("toolpost.agents")
+_POLL_S = 0.1
+_MAX_POLLS = 3000
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A run in progress, in one process.
+
+    `asked` are the questions that people were shown, `refused` says why answers were not taken. With a `claim`, steps
+    are saved; `saved` is the number of messages that are.
+    """
+
+    box: Toolbox
+    talk: Conversation
+    context: ToolContext
+    on_event: OnEvent | None
+    claim: ClaimedPause | None = None
+    asked: list[str] = field(default_factory=list[str])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    saved: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the run has taken, in all processes."""
+        return self.talk.seconds + time.monotonic() - self.began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds that the budget leaves; None without such a budget."""
+        limit = self.talk.budget.time_s
+        return None if limit is None else max(0.0, limit - self.seconds)
+
+    def emit(self, event: PlannerEvent) -> None:
+        """Pass an event to the caller, whose errors do not disturb the run."""
+        if self.on_event is not None:
+            try:
+                self.on_event(event)
+            except Exception:  # noqa: BLE001 - foreign code
+                _log.exception("on_event failed on %s", event.type)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that is needed to resume the run, without secrets."""
+        contexts = {
+            "tool_context": plain_members(self.context.tool_context),
+            "llm_context": plain_members(self.context.llm_context),
+        }
+        talk = replace(self.talk, seconds=self.seconds)
+        return {"user": talk.user, "asked": self.asked, "conversation": talk.to_dict(), **contexts}
+
+    async def save_step(self) -> None:
+        """Store what has changed since the last step, before its calls take effect."""
+        if self.claim is not None:
+            talk = replace(self.talk, seconds=self.seconds)
+            await self.claim.save(talk.to_dict(since=self.saved))
+            self.saved = len(talk.messages)
+
+
+class RunCalls:
+    """Make the calls of runs and answer their questions; `names` are the tools that a model may call, None is all.
+
+    One reply may make `most` calls.
+    """
+
+    def __init__(self, catalog: AgentCatalog, names: Sequence[str] | None, *, most: int) -> None:
+        self._catalog = catalog
+        self._names = names
+        self._most = most
+
+    def definitions(self, run: Run) -> Sequence[ToolDefinition]:
+        """Return the tools for the model's next reply."""
+        if self._catalog.view is not None:
+            return self._catalog.view.definitions()
+        registry = run.box.registry
+        names = self._offered(run)
+        return registry.to_llm_tools(None if names is None else [name for name in names if registry.has(name)])
+
+    def _offered(self, run: Run) -> Sequence[str] | None:
+        """Return the names that the model may call; None is all. Tools that read artifacts wait until there are any."""
+        if self._names is not None:
+            return self._names
+        if not self._catalog.is_own or run.talk.has_artifacts:
+            return None
+        wanted = self._catalog.settings.builtins
+        unasked = ARTIFACT_TOOLS if wanted == "none" else ARTIFACT_TOOLS.difference(wanted)
+        return [spec.name for spec in run.box.registry.specs() if spec.name not in unasked]
+
+    async def make(self, run: Run) -> None:
+        """Make the calls of a reply, all at once; those that pause stay waiting. Of too many, none is made."""
+        talk, wanted = run.talk, run.talk.waiting
+        if len(wanted) > self._most:
+            asked = f"{len(wanted)} calls at once are too many, and none of them was made; the most is"
+            outcomes: Sequence[Outcome] = [_refused(talk, call, f"{asked} {self._most}") for call in wanted]
+        else:
+            await run.save_step()  # from here on their outcomes are found by their idempotency keys
+            outcomes = await self._make_all(run, wanted)
+        talk.waiting = []
+        for call, outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, Paused):
+                talk.waiting.append(call._replace(pending_id=outcome.pending_id))
+            else:
+                talk.add_outcome(call, outcome)
+        talk.judge(outcomes)
+
+    async def _make_all(self, run: Run, calls: Sequence[PlannerCall]) -> Sequence[Outcome]:
+        if len(calls) == 1:  # most often, and a task costs more than the loop around the call
+            return [await self._make_call(run, calls[0])]
+        return await map_concurrent(calls, partial(self._make_call, run), max_concurrency=len(calls))
+
+    async def _make_call(self, run: Run, call: PlannerCall) -> Outcome:
+        if run.on_event is None:
+            return await self._call(run, call)
+        run.emit(_started(run, self._unwrapped(call)))
+        outcome = await self._call(run, call)
+        run.emit(_ended(run, call, outcome))
+        return outcome
+
+    async def _call(self, run: Run, call: PlannerCall) -> Outcome:
+        talk, view, call = run.talk, self._catalog.view, self._unwrapped(call)
+        if view is None and not self._is_offered(run, call.name):
+            near = nearest(call.name, [tool.name for tool in self.definitions(run)])
+            return Failed("", talk.run_id, call.name, ToolNotFoundError(call.name, suggestion=near))
+        calling = (run.box if view is None else view).call(
+            call.name,
+            call.arguments,
+            user=talk.user,
+            run_id=talk.run_id,
+            idempotency_key=call.key if _has_effects(run.box, call.name) else None,
+            context=run.context,
+        )
+        left = run.seconds_left
+        if left is None:
+            return await calling
+        try:
+            async with asyncio.timeout(left):
+                return await calling
+        except TimeoutError:
+            error = ToolTimeoutError("the time of the run is over; the call may have taken effect", tool_name=call.name)
+            return Failed("", talk.run_id, call.name, error)
+
+    def _unwrapped(self, call: PlannerCall) -> PlannerCall:
+        """Return the call that a model means, which may stand within a call of a search view."""
+        if self._catalog.view is None:
+            return call
+        name, arguments = self._catalog.view.unwrap(call.name, call.arguments)
+        return call._replace(name=name, arguments=arguments)
+
+    def _is_offered(self, run: Run, name: str) -> bool:
+        registry, names = run.box.registry, self._offered(run)
+        if names is None or name in names:  # where its source is down, the call says so
+            return True
+        if not registry.has(name):
+            return self._names is None  # so that the call says that there is no such tool
+        return registry.find(name).spec.name in names or registry.get(name) in map(registry.get, names)
+
+    async def settle(self, run: Run) -> list[Paused]:
+        """Add the results of calls that wait no more to the conversation; return the questions of the others."""
+        talk, still, asked = run.talk, list[PlannerCall](), list[Paused]()
+        outcomes = [await self._current_outcome(run, call) for call in talk.waiting]
+        for call, outcome in zip(talk.waiting, outcomes, strict=True):  # nothing is awaited: all of them, or none
+            if isinstance(outcome, Paused):
+                still.append(call._replace(pending_id=outcome.pending_id))
+                asked.append(outcome)
+            else:
+                talk.add_outcome(call, outcome)
+                run.emit(_ended(run, call, outcome))
+        talk.waiting = still
+        return asked
+
+    async def _current_outcome(self, run: Run, call: PlannerCall) -> Outcome:
+        """Return the outcome of a waiting call, whose question others may have answered; wait while it runs.
+
+        A question that this Toolbox does not know was lost with its process: then the same call is made again.
+        """
+        for _ in range(_MAX_POLLS):
+            try:
+                asked = await run.box.pending.get(call.pending_id, by=run.talk.user)
+            except PendingNotFoundError:
+                return await self._call(run, call)
+            if asked.status == "open":
+                return Paused(asked.call_id, asked.run_id, asked.tool_name, asked.id, asked.question)
+            if asked.outcome is None:
+                await asyncio.sleep(_POLL_S)
+            elif isinstance(outcome := load_outcome(asked.outcome), Paused):
+                call = call._replace(pending_id=outcome.pending_id)
+            else:
+                return outcome
+        return Failed("", run.talk.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet"))
+
+    async def answer(self, run: Run, answers: Mapping[str, Any], *, by: str) -> None:
+        """Answer the questions that people were shown, which runs their calls; others stay as they are."""
+        for pending_id in answers:
+            if pending_id not in run.asked:
+                raise PendingNotFoundError(pending_id)
+        waiting = [call for call in run.talk.waiting if call.pending_id in answers]
+        await map_concurrent(
+            waiting,
+            lambda call: self._answer_question(run, call, answers[call.pending_id], by=by),
+            max_concurrency=max(1, len(waiting)),
+        )
+
+    async def _answer_question(self, run: Run, call: PlannerCall, user_input: Any, *, by: str) -> None:
+        """Answer a question unless it is settled; what came of it is found when the waiting calls are settled."""
+        standing = await self._current_outcome(run, call)
+        if not isinstance(standing, Paused) or standing.pending_id != call.pending_id:
+            return
+        said = _parse_answer(standing.question.kind, user_input)
+        facts: dict[str, Any] = {"decision": said.decision, "reason": said.reason, "arguments": said.arguments}
+        facts.update(by=by, context=run.context)
+        try:
+            await run.box.pending.answer(standing.pending_id, said.value, **facts)
+        except ToolError as error:
+            run.refused[standing.pending_id] = str(error)
+            if error.error_code == "question_expired":
+                await run.box.recovery.sweep()  # the end of it is then known
+
+
+def _has_effects(box: Toolbox, name: str) -> bool:
+    """Return whether a call must not be made twice; a call of a tool that is not known yet may be one."""
+    return not box.registry.has(name) or box.registry.find(name).spec.has_effects
+
+
+def _refused(talk: Conversation, call: PlannerCall, message: str) -> Failed:
+    return Failed("", talk.run_id, call.name, ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS))
+
+
+def _started(run: Run, call: PlannerCall) -> CallStarted:
+    registry = run.box.registry
+    arguments: Any = read_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    entry = registry.find(call.name) if registry.has(call.name) else None
+    shown: Mapping[str, Any] = {}
+    if entry is not None and is_object(arguments):
+        with suppress(ToolError):  # of a schema that cannot be used
+            shown = arguments_summary(arguments, run.box.redactor, entry.secret_paths[0])
+    name = call.name if entry is None else entry.spec.name
+    return CallStarted(run_id=run.talk.run_id, call_id=call.key, tool_name=name, arguments=shown)
+
+
+def _ended(run: Run, call: PlannerCall, outcome: Outcome) -> CallEnded:
+    return CallEnded(
+        run_id=run.talk.run_id,
+        call_id=call.key,
+        tool_name=outcome.tool_name,
+        status=outcome.status,
+        text=result_text(outcome),
+        duration_ms=outcome.duration_ms,
+    )
+
+
+def as_question(paused: Paused, refused: str) -> PlannerQuestion:
+    """Return what the application is told of a question; `refused` says why its last answer was not taken."""
+    question = paused.question
+    return PlannerQuestion(
+        pending_id=paused.pending_id,
+        kind=question.kind,
+        prompt=question.prompt,
+        tool_name=paused.tool_name,
+        reason=question.reason,
+        payload=dict(question.payload),
+        arguments=question.arguments,
+        target=question.target,
+        refused=refused,
+    )
+
+
+def _parse_answer(kind: QuestionKind, user_input: Any) -> Answer:
+    """Return a person's input as an answer: a decision where the question wants no value."""
+    if isinstance(user_input, Answer):
+        return user_input
+    if "answer" in DECISIONS[kind]:
+        return Answer(decision="answer", value=user_input)
+    return Answer(decision=cast("Decision", str(user_input)))

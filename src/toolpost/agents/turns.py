@@ -1,0 +1,144 @@
+"""Turns with a model: ask it with the tools of a registry, and read the tool calls of its reply as steps of a plan."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolpost.agents.actor import PlanStep
+from toolpost.agents.conversation import advice
+from toolpost.agents.models.replies import ask_model
+from toolpost.contracts.errors import ToolError
+from toolpost.runtime.tool_runtime import read_arguments
+from toolpost.schema.json_values import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.agents.actor import ActionResult
+    from toolpost.agents.conversation import Conversation, PlannerCall
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.chat import ChatModel
+    from toolpost.policy.redaction import Redactor
+
+CONTEXT_TOKENS = 100_000
+CHARS_A_TOKEN = 4
+_SHARE = 0.6  # of the context; the rest is for tools, the reply, and what is counted wrong
+_CUT = "\n[… cut: this conversation is too long]"
+
+
+class Turn(NamedTuple):
+    """A reply of the model: its text, and its tool calls as steps; `call_ids` has the model's id of each step."""
+
+    text: str
+    steps: list[PlanStep]
+    call_ids: Mapping[str, str]
+
+
+class ModelTurns:
+    """Asks one model with the tools of one registry. Prompts are trimmed to 60 % of `context_tokens`."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        registry: ToolRegistry,
+        redactor: Redactor,
+        *,
+        context_tokens: int = CONTEXT_TOKENS,
+        timeout_s: float = 120.0,
+    ) -> None:
+        self.most_chars = int(context_tokens * CHARS_A_TOKEN * _SHARE)
+        self._model = model
+        self._registry = registry
+        self.redactor = redactor
+        self._timeout_s = timeout_s
+
+    async def ask(self, talk: Conversation) -> Turn:
+        """Ask for the next message and add it to the conversation; ToolError, redacted, when there is none."""
+        tools = [tool.to_openai() for tool in self._registry.to_llm_tools()]
+        reply = await self.say(talk.messages, tools=tools)
+        talk.count(reply)
+        calls = talk.add_reply(reply.message)
+        return Turn(_text(reply.message), [self._step(call) for call in calls], {call.key: call.id for call in calls})
+
+    async def say(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        response_schema: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Ask the model and return its reply."""
+        try:
+            return await ask_model(
+                self._model,
+                trim_messages(messages, self.most_chars),
+                tools=tools,
+                response_schema=response_schema,
+                timeout_s=self._timeout_s,
+            )
+        except ToolError as error:
+            error.conceal(self.redactor.message)
+            raise
+
+    def result_message(self, call_id: str, action: ActionResult) -> dict[str, Any]:
+        """Return the message with what came of a step, with what to do next where it failed."""
+        text = action.text if action.success else f"{action.text}\n{advice(action.error_code)}"
+        return {"role": "tool", "tool_call_id": call_id, "content": self.redactor.text(text)}
+
+    def _step(self, call: PlannerCall) -> PlanStep:
+        registry = self._registry
+        name = registry.find(call.name).spec.name if registry.has(call.name) else call.name
+        params: Any = read_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
+        readable = params if is_object(params) else str(call.arguments or "")  # the call then says what is wrong
+        return PlanStep(id=call.key, tool_name=name, params=readable)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content: Any = message.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def trim_messages(messages: Sequence[Mapping[str, Any]], most_chars: int) -> list[dict[str, Any]]:
+    """Return a conversation without its oldest turns, so that it has at most so many characters.
+
+    System messages at its beginning stay. A turn is dropped whole: a provider refuses a tool result without its call.
+    """
+    whole = [{name: value for name, value in message.items() if name != "metadata"} for message in messages]
+    head = next((at for at, message in enumerate(whole) if message["role"] != "system"), len(whole))
+    room = most_chars - sum(map(_size, whole[:head]))
+    kept: list[list[dict[str, Any]]] = []
+    for turn in reversed(_turns(whole[head:])):
+        room -= sum(map(_size, turn))
+        if room < 0 and kept:
+            break
+        kept.append(turn)
+    turns = [message for turn in reversed(kept) for message in turn]
+    return [*whole[:head], *(_shortened(message, most_chars) for message in turns)]
+
+
+def message_chars(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many characters a conversation has."""
+    return sum(map(_size, messages))
+
+
+def _turns(messages: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    turns: list[list[dict[str, Any]]] = []
+    for message in messages:
+        if message["role"] == "tool" and turns:
+            turns[-1].append(message)
+        else:
+            turns.append([message])
+    return turns
+
+
+def _size(message: Mapping[str, Any]) -> int:
+    calls: Any = message.get("tool_calls")
+    return len(str(message.get("content") or "")) + (len(json.dumps(calls, ensure_ascii=False)) if calls else 0)
+
+
+def _shortened(message: dict[str, Any], most_chars: int) -> dict[str, Any]:
+    content: Any = message.get("content")
+    if not isinstance(content, str) or len(content) <= most_chars:
+        return message
+    return {**message, "content": content[:most_chars] + _CUT}

@@ -1,0 +1,140 @@
+"""Tools that act inside an agent: reply to a user, start and resume tasks, notify or ask the main agent.
+
+The agent that runs them stands in the context. Outside of a running call they only say what they would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field
+
+from toolpost.builtin.argument_aliases import either, with_camel_case
+from toolpost.catalog.function import FunctionTool, tool
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.errors import ToolExecutionError
+from toolpost.contracts.spec import AGENT_TARGET, ToolCategory, ToolTarget
+
+HOST = "agent"
+"""Key of `tool_context` with the agent that runs the tools of this module."""
+
+_LONGEST = 100_000
+# What an agent does for itself ends with its process, so that nobody has to be asked about it after a crash.
+_DECLARED: Mapping[str, Any] = {
+    "side_effects": "stateful",
+    "replay": "idempotent",
+    "category": ToolCategory.SYSTEM,
+    "tags": ("agent",),
+    "timeout_s": 30,
+}
+Text = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
+
+
+class MainHost(Protocol):
+    """What a main agent does for its tools; each raises a ToolError where it cannot."""
+
+    async def send_reply(self, text: str, channel_id: str, reply_to: str | None) -> None:
+        """Deliver a text to a channel."""
+        ...
+
+    async def spawn_task(self, description: str, input_text: str, *, cause: str) -> str:
+        """Start a task in the background for an event, and return its id."""
+        ...
+
+    async def resume_task(self, task_id: str, input_text: str) -> None:
+        """Go on with a task, with more information."""
+        ...
+
+
+class TaskHost(Protocol):
+    """What an agent does for the tools of its tasks."""
+
+    def notify(self, task_id: str, text: str) -> None:
+        """Tell the main agent something about a task."""
+        ...
+
+
+def agent_tools() -> list[FunctionTool]:
+    """Return the tools of this module."""
+    made = (spawn_task, reply, resume_task, notify, need_more_info)
+    named = (one.renamed(replace(one.spec, target=_target(one.spec.name))) for one in made)
+    return [with_camel_case(one) for one in named]
+
+
+@tool(**_DECLARED)
+async def spawn_task(
+    description: Annotated[Text, Field(description="What the task is, in a few words")],
+    input: Annotated[Text, Field(description="All that the task needs to know; it sees nothing of this conversation")],
+    ctx: ToolContext,
+) -> dict[str, Any]:
+    """Start a task in the background. You are told when it has ended."""
+    host: MainHost | None = _host(ctx, "spawn_task")
+    task_id = ctx.task_id if host is None else await host.spawn_task(description, input, cause=ctx.call_id)
+    return {"action": "spawn_task", "description": description, "input": input, "task_id": task_id}
+
+
+@tool(**_DECLARED)
+async def reply(
+    text: Annotated[Text, Field(description="What to say")],
+    channel_id: Annotated[
+        str, Field(min_length=1, validation_alias=either("channel_id"), description="The channel to say it on")
+    ],
+    ctx: ToolContext,
+    *,
+    reply_to: Annotated[
+        str | None, Field(validation_alias=either("reply_to"), description="The message that this answers")
+    ] = None,
+) -> dict[str, Any]:
+    """Say something to the user. There is no other way: text outside of this tool reaches nobody."""
+    host: MainHost | None = _host(ctx, "reply")
+    if host is not None:
+        await host.send_reply(text, channel_id, reply_to)
+    return {"action": "reply", "text": text, "channel_id": channel_id, "reply_to": reply_to}
+
+
+@tool(**_DECLARED)
+async def resume_task(
+    task_id: Annotated[str, Field(min_length=1, validation_alias=either("task_id"), description="The task's id")],
+    input: Annotated[Text, Field(description="What the task asked for, or what it is to do now")],
+    ctx: ToolContext,
+) -> dict[str, Any]:
+    """Go on with a task that asked for more information, or that has ended."""
+    host: MainHost | None = _host(ctx, "resume_task")
+    if host is not None:
+        await host.resume_task(task_id, input)
+    return {"action": "resume_task", "task_id": task_id, "input": input}
+
+
+@tool(**_DECLARED)
+async def notify(
+    text: Annotated[Text, Field(description="What the main agent should know now")], ctx: ToolContext
+) -> dict[str, Any]:
+    """Tell the main agent something while the task goes on, such as how far it is."""
+    host: TaskHost | None = _host(ctx, "notify")
+    if host is not None:
+        host.notify(ctx.task_id, text)
+    return {"action": "notify", "text": text}
+
+
+@tool(**_DECLARED)
+async def need_more_info(
+    question: Annotated[Text, Field(description="What has to be known before the task can go on")], ctx: ToolContext
+) -> dict[str, Any]:
+    """Ask the main agent for information without which the task cannot go on; the answer is the result."""
+    _host(ctx, "need_more_info")
+    return {"action": "need_more_info", "question": question}
+
+
+def _host(ctx: ToolContext, tool_name: str) -> Any:
+    """Return the agent of a running call; None for a tool that is executed by itself."""
+    host = ctx.tool_context.get(HOST)
+    if host is None and ctx.call_id:
+        message = f"{tool_name} belongs to a running agent, and there is none here; call it from a MainAgent"
+        raise ToolExecutionError(message, tool_name=tool_name, code="no_agent")
+    return host
+
+
+def _target(name: str) -> ToolTarget:
+    return ToolTarget(AGENT_TARGET, f"the agent's own tool {name}")

@@ -1,0 +1,67 @@
+"""Built-in tools as objects that are imported: `from toolpost.builtin import read_file, all_task_tools`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from toolpost.builtin.agent_tools import agent_tools
+from toolpost.builtin.loader import BuiltinParts, Builtins, DeferredTool
+from toolpost.builtin.specs import COLLECTIONS, read_specs
+from toolpost.catalog.function import FunctionTool
+from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+from toolpost.contracts.context import ToolContext
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.questions import Question
+from toolpost.stores.memory import MemoryStore
+
+
+class ImportedTool(DeferredTool):
+    """A built-in tool for a registry or a test of your own; a Toolbox that is given one uses its own of that name."""
+
+    __slots__ = ()
+
+    async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
+        """Run the tool without the pipeline."""
+        if self.spec.name not in COLLECTIONS["network_tools"]:
+            return await super().execute(params, context)
+        builtins = _new_builtins()
+        try:
+            return await builtins.load(self.spec.name).execute(params, context)
+        finally:
+            await builtins.close()
+
+    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+        """Run one call; connections do not outlive it, because there is no Toolbox to close them."""
+        if self.spec.name not in COLLECTIONS["network_tools"]:
+            return await super().invoke(call)
+        builtins = _new_builtins()
+        try:
+            return await builtins.load(self.spec.name).invoke(call)
+        finally:
+            await builtins.close()
+
+
+@cache
+def imported_tool(name: str) -> FunctionTool:
+    """Return a built-in tool or one of an agent's own; KeyError for an unknown name."""
+    for made in agent_tools():
+        if made.spec.name == name:
+            return made
+    return ImportedTool(read_specs()[name], lambda: _shared_builtins().load(name))
+
+
+@cache
+def imported_collection(name: str) -> tuple[FunctionTool, ...]:
+    """Return the tools of a collection."""
+    return tuple(map(imported_tool, COLLECTIONS[name]))
+
+
+@cache
+def _shared_builtins() -> Builtins:
+    return _new_builtins()
+
+
+def _new_builtins() -> Builtins:
+    return Builtins(BuiltinParts(store=MemoryStore(), keeps_programs=False))

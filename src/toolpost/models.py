@@ -1,0 +1,45 @@
+"""Chat models: their Protocols, what they answer with, clients of providers, and how a name becomes a model."""
+
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.chat import ChatModel, ModelReply, StreamingChatModel, TextDelta, ToolCallDelta, Usage
+from toolpost.contracts.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from toolpost.agents.models.anthropic_messages import AnthropicMessages
+    from toolpost.agents.models.litellm_model import LiteLLMChat
+    from toolpost.agents.models.names import open_model
+    from toolpost.agents.models.openai_chat import OpenAIChat
+    from toolpost.agents.models.openai_responses import OpenAIResponses
+    from toolpost.agents.models.replies import ask_model
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "agents.models.anthropic_messages": ["AnthropicMessages"],
+        "agents.models.litellm_model": ["LiteLLMChat"],
+        "agents.models.names": ["open_model"],
+        "agents.models.openai_chat": ["OpenAIChat"],
+        "agents.models.openai_responses": ["OpenAIResponses"],
+        "agents.models.replies": ["ask_model"],
+    },
+)
+
+__all__ = [
+    "AnthropicMessages",
+    "ChatModel",
+    "LiteLLMChat",
+    "ModelReply",
+    "OpenAIChat",
+    "OpenAIResponses",
+    "StreamingChatModel",
+    "TextDelta",
+    "ToolCallDelta",
+    "Usage",
+    "ask_model",
+    "open_model",
+]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

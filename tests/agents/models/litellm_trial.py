@@ -1,0 +1,43 @@
+"""Ask a scripted provider through the real litellm; `make test-litellm` runs it in an environment of its own."""
+
+import asyncio
+
+from tests.agents.models.provider import KEY, Broken, Cut, Provider, Status
+from toolpost.errors import ToolAuthError, ToolConnectionError, ToolError
+from toolpost.models import LiteLLMChat, ModelReply, ask_model
+from toolpost.testing import tool_calls
+
+HELLO = [{"role": "user", "content": "hello"}]
+LONG = "It rains in Bergen. " * 9
+
+
+async def main() -> None:
+    lines = ["It rains.", tool_calls(("add", {"a": 1}), ("look", {})), Cut("It rai")]
+    broken = [Broken(LONG, 9), Broken(LONG, 9, "ends"), Status(401, f'{{"error": {{"message": "bad {KEY}"}}}}')]
+    async with Provider([*lines, *broken, Status(429, headers={"retry-after": "0"}), "Fine."]) as provider:
+        model = LiteLLMChat("openai/gpt-4o", api_key=KEY, options={"api_base": provider.url})
+        text, calls, cut = [await ask_model(model, HELLO) for _ in lines]
+        failed = [await failure(model) for _ in broken]
+        fine = await model.complete(HELLO)
+
+    assert (text.message["content"], text.usage.total_tokens, text.finish_reason) == ("It rains.", 16, "stop")
+    assert text.usage.cost is not None
+    assert [call["function"]["name"] for call in calls.message["tool_calls"]] == ["add", "look"]
+    assert cut.finish_reason == "length"
+    assert isinstance(failed[1], ToolConnectionError)
+    assert isinstance(failed[2], ToolAuthError)
+    assert KEY not in "".join(map(str, failed))
+    assert fine["content"] == "Fine."
+    print("litellm speaks as it should")
+
+
+async def failure(model: LiteLLMChat) -> ToolError:
+    try:
+        reply: ModelReply = await ask_model(model, HELLO)
+    except ToolError as error:
+        return error
+    raise AssertionError(f"a reply where none was whole: {reply}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

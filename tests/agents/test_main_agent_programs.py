@@ -1,0 +1,141 @@
+"""A main agent with a real MCP server, and one whose process is killed in the middle of a task."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from toolpost import EventBus, EventCode, MCPManager, Settings, ToolRegistry
+from toolpost.agents import Agent, MainAgent, Reply
+from toolpost.testing import ScriptedModel, tool_calls
+
+pytestmark = pytest.mark.programs
+
+SERVER = """
+from fastmcp import FastMCP
+
+server = FastMCP("abacus")
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+server.run(show_banner=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("PMCP-09", "MISC-18")
+async def test_servers_connect_before_and_disconnect_before_the_agent_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    for kind, name in ((MCPManager, "connect_all"), (MCPManager, "disconnect_all"), (Agent, "stop")):
+        _note(monkeypatch, kind, name, order)
+    (tmp_path / "abacus.py").write_text(SERVER)
+    server = {"name": "abacus", "command": sys.executable, "args": ["abacus.py"], "cwd": str(tmp_path), "trust": True}
+    settings = {"data_dir": str(tmp_path / "data"), "lock": None, "tools": {"mcpServers": [server]}}
+    said, bus = list[Reply](), EventBus(keep_history=True)
+    calling = tool_calls(("abacus__add", {"a": 1, "b": 2}), ("spawn_task", {"description": "sum", "input": "1 + 2"}))
+    model = ScriptedModel(calling, _answer, _answer, "")
+    tasks = ScriptedModel(tool_calls(("abacus__add", {"a": 1, "b": 2})), "3")
+
+    async with MainAgent(settings, model, task_llm=tasks, on_reply=said.append, bus=bus, reflect=False) as agent:
+        registries: list[ToolRegistry] = [agent.registry, agent.agent.registry]
+        has_both = [{"abacus.add", "current_time"} <= {spec.name for spec in one.specs()} for one in registries]
+        await agent.send("web", "1 + 2?")
+        await asyncio.wait_for(agent.idle(), 30)
+
+    assert has_both == [True, True]
+    assert order == ["connect_all", "disconnect_all", "stop"]
+    assert "abacus__add" in model.tools[0]
+    assert "\n3\n" in tasks.results[0]
+    assert [reply.text for reply in said] == ["It is 3."]
+    calls = [event for event in bus.history if event.code is EventCode.TOOL_CALL_COMPLETED]
+    assert sum(event.call.tool_name == "abacus.add" for event in calls) == 2
+
+
+def _answer(messages: list[dict[str, Any]]) -> Any:
+    """Reply once the task has ended."""
+    ended = any(str(message["content"]).endswith("completed] 3") for message in messages)
+    replied = any("It is 3." in json.dumps(message.get("tool_calls")) for message in messages)
+    return tool_calls(("reply", {"text": "It is 3.", "channelId": "web"})) if ended and not replied else ""
+
+
+def _note(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, order: list[str]) -> None:
+    real = getattr(kind, name)
+
+    async def noted(self: Any, *args: Any) -> Any:
+        order.append(name)
+        return await real(self, *args)
+
+    monkeypatch.setattr(kind, name, noted)
+
+
+HOST = dedent(
+    """
+    import asyncio, sys
+    from toolpost import Settings, Toolbox, tool
+    from toolpost.agents import MainAgent
+    from toolpost.testing import ScriptedModel, tool_calls
+
+
+    @tool(side_effects="read")
+    async def hang() -> None:
+        print("hanging", flush=True)
+        await asyncio.Event().wait()
+
+
+    async def main():
+        spawn = ("spawn_task", {"description": "work", "input": "hang around"})
+        reply = ("reply", {"text": "on it", "channel_id": "web"})
+        model = ScriptedModel(tool_calls(spawn, reply), tool_calls(("sleep", {"duration": 60})))
+        task = ScriptedModel(tool_calls(("hang", {})))
+        async with Toolbox(tools=[hang], settings=Settings(data_dir=sys.argv[1], builtins=["sleep"])) as box:
+            own = ["main_agent_tools", "sleep"]
+            async with MainAgent(box, model, task_llm=task, own_tools=own, user="acme:ann") as agent:
+                await agent.send("web", "work")
+                await asyncio.Event().wait()
+
+
+    asyncio.run(main())
+    """
+)
+
+
+async def test_a_process_that_is_killed_leaves_logs_that_read_and_a_session_that_goes_on(tmp_path: Path) -> None:
+    sessions = tmp_path / "tenants" / "acme" / "sessions" / "ann" / "current.jsonl"
+    host = subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert host.stdout is not None
+        assert await asyncio.to_thread(host.stdout.readline) == b"hanging\n"
+        async with asyncio.timeout(30):
+            while '"name":"sleep"' not in sessions.read_text():
+                await asyncio.sleep(0.01)
+    finally:
+        os.kill(host.pid, signal.SIGKILL)
+        host.wait()
+        if host.stdout is not None:
+            host.stdout.close()
+
+    asked = tool_calls(("task_list", {}), ("reply", {"text": "I was away.", "channel_id": "web"}))
+    model, said = ScriptedModel(asked, ""), list[Reply]()
+    settings = Settings(data_dir=tmp_path, builtins=["sleep"])
+    async with MainAgent(settings, model, user="acme:ann", on_reply=said.append) as agent:
+        await agent.send("web", "what happened?")
+        await asyncio.wait_for(agent.idle(), 30)
+
+    closed = [message for message in model.requests[0] if message["role"] == "tool"]
+    assert json.loads(closed[-1]["content"]) == {"cancelled": True, "reason": "process restarted"}
+    (task,) = json.loads(model.results[-2])
+    assert (task["input_text"], task["status"]) == ("hang around", "failed")
+    assert [reply.text for reply in said] == ["I was away."]
