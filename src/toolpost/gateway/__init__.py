@@ -1,0 +1,1 @@
+"""The gateway: serve the catalog of a Toolbox to agents in any language."""

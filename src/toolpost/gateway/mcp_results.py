@@ -1,0 +1,172 @@
+"""Tools and outcomes as MCP has them: definitions, content blocks, structured content, and links to artifacts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+from toolpost.contracts.outcomes import Failed
+from toolpost.runtime.model_messages import model_text
+from toolpost.schema.json_values import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from toolpost.contracts.outcomes import Completed
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.contracts.storage import ArtifactStore
+
+ARTIFACTS = "artifact://"
+META = "toolpost/"
+_WRAPPED = "result"
+_ROOT_KEYS = frozenset({"$defs", "$schema", "definitions"})  # references point at the root of a schema
+_INLINE_FILE = 1_000_000  # bytes of an image or sound that is sent whole
+_MEDIA = ("image", "audio")
+
+
+def tool_definition(name: str, spec: ToolSpec) -> dict[str, Any]:
+    """Return a tool as `tools/list` has it; schemas, with their `$defs`, are those of the source."""
+    extra = spec.extra
+    definition: dict[str, Any] = {
+        "name": name,
+        "description": spec.description,
+        "inputSchema": _object(spec.input_schema),
+    }
+    for key in ("title", "icons"):
+        if extra.get(key):
+            definition[key] = extra[key]
+    if spec.output_schema is not None:
+        definition["outputSchema"] = output_schema(spec)
+    definition["annotations"] = _annotations(spec)
+    return definition
+
+
+def _object(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema with the `type` that MCP requires of a tool's input."""
+    return schema if schema.get("type") == "object" else {"type": "object", **schema}
+
+
+def output_schema(spec: ToolSpec) -> dict[str, Any]:
+    """Return the output schema; structured content is an object, so that another result is a member of one."""
+    schema = spec.output_schema or {}
+    if not _is_wrapped(spec):
+        return schema
+    lifted = {key: value for key, value in schema.items() if key in _ROOT_KEYS}
+    inner = {key: value for key, value in schema.items() if key not in lifted}
+    return {**lifted, "type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
+
+
+def _is_wrapped(spec: ToolSpec) -> bool:
+    return spec.output_schema is not None and spec.output_schema.get("type") != "object"
+
+
+def _annotations(spec: ToolSpec) -> dict[str, Any]:
+    """Return the claims of the source where it made them, and what is known of the effects everywhere else."""
+    claimed: Any = spec.extra.get("annotations")
+    read_only = not spec.has_effects
+    known: dict[str, Any] = {"readOnlyHint": read_only, "openWorldHint": spec.safety.open_world}
+    if not read_only:
+        known |= {
+            "destructiveHint": spec.safety.destructive is not False,
+            "idempotentHint": spec.replay == "idempotent",
+        }
+    return {**known, **claimed} if is_object(claimed) else known
+
+
+async def completed_result(
+    outcome: Completed, spec: ToolSpec, artifacts: ArtifactStore, *, tenant: str
+) -> dict[str, Any]:
+    """Return the result of a completed call; small images and sounds are sent whole, other files as links.
+
+    Clients refuse a result without structured content where the tool has an output schema: there it is sent whole.
+    """
+    content = [block async for block in _blocks(outcome, artifacts, tenant)]
+    result: dict[str, Any] = {"content": content, "isError": False}
+    if spec.output_schema is not None:
+        whole = await _whole(outcome.content, artifacts, tenant) if outcome.artifacts else outcome.content
+        result["structuredContent"] = {_WRAPPED: whole} if _is_wrapped(spec) else whole
+    elif is_object(outcome.content) and not outcome.artifacts:
+        result["structuredContent"] = outcome.content
+    meta = {f"{META}{key}": outcome.meta[key] for key in ("trust", "origin", "output_issues") if key in outcome.meta}
+    return {**result, "_meta": {f"{META}run_id": outcome.run_id, **meta}}
+
+
+async def _whole(content: Any, artifacts: ArtifactStore, tenant: str) -> Any:
+    """Return the result of which `content` is a preview, where an artifact holds the whole."""
+    if not is_object(content) or "artifact_id" not in content:
+        return content
+    data = await artifacts.read(str(content["artifact_id"]), tenant=tenant)
+    text = data.decode("utf-8", "replace")
+    return json.loads(text) if content.get("media_type") == "application/json" else text
+
+
+async def _blocks(outcome: Completed, artifacts: ArtifactStore, tenant: str) -> AsyncGenerator[dict[str, Any]]:
+    content: Any = outcome.content
+    parts: list[Any] = content if is_array(content) and all(map(_is_part, content)) else []
+    if parts:
+        for part in parts:
+            yield await _file_block(part, artifacts, tenant) if "artifact_id" in part else _plain_block(part)
+        return
+    if is_object(content) and "artifact_id" in content:
+        yield await _file_block(content, artifacts, tenant)
+        if "preview" in content:
+            yield {"type": "text", "text": str(content["preview"])}
+        return
+    yield {"type": "text", "text": _text(outcome)}
+
+
+def _is_part(part: Any) -> bool:
+    return is_object(part) and part.get("type") in ("text", "image", "audio", "resource", "resource_link")
+
+
+def _plain_block(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] != "resource":
+        return part
+    return {"type": "resource", "resource": {key: value for key, value in part.items() if key != "type"}}
+
+
+async def _file_block(part: dict[str, Any], artifacts: ArtifactStore, tenant: str) -> dict[str, Any]:
+    """Return a file as a content block: whole where it is small enough for its kind, else as a link."""
+    artifact_id, media_type, size = str(part["artifact_id"]), str(part["media_type"]), int(part.get("size") or 0)
+    kind, uri = str(part.get("type") or media_type.split("/", 1)[0]), part.get("uri")
+    if size <= _INLINE_FILE and (kind in _MEDIA or (kind == "resource" and uri)):
+        data = base64.b64encode(await artifacts.read(artifact_id, tenant=tenant)).decode()
+        if kind in _MEDIA:
+            return {"type": kind, "data": data, "mimeType": media_type}
+        return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}}
+    return {
+        "type": "resource_link",
+        "uri": f"{ARTIFACTS}{artifact_id}",
+        "name": artifact_id,
+        "mimeType": media_type,
+        "size": size,
+    }
+
+
+def _text(outcome: Completed) -> str:
+    if outcome.text is not None:
+        return outcome.text
+    content = outcome.content
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
+
+
+def failed_result(outcome: Failed) -> dict[str, Any]:
+    """Return the result of a failed call: an error that a model can read and act on."""
+    error = outcome.error
+    meta = {
+        f"{META}run_id": outcome.run_id,
+        f"{META}error_code": error.error_code,
+        f"{META}retryable": error.is_retryable,
+    }
+    return {"content": [{"type": "text", "text": model_text(outcome)}], "isError": True, "_meta": meta}
+
+
+def resource_contents(uri: str, media_type: str, data: bytes) -> dict[str, Any]:
+    """Return a file as the contents of a resource: text where it is text, else base64."""
+    if media_type.startswith("text/") or media_type in ("application/json", "application/xml"):
+        try:
+            return {"uri": uri, "mimeType": media_type, "text": data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"uri": uri, "mimeType": media_type, "blob": base64.b64encode(data).decode()}
