@@ -8,14 +8,19 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.cli.program import Done, child_environment, command
 
 
-def at_a_terminal(home: Path, typed: Mapping[str, bytes], *arguments: str, columns: int = 0) -> Done:
-    """Run the program and type each answer once its question is there; `columns` is how wide the terminal is."""
+def at_a_terminal(
+    home: Path, typed: Mapping[str, bytes | Callable[[str], bytes]], *arguments: str, columns: int = 0
+) -> Done:
+    """Run the program and type each answer once its question is there; `columns` is how wide the terminal is.
+
+    An answer may be a function of what is shown so far.
+    """
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(
@@ -33,7 +38,7 @@ def at_a_terminal(home: Path, typed: Mapping[str, bytes], *arguments: str, colum
         shown = b""
         for question, answer in typed.items():
             shown += _read_until(outer, question.encode())
-            os.write(outer, answer)
+            os.write(outer, answer(shown.decode(errors="replace")) if callable(answer) else answer)
         shown += _read_until(outer, None)
         return Done(process.wait(timeout=30), shown.decode(errors="replace"), "")
     finally:

@@ -5,7 +5,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -18,6 +18,7 @@ import yaml
 
 from tests.auth.oauth.provider import Browser, provider
 from tests.cli.program import Done, Run, child_environment, command
+from tests.cli.terminal import at_a_terminal
 from tests.parts import reserved_port
 from tests.toolbox.signing_in import CLIENT, NotesApi, notes_source
 
@@ -113,6 +114,24 @@ def connect(home: Path, *options: str) -> Done:
         page = come_back(waiting.shows(r"http://\S+"))
         assert "Connected, you can close this page" in page.text
         return waiting.done()
+
+
+def test_a_call_that_lacks_an_account_offers_to_sign_in_at_once(
+    configured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.setenv(name, "")
+
+    def sign_in(shown: str) -> bytes:
+        come_back(re.findall(r"http://\S+", shown)[-1])
+        return b""
+
+    typed: dict[str, bytes | Callable[[str], bytes]] = {"sign in later: ": b"y\n", "Ctrl-C gives up": sign_in}
+    done = at_a_terminal(configured, typed, *CALL)
+    later = at_a_terminal(configured, {}, *CALL)
+
+    assert (done.code, "completed: notes.read_note" in done.out) == (0, True), done.out
+    assert (later.code, "sign in later" in later.out) == (0, False)
 
 
 def test_an_account_is_connected_listed_and_let_go_again(configured: Path, toolpost: Run) -> None:

@@ -11,9 +11,9 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 
 from tests.cli.program import Run
-from tests.mcp.rogues import Rogue, answering, text
 from tests.sources.cli.programs import script
 from tests.sources.graphql.serving import Canned, rough
+from tests.sources.mcp.rogues import Rogue, answering, text
 from tests.sources.webhook.boxes import by_path, listing, said, sticky, workflow
 from tests.sources.websocket.servers import serving
 from tests.wire.site import Site

@@ -47,6 +47,8 @@ def test_names_and_ids_are_completed_from_what_earlier_commands_saw(toolpost: Ru
     assert completed(home, "toolpost", "tools", "list", "--source", "lo") == ["local"]
     assert completed(home, "toolpost", "tools", "disconnect", "lo") == ["local"]
     assert completed(home, "toolpost", "tools", "connect", "filesy") == ["filesystem"]
+    assert completed(home, "toolpost", "run", "x", "--tools", "local.add,local.as") == ["local.add,local.ask"]
+    assert completed(home, "toolpost", "chat", "--tools", "data_") == ["data_tools"]
     assert completed(home, "toolpost", "pending", "approve", "ask") == [paused["pending"]["id"]]
     assert completed(home, "toolpost", "runs", "show", "run_") == [paused["run_id"]]
     assert completed(home, "toolpost", "events", "--run", "run_") == [paused["run_id"]]

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.cli.program import Run
-from tests.mcp.programs import mirror
 from tests.sources.graphql.serving import library
+from tests.sources.mcp.programs import mirror
 from tests.sources.openapi.test_source import described, little_shop
 from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Site

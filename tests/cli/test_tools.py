@@ -50,6 +50,19 @@ def test_the_list_can_be_narrowed(toolpost: Run, option: str, value: str, name: 
     assert toolpost("tools", "list", "--tag", "nobody-has-it", "--json").json == []
 
 
+@pytest.mark.req("MISC-25")
+def test_tools_are_searched_by_what_they_do(toolpost: Run) -> None:
+    found = toolpost("tools", "search", "sum", "of", "numbers", "--source", "local", "--limit", "1", "--json")
+    shown = toolpost("tools", "search", "add")
+    missed = toolpost("tools", "search", "nmbers")
+
+    assert [tool["name"] for tool in found.json] == ["local.add"]
+    assert "Add two numbers." in shown.out
+    assert (missed.out, missed.code) == ("", 0)
+    assert "Nothing was found for 'nmbers'. Did you mean 'numbers'?" in missed.err
+    assert "no collection 'none-such'" in toolpost("tools", "search", "add", "--collection", "none-such").err
+
+
 def test_the_list_goes_by_the_order_of_the_sources_however_slow_one_is(toolpost: Run, home: Path) -> None:
     (home / "slow.py").write_text(f"import time\ntime.sleep(0.5)\n{(home / 'tools.py').read_text()}")
     named = [f"{{name: {name}, transport: python, connection: ./{file}.py}}" for name, file in SLOW_FIRST.items()]

@@ -30,8 +30,6 @@ _STATUS_TEXTS = {
     "revoked": "sign in again: it was ended at the service",
 }
 
-_TIMEOUT_S = 300.0
-
 app = Commands(help="Connect accounts of your own to the sources that need them.", no_args_is_help=True)
 
 
@@ -96,9 +94,11 @@ def connect(
     Opens a browser and waits until it comes back to this machine. Calls that waited
     for the account then go on. Exits 1 when nothing was connected.
     """
-    from toolpost.cli.sign_in import SignInOptions, sign_in
+    from toolpost.cli.sign_in import SIGN_IN_TIMEOUT_S, SignInOptions, sign_in
 
-    options = SignInOptions(device=device, open_browser=not no_browser, port=port or 0, timeout_s=timeout or _TIMEOUT_S)
+    options = SignInOptions(
+        device=device, open_browser=not no_browser, port=port or 0, timeout_s=timeout or SIGN_IN_TIMEOUT_S
+    )
 
     async def work(box: Toolbox, output: Output) -> int:
         _account_manager(box, output)

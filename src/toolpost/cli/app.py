@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolpost import __version__
-from toolpost.cli import accounts, connect, diagnostics, history, lock, pending, tools
+from toolpost.cli import accounts, agent, chat, connect, diagnostics, history, lock, pending, serve, tools
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.runner import FAILED, no_source, run_command, run_with_box
 
@@ -30,10 +31,16 @@ app = Commands(
 def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code instead of leaving the process."""
     try:
-        app(arguments, prog_name="toolpost")
+        _command()(arguments, prog_name="toolpost")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     return 0
+
+
+@cache
+def _command() -> Any:
+    """Build the command, once: Typer reads the signatures of all commands for it."""
+    return typer.main.get_command(app)
 
 
 @app.callback()
@@ -134,6 +141,10 @@ app.add_typer(history.artifacts_app, name="artifacts")
 app.add_typer(diagnostics.config_app, name="config")
 app.add_typer(lock.app, name="lock")
 app.add_typer(keys_app, name="keys")
+app.command("run")(agent.run_agent)
+app.command("chat")(chat.chat)
 app.command("import")(connect.import_servers)
 app.command("events")(history.events)
 app.command("doctor")(diagnostics.doctor)
+app.command("serve")(serve.serve)
+app.command("up")(serve.up)

@@ -36,6 +36,16 @@ def read_json(written: str, *, option: str) -> Any:
         raise typer.BadParameter(f"this is not JSON: {error}", param_hint=option) from None
 
 
+def read_text(written: str, *, option: str) -> str:
+    """Read a text: itself, from `@FILE`, or from stdin for `-`; raise a BadParameter where it cannot be read."""
+    try:
+        return _read_text(written)
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{written}: it is no text in UTF-8: {error.reason}", param_hint=option) from None
+
+
 def read_json_or_text(written: str) -> Any:
     """Parse a text as JSON; return the text itself if it is not JSON."""
     try:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal, login_name
 from toolpost.schema.violations import plain_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _DECORATED = re.compile(r"^\{(.+)\}(\.\.\.)?$|^\[(\[.+\])\](\.\.\.)?$")
 _TYPE = re.compile(r" <(str|path|file|directory|int|int range|float|list\[\w+\])>$")

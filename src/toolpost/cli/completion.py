@@ -43,6 +43,20 @@ def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return sorted({name for names in kept.values() for name in names if name.startswith(incomplete)})
 
 
+def tool_words(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete a list of tools and collections with commas between them."""
+    before, comma, last = incomplete.rpartition(",")
+    words = [*tool_names(ctx, last), *(name for name in _collection_names(ctx) if name.startswith(last))]
+    return [f"{before}{comma}{word}" for word in words]
+
+
+def _collection_names(ctx: typer.Context) -> list[str]:
+    from toolpost.builtin.specs import COLLECTIONS
+
+    own: Any = _configuration(ctx).get("collections")
+    return sorted({*COLLECTIONS, *(own if is_object(own) else ())})
+
+
 def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the names of the sources in the configuration."""
     return [name for name in _source_names(_configuration(ctx)) if name.startswith(incomplete)]

@@ -187,7 +187,7 @@ def _finish(
                 "variables": variable_documents(unset_variables([plan.source], environ), plan.variables, environ),
                 "notes": list(plan.notes),
                 "tools": [spec.to_dict() for spec in specs],
-                "claims": _claims_to_dicts(specs),
+                "claims": [{"tool": spec.name, "claims": describe_claims(read_claims(spec))} for spec in specs],
                 "trusted": trusted,
                 "error": None if error is None else error.to_dict(),
             }
@@ -388,8 +388,3 @@ def _write_trust(
     kept = Lock(lock)
     kept.write({**kept.sources, name: pins})
     output.note(f"{name} is trusted in {path.name}; its tools are pinned in {lock.name}, commit both.")
-
-
-def _claims_to_dicts(specs: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """Return the claims about each tool as JSON data."""
-    return [{"tool": spec.name, "claims": describe_claims(read_claims(spec))} for spec in specs]

@@ -22,14 +22,7 @@ from toolpost.configuration.file_editor import InsertionError, add_sources, sour
 from toolpost.configuration.secret_extraction import SecretExtractor, Variable, references
 from toolpost.configuration.settings import Settings
 from toolpost.connecting.client_files import fit_name, names_a_relative_path
-from toolpost.connecting.endpoint_detection import (
-    GRAPHQL_SCHEMA,
-    SERVER_LIST,
-    Endpoint,
-    detect_file,
-    detect_url,
-    is_document,
-)
+from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect_url, is_document
 from toolpost.connecting.presets import PACKAGES, Package, pinned_preset, unknown_preset, unpinned_package
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError
@@ -93,7 +86,7 @@ def make_plan(wanted: ConnectArguments, environ: Mapping[str, str]) -> SourcePla
     """Plan a source; raise a BadParameter for a wrong command line, a ToolError for an unknown preset."""
     extractor = SecretExtractor(environ)
     first, *rest = wanted.words
-    if _is_url(first):
+    if first.lower().startswith(("http://", "https://")):
         _refuse_for_url(wanted, rest)
         source = _remote(wanted, first, extractor)
         notes: list[str] = []
@@ -109,10 +102,6 @@ def make_plan(wanted: ConnectArguments, environ: Mapping[str, str]) -> SourcePla
         notes = list(warn_unpinned([source]))
     notes += missing_requirements(source, environ)
     return SourcePlan(source=source, variables=tuple(extractor.variables), notes=tuple(notes))
-
-
-def _is_url(word: str) -> bool:
-    return word.lower().startswith(("http://", "https://"))
 
 
 def _refuse_for_url(wanted: ConnectArguments, rest: Sequence[str]) -> None:
@@ -296,7 +285,7 @@ def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) 
     package = PACKAGES[preset]
     if source.auth_type is AuthType.OAUTH2_USER:
         yield f"each person signs in with `toolpost accounts connect {source.name}`, and acts in a process of their own"
-    elif package.variable and package.variable not in environ and _is_handed_on(source, package.variable):
+    elif package.variable not in environ and source.env.get(package.variable) == f"${{{package.variable}}}":
         client_id, client_secret = _client_variables(package)
         app = KNOWN_PROVIDERS[package.provider].register_at
         yield (
@@ -307,10 +296,6 @@ def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) 
     for key in package.reads:
         if key not in source.env and key != package.variable:
             yield f"{preset} also reads {key}, which is not set; set it before, or give it with --env {key}=..."
-
-
-def _is_handed_on(source: ExternalToolConfig, variable: str) -> bool:
-    return source.env.get(variable) == f"${{{variable}}}"
 
 
 def unsupported_target(what: Sequence[str]) -> ToolError | None:
@@ -383,7 +368,7 @@ def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
     found, file = detect_file(source.connection), source.connection
     if found.transport is not None and found.detection is not None:
         return found.transport.configure(source, found.detection)
-    if found.because.startswith((GRAPHQL_SCHEMA, SERVER_LIST.partition("`")[0])):
+    if found.kind is not None:
         raise ToolError(f"{file} {found.because}", code="not_recognised")
     if Path(file).suffix == ".py":
         message = f"{file} has no tools: nothing of toolpost is imported there to mark functions with, such as `tool`"

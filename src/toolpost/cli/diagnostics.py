@@ -23,7 +23,6 @@ from toolpost.contracts.errors import ToolError
 
 if TYPE_CHECKING:
     from toolpost.configuration.loading import LoadedSettings
-    from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.source_manager import SourceState
@@ -89,7 +88,11 @@ def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -
     problems = [problem for problem in box.problems if problem not in known]
     harmless = find_warnings(box)
     warnings = [problem for problem in problems if problem in harmless]
-    sources = [_source_state(state, box) for state in box.report] if connected else _unstarted_sources(settings)
+    sources = (
+        [_source_state(state, box) for state in box.report]
+        if connected
+        else [_unstarted_source(source) for source in settings.all_sources() if source.enabled]
+    )
     fine = all(source["ok"] is not False for source in sources) and len(warnings) == len(problems)
     return {
         "status": "ok" if fine else "failed",
@@ -108,11 +111,6 @@ def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -
 
 def _source_state(state: SourceState, box: Toolbox) -> dict[str, Any]:
     return {**asdict(state), "error": None if state.ok else describe_failure(state, box)}
-
-
-def _unstarted_sources(settings: Settings) -> list[dict[str, Any]]:
-    """Describe the sources without starting one; `ok` is false where one cannot start."""
-    return [_unstarted_source(source) for source in settings.all_sources() if source.enabled]
 
 
 def _unstarted_source(source: ExternalToolConfig) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from toolpost.cli.runner import describe_failure, open_in_memory, run_command
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
-    from toolpost.catalog.lock import Difference, Lock, Pin, Pins
+    from toolpost.catalog.lock import Difference, Lock, Pins
     from toolpost.configuration.settings import Settings
     from toolpost.toolbox.box import Toolbox
 
@@ -233,14 +233,11 @@ def _show_differences(
     for source in comparison.unpinned:
         tools = comparison.listed[source]
         output.announce(
-            f"{source}: not pinned yet, {count_tools(len(tools))}" + ("".join(_tool_lines(tools)) if pinning else "")
+            f"{source}: not pinned yet, {count_tools(len(tools))}"
+            + ("".join(f"\n  {name}  {pin.annotations}" for name, pin in sorted(tools.items())) if pinning else "")
         )
     for source, error in comparison.failed.items():
         output.note(f"source {source!r} cannot be compared: {error}")
-
-
-def _tool_lines(tools: dict[str, Pin]) -> list[str]:
-    return [f"\n  {name}  {pin.annotations}" for name, pin in sorted(tools.items())]
 
 
 def describe_difference(one: Difference) -> list[str]:

@@ -11,15 +11,14 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
+
+import typer
 
 from toolpost.cli.commands import NO_OPTIONS, CommonOptions
+from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.spec import ToolSpec
-
-if TYPE_CHECKING:
-    from toolpost.contracts.errors import ToolError
-
 
 _LONGEST_DESCRIPTION = 200
 _ERASE = "\r\x1b[K"
@@ -53,6 +52,11 @@ class Output:
         self.reader_gone = False
         self._stream = stream
 
+    @property
+    def stream(self) -> TextIO:
+        """The stream of the answer, for a protocol that is spoken on it."""
+        return self._stream
+
     def document(self, value: Any) -> None:
         """Write the only JSON document of a command."""
         self._write(json.dumps(value, indent=2, ensure_ascii=not _is_utf8(self._stream), default=str))
@@ -65,6 +69,16 @@ class Output:
     def text(self, text: str) -> None:
         """Write a sentence, and flush it."""
         self._write(make_printable(text))
+        self._flush()
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person sees what is written here."""
+        return self._stream.isatty()
+
+    def piece(self, text: str) -> None:
+        """Write a piece of a text, and flush it."""
+        self._write(make_printable(text), end="")
         self._flush()
 
     def announce(self, text: str) -> None:
@@ -115,10 +129,13 @@ class Output:
             self._write("\n".join([first, *lines, ""]))
         self._flush()
 
-    def note(self, text: str) -> None:
-        """Write a note to stderr."""
+    def note(self, text: str, *, colour: str | None = None) -> None:
+        """Write a note to stderr, in a colour where that is a terminal."""
         self.status.clear()
-        sys.stderr.write(f"{make_printable(text)}\n")
+        shown = make_printable(text)
+        if colour is not None and self.status.live and not os.environ.get("NO_COLOR"):
+            shown = typer.style(shown, fg=colour)
+        sys.stderr.write(f"{shown}\n")
         sys.stderr.flush()
 
     def failure(self, error: ToolError, *, advice: str | None = None) -> None:
@@ -136,10 +153,10 @@ class Output:
         if advice or known:
             self.note(advice or known)
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, *, end: str = "\n") -> None:
         self.status.clear()
         with self._until_broken_pipe():
-            self._stream.write(f"{text}\n")
+            self._stream.write(f"{text}{end}")
 
     def _flush(self) -> None:
         with self._until_broken_pipe():
@@ -214,7 +231,12 @@ def show_tools(specs: list[ToolSpec], output: Output) -> None:
 
 def count_tools(tools: int) -> str:
     """Format a number of tools."""
-    return f"{tools} tool{'' if tools == 1 else 's'}"
+    return count(tools, "tool")
+
+
+def count(number: int, what: str) -> str:
+    """Format a number of things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _effects(spec: ToolSpec) -> str:
@@ -232,8 +254,8 @@ class StatusLine:
     Clear it before writing anything else to the terminal, as `Output` does.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
+    def __init__(self) -> None:
+        self._stream = sys.stderr
         self.live = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._shown = False
 

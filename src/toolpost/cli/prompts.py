@@ -14,14 +14,14 @@ from toolpost.cli.commands import CommonOptions, default_user
 from toolpost.cli.output import Output, format_json, format_json_line, make_printable
 from toolpost.contracts.errors import ToolError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question, QuestionKind
 from toolpost.policy.approvals import answer_refusal
+from toolpost.runtime.persistence import load_outcome
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
-    from toolpost.cli.output import Output
-    from toolpost.contracts.questions import Question
     from toolpost.toolbox.box import Toolbox
 
 
@@ -29,6 +29,7 @@ LATER: Final = object()
 """What somebody says who does not answer now."""
 _LEFT_OUT: Final = object()
 _APPROVAL_PROMPT = "Run it? y runs it, n refuses it, nothing to decide later: "
+_SIGN_IN_PROMPT = "Sign in now? y opens a browser, nothing to sign in later: "
 _VALUE_PROMPT = "Your answer, JSON or text; nothing to answer later: "
 _FORM_HINT = "Enter takes what is in brackets, or leaves out what is not required; Ctrl-D to answer later."
 _HELD_CALL_NOTE = (
@@ -92,12 +93,18 @@ def _print_outcome(outcome: Outcome, output: Output) -> None:
                 output.note(f"{save} makes a file of what was kept; the tool artifact_read reads it.")
         case Failed(error=error):
             output.explain(error)
-        case Paused(question=question):
-            step = next_step(question, outcome.pending_id, output.options, by_asker=True)
-            lines = [*describe_call(question), *describe_form(question.answer_schema)]
-            output.text("\n".join([f"paused: {question.prompt}", *lines, step]))
+        case Paused():
+            output.text(describe_pause(outcome, output.options))
         case _:
             assert_never(outcome)
+
+
+def describe_pause(paused: Paused, options: CommonOptions) -> str:
+    """Describe a paused call, and the commands that answer it."""
+    question = paused.question
+    step = next_step(question, paused.pending_id, options, by_asker=True)
+    lines = [*describe_call(question), *describe_form(question.answer_schema)]
+    return "\n".join([f"paused: {question.prompt}", *lines, step])
 
 
 async def ask_at_terminal(outcome: Outcome, box: Toolbox, output: Output, *, user: str) -> Outcome:
@@ -127,6 +134,8 @@ async def prompt_value(question: Question, output: Output) -> Any:
 async def _ask(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Outcome | None:
     """Ask for the answer and resume the call; None where it is left to later, or this user may not give it."""
     question = paused.question
+    if question.kind == "consent" and question.payload.get("provider"):
+        return await _ask_sign_in(paused, box, output, user=user)
     if question.kind not in ("approval", "input"):
         return None
     action = await box.pending.get(paused.pending_id, by=user)
@@ -152,6 +161,18 @@ async def _ask_approval(paused: Paused, box: Toolbox, output: Output, *, user: s
         if written.lower() in ("n", "no"):
             return await box.deny(paused.pending_id, by=user)
     return None
+
+
+async def _ask_sign_in(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Outcome | None:
+    """Offer to sign in, after which the call goes on by itself; return what came of it."""
+    from toolpost.cli.sign_in import SignInOptions, connect_account
+
+    output.note("\n".join([paused.question.prompt, *describe_call(paused.question)]))
+    if (await _read_line(_SIGN_IN_PROMPT) or "").lower() not in ("y", "yes"):
+        return None
+    await connect_account(box, str(paused.question.payload["provider"]), Principal.parse(user), SignInOptions(), output)
+    action = await box.pending.get(paused.pending_id, by=user)
+    return None if action.outcome is None else load_outcome(action.outcome)
 
 
 async def _fill_form(form: Form, whole: Mapping[str, Any], output: Output, *, above: str = "") -> Any:
@@ -206,6 +227,11 @@ def _pages_to_open(question: Question) -> list[str]:
 
 
 async def _read_line(question: str) -> str | None:
+    written = await read_line(question)
+    return None if written is None else written.strip()
+
+
+async def read_line(question: str) -> str | None:
     """Read a line from the terminal without blocking the event loop; None at the end of input."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     sys.stderr.write(make_printable(question))
@@ -218,7 +244,7 @@ async def _read_line(question: str) -> str | None:
     written = sys.stdin.readline()
     if not written:
         sys.stderr.write("\n")
-    return written.strip() if written else None
+    return written.rstrip("\n") if written else None
 
 
 Form = Mapping[str, Any] | None

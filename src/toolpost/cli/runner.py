@@ -12,6 +12,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -118,6 +119,29 @@ def tool_source(name: str, *, called: bool) -> SourceSelection:
     return open_box
 
 
+def selected_sources(words: Collection[str]) -> SourceSelection:
+    """Open with the sources of the tools that words select, names, collections or patterns; with all for no words.
+
+    All are opened where a word may mean a tool of any, and where one of the tools may call others.
+    """
+
+    @asynccontextmanager
+    async def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
+        needed = _sources_of_words(words, loaded.settings)
+        if needed == _enabled_names(loaded.settings):
+            async with _open_box(loaded, None, sinks) as box:
+                yield box
+            return
+        async with _open_box(loaded, needed, sinks) as box:
+            if not any(_may_call_others(box.registry.find(s.name), box.settings) for s in box.registry.resolve(words)):
+                yield box
+                return
+        async with _open_box(loaded, None, sinks, waiting_for=needed) as box:
+            yield box
+
+    return open_box
+
+
 def pending_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction]]]) -> SourceSelection:
     """Open with the sources of the tools of pending actions: their schemas mark secret arguments."""
 
@@ -175,7 +199,8 @@ async def _open_box(
     starting = _enabled_names(loaded.settings) if needed is None else _enabled_names(loaded.settings) & set(needed)
     for line in lines:
         line.starting([one.name for one in loaded.settings.all_sources() if one.name in starting])
-    async with Toolbox.open(_without_startup_wait(loaded), only=only, sinks=sinks) as box:
+    opened = replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))  # waited for below
+    async with Toolbox.open(opened, only=only, sinks=sinks) as box:
         while slow := [one.name for one in box.report if one.state == "connecting" and one.name in starting]:
             for line in lines:
                 line.starting(slow)
@@ -183,11 +208,6 @@ async def _open_box(
         for line in lines:
             line.starting([])
         yield box
-
-
-def _without_startup_wait(loaded: LoadedSettings) -> LoadedSettings:
-    """Return the settings for a caller that waits for the sources after opening."""
-    return replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))
 
 
 def _read_only(loaded: LoadedSettings) -> LoadedSettings:
@@ -206,6 +226,18 @@ def _sources_of_tools(names: Collection[str], settings: Settings) -> set[str]:
         for name in names
         if name.startswith((f"{source}.", f"{source}__"))
     }
+
+
+def _sources_of_words(words: Collection[str], settings: Settings) -> set[str]:
+    """Return the sources whose tools these words can mean."""
+    from toolpost.builtin.specs import COLLECTIONS
+
+    own = {*COLLECTIONS, *chain.from_iterable(COLLECTIONS.values())} - settings.collections.keys()
+    sources, found = _enabled_names(settings), set[str]()
+    for word in words:
+        named = {source for source in sources if word.startswith((f"{source}.", f"{source}__"))}
+        found |= named or (set() if word in own else sources)
+    return found if words else sources
 
 
 def _enabled_names(settings: Settings) -> set[str]:

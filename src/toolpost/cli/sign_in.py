@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.consents import ConnectedAccount, callback_url, finish_device_sign_in, start_device_sign_in
 from toolpost.auth.oauth.authorization import callback_parameters
-from toolpost.cli.output import show_tools
+from toolpost.cli.output import Output, show_tools
 from toolpost.cli.runner import personal_sources, provider_of
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
 from toolpost.toolbox.account_pages import HtmlPage, connected_page, failure_page
@@ -23,13 +23,13 @@ from toolpost.wire.callback_server import DEFAULT_PORT, CallbackResponse, Callba
 
 if TYPE_CHECKING:
     from toolpost.auth.services import Service
-    from toolpost.cli.output import Output
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.spec import ToolSpec
     from toolpost.toolbox.box import Toolbox
     from toolpost.wire.callback_server import CallbackRequest
 
+SIGN_IN_TIMEOUT_S = 300.0
 _BACKGROUND_WAIT_S = 60.0
 _STRAY_CODES = frozenset({"oauth_state", "oauth_person"})
 _DISPLAY_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -39,24 +39,32 @@ _DISPLAY_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 class SignInOptions:
     """Options of `accounts connect`."""
 
-    device: bool
-    open_browser: bool
-    port: int
-    timeout_s: float
+    device: bool = False
+    open_browser: bool = True
+    port: int = 0
+    timeout_s: float = SIGN_IN_TIMEOUT_S
 
 
 async def sign_in(box: Toolbox, provider: str, person: Principal, options: SignInOptions, output: Output) -> int:
     """Connect an account, and show its tools and the calls that resumed; return the exit code."""
-    service = box.accounts.consents.service(provider)
     waiting = await _waiting_calls(box, provider, person)
+    service = await connect_account(box, provider, person, options, output)
+    await _show(box, service, person, waiting, output)
+    return 0
+
+
+async def connect_account(
+    box: Toolbox, provider: str, person: Principal, options: SignInOptions, output: Output
+) -> Service:
+    """Connect an account, and wait until the calls that waited for it have ended."""
+    service = box.accounts.consents.service(provider)
     if options.device:
         await _by_code(box, service, person, options, output)
     else:
         await _by_browser(box, service, person, options, output)
     # What was let go on, and the listing of tools, would end with this process.
     await box.router.background.finish(patience_s=_BACKGROUND_WAIT_S)
-    await _show(box, service, person, waiting, output)
-    return 0
+    return service
 
 
 async def _by_browser(

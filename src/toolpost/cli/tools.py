@@ -1,4 +1,4 @@
-"""`toolpost tools`: list, show, call, check and export tools."""
+"""`toolpost tools`: list, search, show, call, check and export tools."""
 
 from __future__ import annotations
 
@@ -104,6 +104,46 @@ def list_tools(
     run_with_box(work, config=config, user=user, as_json=json, sources=one_source(source))
 
 
+Words = Annotated[
+    list[str],
+    typer.Argument(metavar="WORDS", help="What the tool does, in any words.", autocompletion=completion.tool_names),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="NUMBER", help="At most so many tools.")]
+
+
+@app.command("search")
+def search_tools(
+    words: Words,
+    limit: Limit = 10,
+    source: Source = None,
+    collection: Collection = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Find tools by what they do, the best first.
+
+    Exits 4 when a source is down, so that its tools are not found.
+    """
+    query = " ".join(words)
+
+    async def work(box: Toolbox, output: Output) -> int:
+        _specs(box, collection)  # an unknown collection is an error
+        sources = None if source is None else [source]
+        found = await box.registry.search(query, limit=limit, sources=sources, collection=collection)
+        if found or output.as_json:
+            show_tools([*found], output)
+        else:
+            near = await box.registry.correct(query)
+            meant = f" Did you mean {near!r}?" if near else ""
+            output.note(
+                f"Nothing was found for {query!r}.{meant} `toolpost tools list{output.options}` shows every tool."
+            )
+        return INCOMPLETE if has_failed_source(box) else 0
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(source))
+
+
 @app.command("show")
 def show_tool(name: Name, config: Config = None, user: User = "", json: Json = False) -> None:
     """Show all about one tool."""
@@ -192,11 +232,8 @@ def _show_entry(entry: Entry, misfits: dict[str, Any] | None, output: Output) ->
     output.table(
         ["", spec.name], [(key, format_json(value)) for key, value in facts.items() if value not in (None, "", [])]
     )
-    output.note(f"`toolpost tools call {spec.name}{_required(spec)}{output.options}` calls it.")
-
-
-def _required(spec: ToolSpec) -> str:
-    return "".join(f" {name}=..." for name in spec.input_schema.get("required", ()))
+    required = "".join(f" {name}=..." for name in spec.input_schema.get("required", ()))
+    output.note(f"`toolpost tools call {spec.name}{required}{output.options}` calls it.")
 
 
 Folder = Annotated[

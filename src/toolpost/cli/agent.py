@@ -1,0 +1,373 @@
+"""`toolpost run`: a chat model that calls tools, and a person at the terminal who decides what it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from toolpost.cli import completion
+from toolpost.cli.arguments import parse_duration_option, read_text
+from toolpost.cli.commands import Config, Json, User
+from toolpost.cli.output import Output, format_json
+from toolpost.cli.prompts import EXIT_CODES, ask_at_terminal, describe_pause
+from toolpost.cli.runner import FAILED, run_with_box, selected_sources
+from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.outcomes import Paused
+
+if TYPE_CHECKING:
+    from toolpost.agents.budget import Budget
+    from toolpost.agents.results import PlannerFinish, PlannerPause, PlannerResult
+    from toolpost.cli.agent_view import AgentView
+    from toolpost.cli.runner import SourceSelection
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
+    from toolpost.contracts.chat import ChatModel
+    from toolpost.contracts.storage import EventSink
+    from toolpost.toolbox.box import Toolbox
+
+MODEL_VARIABLE = "TOOLPOST_MODEL"
+_STEPS = 20
+_NO_MODEL = (
+    "no chat model is named: give --model NAME, set TOOLPOST_MODEL, or write `model: NAME` into toolpost.yaml, "
+    "where NAME is one such as gpt-4.1, anthropic/claude-sonnet-4-5, ollama/llama3.2 or http://127.0.0.1:8080/v1#NAME"
+)
+
+Request = Annotated[
+    str | None, typer.Argument(metavar="REQUEST", help="What the model is to do; - reads it from stdin.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", metavar="NAME", envvar=MODEL_VARIABLE, help="The chat model, instead of `model` in toolpost.yaml."
+    ),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="NAME",
+        help="Only these tools: names, collections, or patterns such as 'github.*'; several with commas.",
+        autocompletion=completion.tool_words,
+    ),
+]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        metavar="LIMITS",
+        help=f"What it may use: steps=20,time=5m,tokens=50000,cost=0.50; {_STEPS} steps unless said.",
+    ),
+]
+Mode = Annotated[
+    Literal["native", "json"],
+    typer.Option("--mode", help="json: for a model that cannot call functions and writes JSON instead."),
+]
+Instructions = Annotated[
+    str | None, typer.Option("--instructions", metavar="TEXT", help="How the model is to work: a text, or @FILE.")
+]
+Resume = Annotated[str | None, typer.Option("--resume", metavar="TOKEN", help="Go on with a run that was paused.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """Options of `run` and `chat`; `words` select the tools."""
+
+    model: str | None
+    words: Sequence[str]
+    budget: Budget
+    mode: Literal["native", "json"]
+    instructions: str | None
+
+    def model_name(self, settings: Settings) -> str:
+        """Return the name of the model; ConfigError where there is none."""
+        name = self.model or settings.model
+        if not name:
+            raise ConfigError(_NO_MODEL, code="no_model")
+        return name
+
+    def to_words(self) -> list[str]:
+        """Return the options that a later command needs to go on."""
+        words = ["--model", self.model] if self.model else []
+        words += [part for word in self.words for part in ("--tools", word)]
+        return words if self.mode == "native" else [*words, "--mode", self.mode]
+
+
+def run_agent(
+    request: Request = None,
+    model: Model = None,
+    tools: Tools = None,
+    budget: Limits = None,
+    mode: Mode = "native",
+    instructions: Instructions = None,
+    resume: Resume = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Let a chat model answer a request with tools.
+
+    What a person has to decide is asked at the terminal. Exits 0 with an answer, 1 without one, 3 paused until a
+    person answers.
+    """
+    options = read_options(model, tools, budget, mode, instructions)
+    if (request is None) == (resume is None):
+        raise typer.BadParameter("give a request, or --resume TOKEN", param_hint="REQUEST")
+    query = sys.stdin.read() if request == "-" else request or ""
+    if resume is None and not query.strip():
+        raise typer.BadParameter("the request is empty", param_hint="REQUEST")
+
+    async def work(box: Toolbox, output: Output) -> int:
+        async with open_agent(box, output, options, user) as agent:
+            try:
+                result = await (agent.run(query) if resume is None else agent.resume(resume))
+            except ToolError as error:
+                return agent.show_failure(error)
+            except asyncio.CancelledError:
+                agent.show_cancelled()
+                raise
+            return await agent.show(result)
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=agent_sources(options))
+
+
+def read_options(
+    model: str | None,
+    tools: Sequence[str] | None,
+    budget: Sequence[str] | None,
+    mode: Literal["native", "json"],
+    instructions: str | None,
+) -> AgentOptions:
+    """Read the options that both commands have; raise a BadParameter for a wrong one."""
+    words = [word.strip() for given in tools or () for word in given.split(",") if word.strip()]
+    text = None if instructions is None else read_text(instructions, option="--instructions")
+    return AgentOptions(model=model, words=words, budget=parse_budget(budget or ()), mode=mode, instructions=text)
+
+
+def parse_budget(written: Sequence[str]) -> Budget:
+    """Parse limits such as `steps=20,time=5m`; raise a BadParameter for anything else."""
+    from toolpost.agents.budget import Budget
+
+    read: dict[str, Callable[[str], float]] = {
+        "steps": int,
+        "time": parse_duration_option,
+        "tokens": int,
+        "cost": lambda text: float(text.lstrip("$")),
+    }
+    limits: dict[str, Any] = {}
+    for pair in (part.strip() for text in written for part in text.split(",")):
+        name, _, value = pair.partition("=")
+        if name not in read:
+            message = f"{pair!r} is no limit; write steps=20, time=5m, tokens=50000 or cost=0.50, with commas between"
+            raise typer.BadParameter(message, param_hint="--budget")
+        try:
+            limits["time_s" if name == "time" else name] = read[name](value.replace("_", ""))
+        except ValueError:
+            raise typer.BadParameter(f"{pair!r}: {value!r} is no number", param_hint="--budget") from None
+    try:
+        return Budget(**limits)
+    except ConfigError as error:
+        raise typer.BadParameter(error.message, param_hint="--budget") from None
+
+
+def agent_sources(options: AgentOptions) -> SourceSelection:
+    """Select the sources of the tools; a missing model is an error before any of them starts."""
+
+    def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
+        options.model_name(loaded.settings)
+        return selected_sources(options.words)(loaded, sinks)
+
+    return open_box
+
+
+@asynccontextmanager
+async def open_agent(box: Toolbox, output: Output, options: AgentOptions, user: str) -> AsyncGenerator[Agent]:
+    """Yield an agent with its model, whose connections are kept open meanwhile."""
+    from toolpost.agents.models.names import open_model
+    from toolpost.cli.agent_view import AgentView
+
+    name = options.model_name(box.settings)
+    view = AgentView(output, model=name)
+    box.router.emitter.add_sink(view)
+    async with AsyncExitStack() as stack:
+        model = open_model(name, proxy=box.settings.network.proxy)
+        if isinstance(model, AbstractAsyncContextManager):
+            await stack.enter_async_context(model)
+        yield Agent(box, output, options, user, model=model, view=view)
+
+
+class Agent:
+    """A planner whose questions are asked at the terminal, and whose events a view shows.
+
+    `tools` are those that the model may call.
+    """
+
+    def __init__(
+        self, box: Toolbox, output: Output, options: AgentOptions, user: str, *, model: ChatModel, view: AgentView
+    ) -> None:
+        from toolpost.agents.planner import INSTRUCTIONS, ReactPlanner
+
+        self.model_name = options.model_name(box.settings)
+        self.tools = box.registry.resolve(options.words) if options.words else box.registry.specs()
+        self._box = box
+        self._output = output
+        self._options = options
+        self._user = user
+        self._view = view
+        self._token = ""  # resumes the run as it stands
+        self._planner = ReactPlanner(
+            catalog=box,
+            llm=model,
+            max_iters=_STEPS,
+            budget=options.budget,
+            tools=[spec.name for spec in self.tools] if options.words else None,
+            mode=options.mode,
+            instructions=INSTRUCTIONS if options.instructions is None else options.instructions,
+            on_event=view.receive,
+        )
+
+    async def run(self, query: str, messages: Sequence[dict[str, Any]] | None = None) -> PlannerResult:
+        """Answer a request; what the run asks meanwhile is asked at the terminal."""
+        self._view.begin()
+        self._token = ""
+        running = self._planner.run(query, messages=messages, tool_context={"user_id": self._user})
+        return await self._settle(running)
+
+    async def resume(self, token: str) -> PlannerResult:
+        """Go on with a paused run."""
+        return await self._settle(self._resumed(token))
+
+    async def _resumed(self, token: str) -> PlannerResult:
+        self._token = token
+        try:
+            return await self._planner.resume(token, answers={}, tool_context={"user_id": self._user})
+        except KeyError as error:
+            self._token = ""
+            raise ToolError(str(error.args[0]), code="pause_not_found") from None
+
+    async def _settle(self, running: Coroutine[Any, Any, PlannerResult]) -> PlannerResult:
+        """Wait for a result, and resume as long as the person at the terminal answers every question."""
+        from toolpost.agents.results import PlannerPause
+
+        while True:
+            async with self._view.watching():
+                result = await running
+            if not isinstance(result, PlannerPause):
+                return result
+            self._token = result.resume_token
+            if not await self._ask(result):
+                return result
+            running = self._resumed(result.resume_token)
+
+    async def _ask(self, pause: PlannerPause) -> bool:
+        """Ask all questions of a pause; return whether all are answered."""
+        answered = [await self._ask_one(question.pending_id) for question in pause.questions]
+        return all(answered)
+
+    async def _ask_one(self, pending_id: str) -> bool:
+        paused = await self._paused(pending_id)
+        if paused is None:
+            return True
+        return not isinstance(await ask_at_terminal(paused, self._box, self._output, user=self._user), Paused)
+
+    async def _paused(self, pending_id: str) -> Paused | None:
+        """Return the paused call of a pending action; None where somebody has answered it."""
+        action = await self._box.pending.get(pending_id, by=self._user)
+        if action.status != "open":
+            return None
+        return Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
+
+    async def show(self, result: PlannerResult) -> int:
+        """Write the result of a run and return its exit code."""
+        from toolpost.agents.results import PlannerPause
+
+        if isinstance(result, PlannerPause):
+            return await self._show_pause(result)
+        answered = result.reason == "answer_complete"
+        error = None if answered else _failure(result)
+        if self._output.as_json:
+            self._last_line("completed" if answered else "failed", result=result, error=error)
+        elif error is None:
+            self._view.show_answer(format_json(result.answer))
+        else:
+            if result.answer:
+                self._view.show_answer(format_json(result.answer))
+            self._output.explain(error)
+        self._output.note(self._view.summary(result))
+        return EXIT_CODES["completed"] if answered else FAILED
+
+    async def _show_pause(self, pause: PlannerPause) -> int:
+        if self._output.as_json:
+            self._last_line("paused", pause=pause)
+        else:
+            for question in pause.questions:
+                paused = await self._paused(question.pending_id)
+                if paused is not None:
+                    self._output.text(describe_pause(paused, self._output.options))
+            self._output.text(f"{self._resume_command()} then goes on with the run.")
+        return EXIT_CODES["paused"]
+
+    def show_failure(self, error: ToolError) -> int:
+        """Write why a run ended without a result, and return its exit code."""
+        if self._output.as_json:
+            self._last_line("failed", error=error)
+        else:
+            self._output.explain(error)
+            self._offer_resume()
+        return FAILED
+
+    def show_cancelled(self) -> None:
+        """Write what a run had done when it was stopped."""
+        if self._output.as_json:
+            self._last_line("cancelled")
+            return
+        calls, run_id = self._view.describe_calls(), self._view.run_id
+        more = f" `toolpost runs show {run_id}{self._output.options}` tells more." if calls else ""
+        self._output.note(f"stopped: {calls or 'no tool was called'}.{more}")
+        self._offer_resume()
+
+    def _offer_resume(self) -> None:
+        if self._token:
+            self._output.note(f"{self._resume_command()} goes on with the run.")
+
+    def _resume_command(self) -> str:
+        return (
+            f"`toolpost run {shlex.join(['--resume', self._token, *self._options.to_words()])}{self._output.options}`"
+        )
+
+    def _last_line(
+        self,
+        status: str,
+        *,
+        result: PlannerFinish | None = None,
+        pause: PlannerPause | None = None,
+        error: ToolError | None = None,
+    ) -> None:
+        """Write the result as the last of the JSON lines."""
+        self._output.line(
+            {
+                "type": "result",
+                "status": status,
+                "run_id": self._view.run_id or None,
+                "answer": None if result is None else result.answer,
+                "error": None if error is None else error.to_dict(),
+                "questions": [] if pause is None else [question.to_dict() for question in pause.questions],
+                "resume_token": self._token if status != "completed" and self._token else None,
+                "metadata": {} if result is None else dict(result.metadata),
+            }
+        )
+
+
+def _failure(finish: PlannerFinish) -> ToolError:
+    """Return why a run that ended has no answer."""
+    if finish.reason == "budget_exhausted":
+        kind = finish.metadata["budget"]
+        message = f"the {kind} of the run is used up" if kind == "time" else f"the {kind} of the run are used up"
+        return ToolError(f"{message} before there was an answer; --budget {kind}=... gives more", code=finish.reason)
+    return ToolError(f"there is no answer: {finish.metadata.get('problem', 'the model gave up')}", code=finish.reason)
