@@ -29,13 +29,16 @@ from bench.mcp.parts import parts as mcp_parts
 from bench.oauth.parts import parts as oauth_parts
 from bench.openapi_conversion import parts as openapi_parts
 from bench.peers import names
+from bench.planner import scale as planner_scale
+from bench.planner.parts import parts as planner_parts
+from bench.search.figures import parts as search_parts
 from bench.utcp.parts import parts as utcp_parts
 from bench.websocket.parts import parts as websocket_parts
 from toolpost.cli.output import Output
 from toolpost.cli.stdout_guard import guard_stdout
 
 RESULTS = HERE / "results"
-_CHOICES = ["core", "mcp", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth"]
+_CHOICES = ["core", "mcp", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner", "search"]
 
 
 def main() -> int:
@@ -77,6 +80,8 @@ def _chosen_parts(chosen: argparse.Namespace, stack: ExitStack) -> list[Part]:
         found += utcp_parts(scale)
     if chosen.only in {None, "websocket"}:
         found += websocket_parts(scale)
+    if chosen.only in {None, "planner"}:
+        found += planner_parts(planner_scale.QUICK if chosen.quick else planner_scale.FULL, stack)
     return [*found, *_local_parts(chosen)]
 
 
@@ -87,6 +92,8 @@ def _local_parts(chosen: argparse.Namespace) -> list[Part]:
         found += cli_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
     if chosen.only in {None, "files"}:
         found += files_parts(FILES_QUICK if chosen.quick else FILES_FULL)
+    if chosen.only in {None, "search"}:
+        found += search_parts()
     if chosen.only in {None, "oauth"}:
         found += oauth_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from tests.sources.openapi.test_hostile_documents import crowded, entangled
 from toolpost import ExternalToolConfig, Settings, Toolbox
 
 LIMIT_MS = 50.0
+SERVER_COMMAND = f"{sys.executable} {Path(__file__).parent / 'mcp' / 'server.py'} --tools"
 COLUMNS = (
     Column("name", "document"),
     Column("tools", "tools", 0),
@@ -50,9 +52,32 @@ def _wide(parts: int) -> dict[str, Any]:
     return {"openapi": "3.1.0", "servers": servers, "paths": {"/wide": {"post": {"requestBody": body}}}}
 
 
+def _manual(tools: int) -> dict[str, Any]:
+    """A UTCP manual of so many tools."""
+    inputs = {"type": "object", "properties": {"q": {"type": "string"}}}
+    template = {"call_template_type": "http", "http_method": "GET"}
+    listed = [
+        {
+            "name": f"t{number}",
+            "inputs": inputs,
+            "tool_call_template": {**template, "url": f"https://a.example/{number}"},
+        }
+        for number in range(tools)
+    ]
+    return {"utcp_version": "1.0.1", "manual_version": "1", "tools": listed}
+
+
 CASES = (
     Case("OpenAPI, 200 tools that share recursive definitions", "http", lambda: entangled(200), {}),
     Case("OpenAPI, 5,000 tools and 5,000 missing files", "http", lambda: crowded(5000), {}),
+    Case("OpenAPI, 20,000 tools and 20,000 missing files", "http", lambda: crowded(20_000), {}),
+    Case("UTCP, 20,000 tools", "utcp", lambda: _manual(20_000), {}),
+    Case(
+        "MCP, 20,000 tools in one page of 26 MB",
+        "mcp",
+        dict,
+        {"connection": f"{SERVER_COMMAND} 20000"},
+    ),
     Case("OpenAPI, one schema of 10,000 properties", "http", lambda: _wide(10_000), {}),
     Case("GraphQL, 2,000 types that lead to each other", "graphql", large, {"connection": "https://a.example/graphql"}),
 )
@@ -62,7 +87,7 @@ def measure(tick: Tick) -> Figure:
     """Open every case, after one that pays for imports."""
     rows: list[Row] = []
     for case in CASES:
-        asyncio.run(_row(case._replace(document=lambda: entangled(1), transport="http", options={})))
+        asyncio.run(_row(_small(case)))
         rows.append(asyncio.run(_row(case)))
         tick(case.name)
     targets = [Target(row["name"], row["loop_ms"], "at most", LIMIT_MS, "ms of the loop") for row in rows]
@@ -74,6 +99,13 @@ def measure(tick: Tick) -> Figure:
         targets=targets,
         notes=NOTES,
     )
+
+
+def _small(case: Case) -> Case:
+    """A case that loads what this one needs."""
+    if case.transport == "mcp":
+        return case._replace(options={"connection": f"{SERVER_COMMAND} 2"})
+    return case._replace(document=lambda: entangled(1), transport="http", options={})
 
 
 async def _row(case: Case) -> Row:

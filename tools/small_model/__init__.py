@@ -1,0 +1,1 @@
+"""A real language model of 135 million parameters, served on this machine's CPU."""
