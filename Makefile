@@ -6,22 +6,26 @@
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
 # make conformance   the official MCP suite against our client
+# make test-litellm   our models by the real litellm, installed at first (minutes), against a scripted provider
+# make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)
+# make test-llm   the tests with that model, which `make test` skips where it is not installed
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make docs    the examples in the documents only
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-EXTRAS := dev,graphql,http,keyring,mcp,oauth,websocket
+EXTRAS := dev,graphql,http,keyring,mcp,oauth,search,websocket
 WORKERS ?= 2
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
-TYPED := $(wildcard src tests tools bench conformance)
-PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(wildcard tools/parts/*.txt))
+TYPED := $(wildcard src tests tools bench conformance examples)
+# The small model is large for a part: its own targets bring it.
+PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt,$(wildcard tools/parts/*.txt)))
 
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance test-n8n docs clean
+.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-n8n docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) chromium
@@ -57,11 +61,11 @@ demo: .venv/.package
 	$(BIN)/toolpost demo
 
 test: check
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --cov --cov-report=term-missing:skip-covered --cov-report=json
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov --cov-report=term-missing:skip-covered --cov-report=json
 	@$(BIN)/python -m tools.branch_gate coverage.json 90
 
 quick: .venv/.installed
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) -m "not programs and not slow"
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal -m "not programs and not slow" --hypothesis-profile=quick
 
 # Never part of `test`: it asks strangers, and some of them want to be paid.
 test-live: .venv/.installed
@@ -89,6 +93,18 @@ bench: setup
 conformance: setup
 	$(BIN)/python -m conformance
 
+demo-llm: .parts/llm/.installed
+	$(BIN)/python -m tools.small_model
+
+test-llm: .parts/llm/.installed
+	$(BIN)/python -m pytest tests/agents/test_small_model.py
+
+# litellm and what it brings are larger than everything else together.
+test-litellm: .venv/.installed
+	$(BIN)/python -m venv --clear --without-pip .parts/litellm
+	$(BIN)/python -m pip --disable-pip-version-check --python .parts/litellm/bin/python install --quiet --no-deps --requirement tools/litellm.txt
+	PYTHONPATH=src:. .parts/litellm/bin/python -m tests.agents.models.litellm_trial
+
 test-n8n: setup
 	$(BIN)/python -m tools.n8n
 
@@ -98,4 +114,4 @@ docs: setup
 clean:
 	rm -rf .venv .parts node_modules dist build htmlcov .coverage .coverage.* coverage.json
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests tools bench conformance -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tools bench conformance examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,5 +1,6 @@
 """What holds for the whole suite."""
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from toolpost.toolbox.source_manager import SourceManager
 # run may find something new.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
+settings.register_profile("quick", settings.get_profile("here"), max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 WATCH = Watch()
@@ -43,6 +45,12 @@ def _sources_have_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SourceManager, "load_all", patient)
         yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # ten thousand tests stay to the end: no collection need look at them again
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,8 @@
 """Other people's programs that tests run: what `make setup` has installed, as command lines.
 
-A part that is not there is an error that says so; no test passes or is skipped for the lack of one. Only a browser
-comes from the system, which may have none: what is then not tested is said.
+A part that is not there is an error that says so; no test passes or is skipped for the lack of one, but for two: a
+browser comes from the system, which may have none, and a small language model is large. What is then not tested is
+said.
 """
 
 import os
@@ -39,6 +40,11 @@ def python_of_mcp1() -> Path:
 def python_of_utcp() -> Path:
     """The interpreter beside the packages of UTCP itself."""
     return found(".parts/utcp/bin/python")
+
+
+def python_of_llm() -> Path:
+    """The interpreter beside a small language model and what runs it."""
+    return found(".parts/llm/bin/python", "make test-llm")
 
 
 def conformance() -> list[str]:
@@ -126,9 +132,9 @@ def _installed(command: str) -> Path:
     return path
 
 
-def found(pattern: str) -> Path:
+def found(pattern: str, remedy: str = "make setup") -> Path:
     """The file that a pattern below the project's folder names."""
     path = next(ROOT.glob(pattern), None)
     if path is None:
-        raise PartMissingError(pattern)
+        raise PartMissingError(pattern, remedy)
     return path

@@ -67,7 +67,8 @@ def _places(node_id: str) -> Iterator[str]:
 
 def _marked_nodes(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """Where a mark takes effect: a decorator of a test or of its class, or a `pytestmark`."""
-    for node in ast.walk(tree):
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in [*tree.body, *(member for found in classes for member in found.body)]:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("test"):
                 yield from ((name, decorator) for decorator in node.decorator_list)

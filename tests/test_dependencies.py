@@ -43,8 +43,16 @@ def test_all_brings_what_every_extra_for_users_brings() -> None:
     assert brought("all") == each
 
 
-@pytest.mark.req("MISC-03")
-def test_the_extra_for_websocket_tools_brings_what_they_need() -> None:
-    assert brought("tools-websocket") == brought("websocket")
+@pytest.mark.req("MISC-03", "GEN-11")
+def test_the_extras_for_command_lines_and_websockets_bring_what_they_need() -> None:
+    assert brought("websocket") < brought("tools-websocket")
     assert any(line.startswith("aiohttp") for line in brought("tools-websocket"))
-    assert {"planner", "tools-cli"} <= EXTRAS.keys()
+    assert "utcp-websocket>=1.0.0" in brought("tools-websocket")
+    assert brought("tools-cli") == {"utcp-cli>=1.0.0"}
+
+
+@pytest.mark.req("GEN-10")
+def test_the_extra_for_planners_brings_models_servers_and_apis() -> None:
+    names = {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in brought("planner")}
+
+    assert {"litellm", "fastmcp", "utcp", "utcp-http", "aiohttp"} <= names

@@ -17,7 +17,19 @@ SRC = Path(__file__).parent.parent / "src"
 HEAVY = ["cryptography", "jsonschema_rs", "pydantic", "rich", "sqlite3", "typer", "yaml"]
 
 
-PUBLIC = ["toolpost", "toolpost.auth", "toolpost.errors", "toolpost.events", "toolpost.sources"]
+PUBLIC = [
+    "toolpost",
+    "toolpost.agents",
+    "toolpost.auth",
+    "toolpost.builtin",
+    "toolpost.compat.penguiflow",
+    "toolpost.compat.penguiflow.tools",
+    "toolpost.errors",
+    "toolpost.events",
+    "toolpost.models",
+    "toolpost.sources",
+    "toolpost.testing",
+]
 
 
 @pytest.mark.parametrize("module", PUBLIC)

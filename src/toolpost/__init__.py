@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from toolpost.agents.planner import PlannerFinish, PlannerPause, ReactPlanner
+    from toolpost.agents.planner import ReactPlanner
+    from toolpost.agents.results import PlannerFinish, PlannerPause
     from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
     from toolpost.catalog.function import tool
     from toolpost.catalog.registry import ToolRegistry
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import StateStore, TokenStore
     from toolpost.policy.rules import Policy, Rule
     from toolpost.runtime.concurrency import map_concurrent
-    from toolpost.runtime.event_emitter import EventBus
+    from toolpost.runtime.event_bus import EventBus
     from toolpost.runtime.executor import ToolExecutor
     from toolpost.runtime.model_messages import model_text
     from toolpost.runtime.router import ToolRouter
@@ -38,7 +39,8 @@ __version__ = "0.1.0"
 __getattr__ = lazy_attributes(
     "toolpost",
     {
-        "agents.planner": ["PlannerFinish", "PlannerPause", "ReactPlanner"],
+        "agents.planner": ["ReactPlanner"],
+        "agents.results": ["PlannerFinish", "PlannerPause"],
         "auth.oauth_manager": ["InMemoryTokenStore", "OAuthManager", "OAuthProviderConfig"],
         "catalog.function": ["tool"],
         "catalog.registry": ["ToolRegistry"],
@@ -55,7 +57,7 @@ __getattr__ = lazy_attributes(
         "contracts.storage": ["StateStore", "TokenStore"],
         "policy.rules": ["Policy", "Rule"],
         "runtime.concurrency": ["map_concurrent"],
-        "runtime.event_emitter": ["EventBus"],
+        "runtime.event_bus": ["EventBus"],
         "runtime.executor": ["ToolExecutor"],
         "runtime.model_messages": ["model_text"],
         "runtime.router": ["ToolRouter"],

@@ -2,8 +2,9 @@
 
 from toolpost.contracts.events import EventCode, EventFilter, RemoteBinding, RunEvent, RunSummary, StoredEvent
 from toolpost.contracts.storage import ArtifactStore, EventSink, StateStore, Store
-from toolpost.runtime.event_emitter import EventBus
-from toolpost.stores.state import PlannerPauses, StateEvents
+from toolpost.runtime.event_bus import EventBus
+from toolpost.stores.pauses import PlannerPauses
+from toolpost.stores.state import StateEvents
 
 __all__ = [
     "ArtifactStore",
