@@ -10,6 +10,7 @@
 # make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)
 # make test-llm   the tests with that model, which `make test` skips where it is not installed
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
+# make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make docs    the examples in the documents only
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -25,7 +26,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-n8n docs clean
+.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-n8n test-clients docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) chromium
@@ -107,6 +108,18 @@ test-litellm: .venv/.installed
 
 test-n8n: setup
 	$(BIN)/python -m tools.n8n
+
+# The Inspector has a list of its own: it is larger than all that tests otherwise need from npm. `npm ci` refuses the list
+# where a registry lacks bindings for other systems, which are optional.
+.parts/inspector/.installed: tools/inspector/package.json tools/inspector/package-lock.json .npmrc
+	mkdir -p .parts/inspector
+	cp tools/inspector/package.json tools/inspector/package-lock.json .npmrc .parts/inspector
+	npm install --prefix .parts/inspector --ignore-scripts --loglevel=error
+	@touch $@
+
+# Those in Python are the peers of the benchmarks, in their environments.
+test-clients: setup .parts/inspector/.installed
+	$(BIN)/python -m pytest tests/gateway/test_clients.py tests/gateway/trial_clients.py
 
 docs: setup
 	$(BIN)/python -m pytest tests/docs

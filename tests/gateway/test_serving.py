@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,51 +16,20 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.cli.program import child_environment, command
+from tests.gateway.running import furnish, running, serving
 
 pytestmark = pytest.mark.programs
-CONFIG = "builtins: [data_tools]\nsources:\n  - {name: local, transport: python, connection: ./tools.py}\n"
-TOOLS = '''
-import time
-from pathlib import Path
-
-from toolpost import tool
-
-@tool(side_effects="pure")
-def nap() -> str:
-    """Sleep, and say when that begins."""
-    Path(__file__).with_name("begun").touch()
-    time.sleep(1)
-    return "rested"
-
-@tool(side_effects="pure")
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    print("careless authors print")
-    return a + b
-'''
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
+HANGING_CALL = [
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "local__hang", "arguments": {}}},
+]
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "toolpost.yaml").write_text(CONFIG)
-    (tmp_path / "tools.py").write_text(TOOLS)
-    return tmp_path
-
-
-@contextmanager
-def gateway(home: Path, *, stopping: bool = False) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A running `toolpost up` on a free port, and the address that it printed."""
-    started = subprocess.Popen(
-        command("up", "--port", "0", "--json"), cwd=home, env=child_environment(), stdout=subprocess.PIPE, text=True
-    )
-    assert started.stdout is not None
-    try:
-        yield json.loads(started.stdout.readline())["mcp"], started
-    finally:
-        if not stopping:
-            started.send_signal(signal.SIGTERM)
-        started.wait(30)
-        started.stdout.close()
+    return furnish(tmp_path)
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
@@ -79,10 +45,9 @@ async def test_a_client_that_starts_serve_lists_and_calls(home: Path, era: Any) 
 
 
 async def test_up_serves_whoever_shows_the_token_of_the_data_folder(home: Path) -> None:
-    with gateway(home) as (address, _):
-        token = home / ".toolpost" / "token"
-        headers = {"Authorization": f"Bearer {token.read_text()}"}
-        async with httpx2.AsyncClient(headers=headers) as http:
+    with running(home) as gateway:
+        address, token = gateway.address, home / ".toolpost" / "token"
+        async with httpx2.AsyncClient(headers=gateway.headers) as http:
             async with Client(streamable_http_client(address, http_client=http)) as client:
                 result = await client.call_tool("local__add", {"a": 2, "b": 3})
             foreign = await http.post(address, json={}, headers={"Host": "evil.example"})
@@ -100,18 +65,18 @@ async def test_up_serves_whoever_shows_the_token_of_the_data_folder(home: Path) 
 
 
 async def test_up_finishes_the_calls_under_way_and_leaves_with_success(home: Path) -> None:
-    with gateway(home, stopping=True) as (address, process):
-        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {(home / '.toolpost' / 'token').read_text()}"})
-        async with http, Client(streamable_http_client(address, http_client=http)) as client:
+    with running(home, stopping=True) as gateway:
+        http = httpx2.AsyncClient(headers=gateway.headers)
+        async with http, Client(streamable_http_client(gateway.address, http_client=http)) as client:
             await client.list_tools()  # a client looks up the output schema when the result comes
             call = asyncio.create_task(client.call_tool("local__nap", {}))
             while not (home / "begun").exists():
                 await asyncio.sleep(0.05)
-            os.kill(process.pid, signal.SIGTERM)
+            gateway.process.send_signal(signal.SIGTERM)
             result = await call
 
     assert result.structured_content == {"result": "rested"}
-    assert process.returncode == 0
+    assert gateway.process.returncode == 0
 
 
 def test_a_port_that_is_taken_is_said(home: Path) -> None:
@@ -129,3 +94,23 @@ def test_a_port_that_is_taken_is_said(home: Path) -> None:
 
     assert second.returncode == 1
     assert "choose another --port" in second.stderr
+
+
+def test_serve_ends_quietly_with_a_client_that_is_gone_and_cancels_its_call(home: Path) -> None:
+    environment = child_environment()
+    with subprocess.Popen(
+        serving(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in HANGING_CALL))
+        process.stdin.flush()
+        while not (home / "hanging").exists():
+            assert process.poll() is None
+        process.stdout.close()
+        process.stdin.close()
+        said, code = process.stderr.read(), process.wait(60)
+
+    assert (code, said) == (0, b"")
+    assert (home / "cancelled").exists()

@@ -32,8 +32,11 @@ async def _serve_stdio(config: Path | None, user: str, output: Output) -> int:
     relay = ProgressRelay()
     async with Toolbox.open(config, sinks=[relay]) as box:
         mcp = McpServer(box, principal=lambda _ctx: user, relay=relay)
-        async with mcp.publishing(), stdio_server(stdout=anyio.wrap_file(output.stream)) as (receiving, sending):
-            await mcp.server.run(receiving, sending, mcp.initialization)
+        try:
+            async with mcp.publishing(), stdio_server(stdout=anyio.wrap_file(output.stream)) as (receiving, sending):
+                await mcp.server.run(receiving, sending, mcp.initialization)
+        except* BrokenPipeError:
+            pass  # the client has ended while it was answered; there is nobody left to tell
     return 0
 
 
