@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from toolpost.transports.plugins import load_plugins
+
 pytestmark = pytest.mark.programs
 
 SRC = Path(__file__).parents[2] / "src"
@@ -109,6 +111,16 @@ def test_a_broken_plug_in_is_a_problem_and_the_others_load(site: Path) -> None:
         "it is of type int, not a toolpost.sources.Transport",
         "its transport is named 'other'; name the entry point so, too",
     ]
+
+
+def test_a_plug_in_that_is_installed_later_is_found(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(site)
+    assert load_plugins().problems == ()
+
+    install(site, "late", "[toolpost.tools]\na = broken:tool\n")
+
+    (problem,) = load_plugins().problems
+    assert problem.startswith("plug-in 'a' of late 1.0 ")
 
 
 BROKEN_SOURCE = """

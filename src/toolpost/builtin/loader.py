@@ -57,9 +57,8 @@ class Builtins:
 
     def tools(self, wanted: Sequence[str] | str) -> list[FunctionTool]:
         """Return the tools named by `all`, `none` or a list of names; raise a ConfigError for an unknown name."""
-        specs = read_specs()
-        if not self._parts.retrieve:
-            del specs["retrieve"]
+        absent = () if self._parts.retrieve else ("retrieve",)
+        specs = {name: spec for name, spec in read_specs().items() if name not in absent}
         names = _names(wanted, known=set(specs))
         configured = self._configured()
         return [

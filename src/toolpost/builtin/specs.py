@@ -7,6 +7,8 @@ start-up would import every tool.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -66,9 +68,11 @@ The tools of `AGENT_TOOLS` belong to agents; a collection has them only where an
 AGENT_TOOLS = ("spawn_task", "reply", "resume_task", "notify", "need_more_info")
 
 
-def read_specs() -> dict[str, ToolSpec]:
-    """Read the specs of all built-in tools from the generated file, by name."""
-    return {facts["name"]: _spec(facts) for facts in json.loads(SPECS_FILE.read_text(encoding="utf-8"))["tools"]}
+@cache
+def read_specs() -> Mapping[str, ToolSpec]:
+    """Return the specs of all built-in tools by name; the generated file is read once."""
+    tools = json.loads(SPECS_FILE.read_text(encoding="utf-8"))["tools"]
+    return MappingProxyType({facts["name"]: _spec(facts) for facts in tools})
 
 
 def schema_document(spec: ToolSpec) -> dict[str, Any]:
