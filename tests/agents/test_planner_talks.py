@@ -1,14 +1,23 @@
 """A conversation goes on with its messages, and is followed as it happens."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from tests.stores.state_stores import DatabaseState, EventsOnly
 from toolpost import ConfigError, EventCode, PlannerFinish, PlannerPause, ReactPlanner, Settings, Toolbox, tool
-from toolpost.agents import CallEnded, CallStarted, ModelReplied, ModelText, PlannerEvent, RunFinished, RunPaused
+from toolpost.agents import (
+    CallEnded,
+    CallProgress,
+    CallStarted,
+    ModelReplied,
+    ModelText,
+    PlannerEvent,
+    RunFinished,
+    RunPaused,
+)
 from toolpost.contracts.chat import Usage
 from toolpost.contracts.context import ToolContext
 from toolpost.testing import ScriptedModel, tool_calls
@@ -90,6 +99,25 @@ async def test_a_run_is_followed_as_it_happens() -> None:
         *("replied", "call_started", "call_ended", "replied", "finished")
     ]
     assert "canary" not in repr(told[1])
+
+
+async def test_values_of_a_tool_that_streams_are_in_the_stream_of_the_run() -> None:
+    @tool(side_effects="pure")
+    def tail(lines: int) -> Iterator[str]:
+        yield from (f"line {number}" for number in range(lines))
+
+    model = ScriptedModel(tool_calls(("tail", {"lines": 2})), "Two lines.")
+    async with ReactPlanner(catalog=[tail], llm=model, settings=Settings(data_dir=None)) as made:
+        events = [event async for event in made.stream("What is new?")]
+
+    _, started, *values, ended, _, _ = [event for event in events if not isinstance(event, ModelText)]
+    assert isinstance(started, CallStarted)
+    assert isinstance(ended, CallEnded)
+    assert ended.text == "line 1"
+    assert [(event.call_id, event.value) for event in values if isinstance(event, CallProgress)] == [
+        (started.call_id, "line 0"),
+        (started.call_id, "line 1"),
+    ]
 
 
 async def test_a_pause_ends_the_stream_and_another_goes_on_without_what_resumes_it() -> None:

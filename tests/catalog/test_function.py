@@ -210,7 +210,7 @@ async def test_a_generator_works_in_a_worker_thread_too_and_gives_a_list() -> No
 
     output = await places.invoke(authorized(places, count=2))
 
-    assert output == ToolOutput(["0 in toolpost-worker", "1 in toolpost-worker"])
+    assert output == ToolOutput("1 in toolpost-worker")
 
 
 async def test_a_generator_without_an_end_is_closed_when_nobody_waits_any_more() -> None:
@@ -234,7 +234,7 @@ async def test_a_generator_without_an_end_is_closed_when_nobody_waits_any_more()
     assert await asyncio.to_thread(closed.wait, 20)
 
 
-async def test_an_async_generator_gives_a_list_and_is_closed_when_the_call_is_cancelled() -> None:
+async def test_an_async_generator_gives_its_last_value_and_is_closed_when_the_call_is_cancelled() -> None:
     under_way, closed = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -248,7 +248,8 @@ async def test_an_async_generator_gives_a_list_and_is_closed_when_the_call_is_ca
         finally:
             closed.set()
 
-    assert await count_up.invoke(authorized(count_up, to=2)) == ToolOutput([0, 1])
+    assert await count_up.invoke(authorized(count_up, to=2)) == ToolOutput(1)
+    assert await count_up.invoke(authorized(count_up, to=0)) == ToolOutput(None)
     closed.clear()
     call = asyncio.create_task(count_up.invoke(authorized(count_up, to=9)))
     await under_way.wait()

@@ -19,6 +19,13 @@ async def count(to: int, ctx: ToolContext) -> str:
     for step in range(1, to + 1):
         ctx.progress(f"step {step}\\x1b[2J of {to} " + "and on " * step * 20, fraction=step / to)
     return "counted"
+
+
+@tool(side_effects="pure")
+def tail(lines: int):
+    """Follow a log."""
+    for number in range(lines):
+        yield f"line {number}\\x1b[2J"
 '''
 ERASE = "\r\x1b[K"
 SHOWN = ["slow.count 50%: step 1", "slow.count 100%: step 2"]
@@ -41,6 +48,14 @@ def test_progress_of_a_call_is_one_line_at_a_terminal_and_gone_before_the_answer
     assert [line.partition("\N{REPLACEMENT CHARACTER}")[0] for line in lines] == SHOWN
     assert [line for line in lines if len(line) >= 60 or "\n" in line or "\x1b" in line] == []
     assert f"{ERASE}counted" in done.out
+
+
+def test_values_of_a_stream_stay_at_a_terminal_and_the_last_is_the_answer(home: Path) -> None:
+    done = at_a_terminal(_with_slow_tool(home), {}, "tools", "call", "slow.tail", "lines=2")
+
+    seen = [line.strip() for line in done.out.replace(ERASE, "\n").splitlines() if line.startswith("line")]
+    assert [line[:6] for line in seen] == ["line 0", "line 1", "line 1"]
+    assert "\x1b" not in "".join(seen[:2])
 
 
 def test_without_a_terminal_progress_is_not_shown(child: Run, home: Path) -> None:

@@ -50,6 +50,13 @@ async def count(ctx: ToolContext) -> str:
 
 
 @tool(side_effects="pure")
+async def tail(lines: int) -> AsyncIterator[str]:
+    """Follow a log."""
+    for number in range(lines):
+        yield f"line {number}"
+
+
+@tool(side_effects="pure")
 async def long_text() -> str:
     """Return more than fits into a message."""
     return "word " * 20_000
@@ -59,7 +66,7 @@ async def long_text() -> str:
 async def gateway(folder: Path | None = None, *, user: str = ME) -> AsyncIterator[tuple[Toolbox, McpServer]]:
     relay = ProgressRelay()
     settings = Settings(data_dir=folder)
-    tools = [add, drop, book, count, long_text]
+    tools = [add, drop, book, count, tail, long_text]
     async with Toolbox(tools=tools, settings=settings, sinks=[relay]) as box:
         server = McpServer(box, principal=lambda _ctx: user, relay=relay)
         async with server.publishing():
@@ -201,6 +208,20 @@ async def test_progress_reaches_the_request_that_asked_for_it(era: Era) -> None:
         await client.call_tool("count", {}, progress_callback=report)
 
     assert heard == ["at 0", "at 1", "at 2"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_values_of_a_stream_reach_the_request_and_the_last_is_the_result(era: Era) -> None:
+    heard: list[str | None] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with gateway() as (_, gate), Client(gate.server, mode=era) as client:
+        result = await client.call_tool("tail", {"lines": 3}, progress_callback=report)
+
+    assert heard == ["line 0", "line 1", "line 2"]
+    assert "line 2" in str(result.content)
 
 
 @pytest.mark.parametrize("era", ERAS)

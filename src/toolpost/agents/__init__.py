@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolpost.agents.reflection import PostTaskReflection, PostTaskReflector
     from toolpost.agents.results import (
         CallEnded,
+        CallProgress,
         CallStarted,
         ModelReplied,
         ModelText,
@@ -40,7 +41,7 @@ __getattr__ = lazy_attributes(
         "agents.planner": ["ReactPlanner"],
         "agents.reflection": ["PostTaskReflection", "PostTaskReflector"],
         "agents.results": [
-            *("CallEnded", "CallStarted", "ModelReplied", "ModelText", "PlannerEvent", "PlannerFinish"),
+            *("CallEnded", "CallProgress", "CallStarted", "ModelReplied", "ModelText", "PlannerEvent", "PlannerFinish"),
             *("PlannerPause", "PlannerQuestion", "RunFinished", "RunPaused"),
         ],
         "agents.tasks": ["Task"],
@@ -54,6 +55,7 @@ __all__ = [
     "Agent",
     "Budget",
     "CallEnded",
+    "CallProgress",
     "CallStarted",
     "MainAgent",
     "ModelReplied",

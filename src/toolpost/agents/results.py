@@ -168,6 +168,27 @@ class CallStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallProgress:
+    """A running call reports what it does, or a value of its stream, which is in `value` too unless it is large.
+
+    `call_id` is that of `CallStarted`; it is empty for calls that tools make, and while several of one tool run.
+    """
+
+    type: ClassVar[str] = "call_progress"
+    run_id: str
+    call_id: str
+    tool_name: str
+    text: str
+    fraction: float | None = None
+    value: Any = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as JSON data."""
+        facts = {"call_id": self.call_id, "tool_name": self.tool_name, "text": self.text}
+        return {"type": self.type, "run_id": self.run_id, **facts, "fraction": self.fraction, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
     """A call has ended, or waits for a person; `text` is what the model reads of it."""
 
@@ -215,5 +236,5 @@ class RunFinished:
         return {"type": self.type, "run_id": self.run_id, **facts, "metadata": dict(self.result.metadata)}
 
 
-PlannerEvent: TypeAlias = ModelText | ModelReplied | CallStarted | CallEnded | RunPaused | RunFinished
+PlannerEvent: TypeAlias = ModelText | ModelReplied | CallStarted | CallProgress | CallEnded | RunPaused | RunFinished
 OnEvent: TypeAlias = "Callable[[PlannerEvent], object]"

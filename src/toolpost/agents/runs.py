@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.agents.catalogs import ARTIFACT_TOOLS
 from toolpost.agents.conversation import TOO_MANY_CALLS, Conversation, PlannerCall, result_text
-from toolpost.agents.results import CallEnded, CallStarted, PlannerQuestion
+from toolpost.agents.results import CallEnded, CallProgress, CallStarted, PlannerQuestion
 from toolpost.contracts.errors import (
     PendingNotFoundError,
     ToolError,
@@ -20,6 +20,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     nearest,
 )
+from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.contracts.questions import DECISIONS, Answer
 from toolpost.policy.approvals import arguments_summary
@@ -29,11 +30,12 @@ from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from toolpost.agents.catalogs import AgentCatalog
     from toolpost.agents.results import OnEvent, PlannerEvent
     from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.events import RunEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, QuestionKind
     from toolpost.contracts.spec import ToolDefinition
@@ -136,7 +138,8 @@ class RunCalls:
             outcomes: Sequence[Outcome] = [_refused(talk, call, f"{asked} {self._most}") for call in wanted]
         else:
             await run.save_step()  # from here on their outcomes are found by their idempotency keys
-            outcomes = await self._make_all(run, wanted)
+            with self._relayed_progress(run, wanted):
+                outcomes = await self._make_all(run, wanted)
         talk.waiting = []
         for call, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Paused):
@@ -144,6 +147,22 @@ class RunCalls:
             else:
                 talk.add_outcome(call, outcome)
         talk.judge(outcomes)
+
+    @contextmanager
+    def _relayed_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Iterator[None]:
+        """Pass what the calls of a run report on to the caller while they are made."""
+        if run.on_event is None:
+            yield
+            return
+        registry, keys = run.box.registry, dict[str, str]()
+        for call in map(self._unwrapped, calls):
+            name = registry.find(call.name).spec.name if registry.has(call.name) else call.name
+            keys[name] = "" if name in keys else call.key  # two calls of one tool cannot be told apart
+        remove = run.box.router.emitter.add_sink(_ProgressRelay(run, keys))
+        try:
+            yield
+        finally:
+            remove()
 
     async def _make_all(self, run: Run, calls: Sequence[PlannerCall]) -> Sequence[Outcome]:
         if len(calls) == 1:  # most often, and a task costs more than the loop around the call
@@ -265,6 +284,29 @@ def _has_effects(box: Toolbox, name: str) -> bool:
 
 def _refused(talk: Conversation, call: PlannerCall, message: str) -> Failed:
     return Failed("", talk.run_id, call.name, ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS))
+
+
+class _ProgressRelay:
+    """Event sink that emits the progress of a run's calls as events of the planner."""
+
+    def __init__(self, run: Run, keys: Mapping[str, str]) -> None:
+        self._run = run
+        self._keys = keys
+        self._loop = asyncio.get_running_loop()
+
+    def emit(self, event: RunEvent) -> None:
+        if event.code is not EventCode.SUBAGENT_ACTION or event.call.run_id != self._run.talk.run_id:
+            return
+        call, facts = event.call, event.payload
+        progress = CallProgress(
+            run_id=call.run_id,
+            call_id=self._keys.get(call.tool_name, ""),
+            tool_name=call.tool_name,
+            text=str(facts.get("text", "")),
+            fraction=facts.get("fraction"),
+            value=facts.get("value"),
+        )
+        self._loop.call_soon_threadsafe(self._run.emit, progress)  # plain functions report from their thread
 
 
 def _started(run: Run, call: PlannerCall) -> CallStarted:

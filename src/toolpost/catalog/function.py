@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import inspect
 import os
-from itertools import takewhile
+from collections.abc import AsyncGenerator, Generator
 from types import CodeType
 from typing import TYPE_CHECKING, Any, get_args, overload
 
@@ -41,6 +42,7 @@ PYTHON = "python"
 _MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
 
 _new_output = fast_constructor(ToolOutput)
+_NOTHING = ToolOutput(None)  # the result of a generator without values
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
@@ -101,7 +103,7 @@ class FunctionTool:
     """A Python function with a contract; still callable as the function it was."""
 
     __slots__ = (
-        *("__dict__", "_context_parameter", "_convert", "_direct", "_is_async", "_previewer", "_render", "fn", "spec"),
+        *("__dict__", "_context_parameter", "_convert", "_direct", "_on_loop", "_previewer", "_render", "fn", "spec"),
     )
 
     def __init__(
@@ -113,8 +115,9 @@ class FunctionTool:
         self._render = shape.render
         self._context_parameter = shape.context_parameter
         self._previewer = previewer
-        self._is_async = inspect.iscoroutinefunction(fn)
-        self._direct = self._is_async and self._context_parameter is None
+        is_async = inspect.iscoroutinefunction(fn)
+        self._on_loop = is_async or inspect.isasyncgenfunction(fn)
+        self._direct = is_async and self._context_parameter is None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the plain function, past the pipeline; for tests and for use inside other functions."""
@@ -151,7 +154,7 @@ class FunctionTool:
     def renamed(self, spec: ToolSpec) -> FunctionTool:
         """Return the same function with another record."""
         copy = object.__new__(FunctionTool)
-        for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_is_async", "_previewer"):
+        for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_on_loop", "_previewer"):
             setattr(copy, slot, getattr(self, slot))
         copy.spec = spec
         return copy
@@ -162,8 +165,7 @@ class FunctionTool:
             if self._direct:
                 value = await self.fn(**(arguments if self._convert is None else self._convert(arguments)))
             else:
-                context = call.context() if self._context_parameter is not None else None
-                value = await self._run(arguments, context)
+                value = await self._run(arguments, call.context)
         except PauseSignal as pause:
             return pause.question
         if self._render is None and type(value) in _PLAIN:
@@ -174,41 +176,65 @@ class FunctionTool:
         """Run the function without the pipeline; failures are results. `{"taskId": "t"}` is a context, too."""
         started, given = now_ms(), ToolContext.of(context)
         try:
-            output = self._output(await self._run(params, given))
+            output = self._output(await self._run(params, lambda: given))
         except Exception as raised:  # noqa: BLE001 - foreign code is called here; the failure is the result
             error = raised if isinstance(raised, ToolError) else raised_by_tool(raised, self.spec.name)
             return ToolResult.failed(error, started_at=started)
         return ToolResult.completed(output.content, output.text, started_at=started)
 
-    async def _run(self, arguments: dict[str, Any], context: ToolContext | None) -> Any:
+    async def _run(self, arguments: dict[str, Any], make_context: Callable[[], ToolContext]) -> Any:
         kwargs = arguments if self._convert is None else self._convert(arguments)
+        context = functools.cache(make_context)  # most functions need none
         if self._context_parameter is not None:
-            kwargs = {**kwargs, self._context_parameter: context}
-        if self._is_async:
-            return await self.fn(**kwargs)
-        given_up: list[bool] = []
-        try:
-            result = await run_in_thread(functools.partial(_called, self.fn, kwargs, given_up))
-        finally:
-            given_up.append(True)
-        if inspect.isasyncgen(result):
-            async with contextlib.aclosing(result):
-                return [item async for item in result]
+            kwargs = {**kwargs, self._context_parameter: context()}
+
+        def publish(item: Any) -> ToolOutput:
+            output = self._output(item)
+            context().stream(output.content)
+            return output
+
+        if self._on_loop:
+            result = self.fn(**kwargs)
+        else:
+            given_up: list[bool] = []
+            try:
+                result = await run_in_thread(functools.partial(_called, self.fn, kwargs, publish, given_up))
+            finally:
+                given_up.append(True)
+        if isinstance(result, AsyncGenerator):
+            return await _last(result, publish)
         return await result if inspect.isawaitable(result) else result  # a plain wrapper around an async function
 
     def _output(self, value: Any) -> ToolOutput:
-        if self._render is not None:
+        if self._render is not None and not isinstance(value, ToolOutput):  # a generator's last value is rendered
             return ToolOutput(self._render(value))
         return output_of(value)
 
 
-def _called(fn: Callable[..., Any], kwargs: dict[str, Any], given_up: list[bool]) -> Any:
-    """Call a plain function; collect the items of a generator here, in the thread, until the caller gives up."""
+def _called(
+    fn: Callable[..., Any], kwargs: dict[str, Any], publish: Callable[[Any], ToolOutput], given_up: list[bool]
+) -> Any:
+    """Call a plain function; publish the values of a generator here, in its thread, until the caller gives up."""
     result: Any = fn(**kwargs)
-    if not inspect.isgenerator(result):
+    if not isinstance(result, Generator):
         return result
+    last = _NOTHING
     with contextlib.closing(result):
-        return list(takewhile(lambda _: not given_up, result))
+        for value in result:
+            if given_up:
+                break
+            last = publish(value)
+    return last
+
+
+async def _last(values: AsyncGenerator[Any], publish: Callable[[Any], ToolOutput]) -> ToolOutput:
+    """Publish the values of a generator as they come and return the last; the generator is closed in any case."""
+    last = _NOTHING
+    async with contextlib.aclosing(values):
+        async for value in values:
+            last = publish(value)
+            await asyncio.sleep(0)  # one that waits for nothing could not be cancelled
+    return last
 
 
 async def run_tool(call: AuthorizedCall) -> ToolOutput | Question:
@@ -285,7 +311,8 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     `host_argument` names the argument that holds the URL it goes to, so that one dead
     host opens the breaker for that host and that tenant alone. `preview`, a coroutine function of
     the arguments and the context, says of one call whether it is destructive and what it would change.
-    Plain functions run in a worker thread.
+    Plain functions run in a worker thread. A generator, of either kind, streams: each value is emitted as it comes,
+    and the last is the result.
     """
     if fn is not None:
         return _make(fn, **declared)

@@ -268,6 +268,12 @@ class StatusLine:
         self._write(f"{_ERASE}{line if len(line) <= width else f'{line[: width - 1]}…'}")
         self._shown = True
 
+    def keep(self, text: str) -> None:
+        """Write lines that stay, above the status line."""
+        if self.live:
+            self.clear()
+            self._write("".join(f"{make_printable(line)}\n" for line in text.splitlines()))
+
     def clear(self) -> None:
         """Remove the line."""
         if self._shown:
@@ -280,7 +286,10 @@ class StatusLine:
 
 
 class ProgressSink:
-    """Event sink that shows starting sources, and then the progress of calls, on a status line."""
+    """Event sink that shows starting sources, and then the progress of calls, on a status line.
+
+    The values of a tool that streams stay, each on lines of its own.
+    """
 
     def __init__(self, line: StatusLine) -> None:
         self._line = line
@@ -293,8 +302,12 @@ class ProgressSink:
             self._line.clear()
 
     def emit(self, event: RunEvent) -> None:
-        if event.code is EventCode.SUBAGENT_ACTION:
+        if event.code is not EventCode.SUBAGENT_ACTION:
+            return
+        if "fraction" in event.facts:
             self._line.show(progress_text(event))
+        else:
+            self._line.keep(streamed_text(event))
 
 
 def progress_text(event: RunEvent) -> str:
@@ -303,6 +316,13 @@ def progress_text(event: RunEvent) -> str:
     fraction = facts.get("fraction")
     done = f" {fraction:.0%}" if isinstance(fraction, (int, float)) else ""
     return f"{event.call.tool_name}{done}: {facts.get('text') or 'working'}"
+
+
+def streamed_text(event: RunEvent) -> str:
+    """Format a value of a stream, and how many before it came too fast to be shown."""
+    facts = event.payload
+    left_out = facts.get("left_out")
+    return f"({left_out} values left out)\n{facts['text']}" if left_out else str(facts["text"])
 
 
 def make_printable(text: str) -> str:

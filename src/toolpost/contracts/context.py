@@ -43,6 +43,10 @@ class CallServices(Protocol):
         """Emit a progress event."""
         ...
 
+    def stream(self, value: Any) -> None:
+        """Emit one value of a stream."""
+        ...
+
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         """Emit an event that one provider failed and the next is asked."""
         ...
@@ -171,6 +175,14 @@ class ToolContext:
         """Emit an event that says what the tool is doing."""
         if self._services is not None:
             self._services.progress(text, fraction=fraction)
+
+    def stream(self, value: Any) -> None:
+        """Emit a value before the result, as a generator does with each value that it yields.
+
+        It is emitted as progress, with the value beside its text; of many in a short time some are left out.
+        """
+        if self._services is not None:
+            self._services.stream(value)
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         """Emit an event that one provider failed and the next is asked."""

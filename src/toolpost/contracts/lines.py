@@ -78,24 +78,21 @@ class LineSplitter:
         self._tail = (self._tail + part)[-EDGE_BYTES:]
 
 
-_BURST = 20
-_PER_SECOND = 10.0
-
-
 class RateLimit:
-    """Token bucket for the progress events of one call: 20 at once, then 10 a second."""
+    """Token bucket for the progress events of one call: `burst` at once, then `per_second`."""
 
-    __slots__ = ("_allowed", "_since", "dropped")
+    __slots__ = ("_allowed", "_burst", "_per_second", "_since", "dropped")
 
-    def __init__(self) -> None:
+    def __init__(self, *, burst: int = 20, per_second: float = 10.0) -> None:
         self.dropped = 0
-        self._allowed = float(_BURST)
+        self._burst = self._allowed = float(burst)
+        self._per_second = per_second
         self._since = time.monotonic()
 
     def allows(self) -> bool:
         """Take one token if there is one; otherwise count one more in `dropped` and return False."""
         now = time.monotonic()
-        self._allowed = min(float(_BURST), self._allowed + (now - self._since) * _PER_SECOND)
+        self._allowed = min(self._burst, self._allowed + (now - self._since) * self._per_second)
         self._since = now
         if self._allowed < 1:
             self.dropped += 1

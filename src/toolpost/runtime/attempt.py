@@ -17,11 +17,12 @@ from weakref import WeakSet
 from toolpost.contracts.context import ProtectedPath, ToolContext
 from toolpost.contracts.errors import PauseSignal, ToolError
 from toolpost.contracts.events import CallRef, EventCode, JsonText
+from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.outcomes import Failed, Outcome
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.contracts.storage import JournalEntry, Store
-from toolpost.runtime.event_emitter import EventEmitter, error_facts, snapshot_arguments
+from toolpost.runtime.event_emitter import EventEmitter, describe_value, error_facts, snapshot_arguments
 from toolpost.runtime.persistence import dump_context, recorded_outcome
 from toolpost.runtime.results import artifact_ref
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _now = time.monotonic
 Stop = Literal["timeout", "cancelled"]
+_VALUES_AT_ONCE, _VALUES_PER_SECOND = 1000, 100.0  # of a stream; a fast one must not fill the log
 _CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
 _OTHER_LOOP = (
     "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
@@ -263,10 +265,11 @@ def _answer_dict(answer: Any) -> dict[str, Any]:
 class AttemptServices:
     """Services of the runtime that a tool uses through its context."""
 
-    __slots__ = ("_attempt", "_counts", "_locks")
+    __slots__ = ("_attempt", "_counts", "_locks", "_values")
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
+        self._values: RateLimit | None = None
         self._counts: Counter[str] = Counter()
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -304,6 +307,17 @@ class AttemptServices:
         self._attempt.router.emitter.emit(
             self._attempt.call, EventCode.SUBAGENT_ACTION, {"text": text, "fraction": fraction}
         )
+
+    def stream(self, value: Any) -> None:
+        """Emit one value of a stream; one that comes too fast is counted in `left_out` of the next."""
+        if self._values is None:
+            self._values = RateLimit(burst=_VALUES_AT_ONCE, per_second=_VALUES_PER_SECOND)
+        if not self._values.allows():
+            return
+        facts = describe_value(value, self._attempt.call)
+        if self._values.dropped:
+            facts["left_out"], self._values.dropped = self._values.dropped, 0
+        self._attempt.router.emitter.emit(self._attempt.call, EventCode.SUBAGENT_ACTION, facts)
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         """Emit that one provider failed and the next is used."""

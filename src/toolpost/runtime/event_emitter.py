@@ -18,7 +18,7 @@ from toolpost.runtime.event_bus import fan_out
 from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.errors import ToolError
@@ -32,6 +32,8 @@ _now = time.time
 _new_event = fast_constructor(RunEvent)
 _COMPLETED = EventCode.TOOL_CALL_COMPLETED  # looking up an enum member runs Python code
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
+_LONGEST_TEXT = 500  # characters of a streamed value on a line of progress
+_LONGEST_VALUE = 8192  # characters of JSON; the text tells of longer ones
 _CHANGES_AT_A_TIME = 100  # a millisecond or two
 _encode = compact_encoder()
 
@@ -57,10 +59,16 @@ class EventEmitter:
         """Return an emitter for other sinks, with the same redactor and `on_pending`."""
         return EventEmitter(sinks, self._redactor, self._background, self._on_pending)
 
-    def add_sink(self, sink: EventSink) -> None:
-        """Emit to one more sink from now on."""
+    def add_sink(self, sink: EventSink) -> Callable[[], None]:
+        """Emit to one more sink from now on, until the function that is returned is called."""
         self._sinks.append(sink)
         self._emit = fan_out(self._sinks)
+
+        def remove() -> None:
+            self._sinks.remove(sink)
+            self._emit = fan_out(self._sinks)
+
+        return remove
 
     def emit(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
         """Emit one event of a call."""
@@ -149,14 +157,39 @@ class NotJson(JsonText):
     __slots__ = ()
 
 
+def snapshot_value(value: Any) -> JsonText:
+    """Return a value as JSON text, which nobody can change."""
+    try:
+        return JsonText(_encode(value))
+    except (TypeError, ValueError, RecursionError):
+        return NotJson(json.dumps(f"<{type(value).__name__} that is not JSON>"))
+
+
 def snapshot_arguments(arguments: Any) -> Any:
     """Return an immutable snapshot of the arguments for events."""
     if arguments.__class__ is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
         return arguments.copy()
-    try:
-        return JsonText(_encode(arguments))
-    except (TypeError, ValueError, RecursionError):
-        return NotJson(json.dumps(f"<{type(arguments).__name__} that is not JSON>"))
+    return snapshot_value(arguments)
+
+
+def describe_value(value: Any, call: CallRef) -> dict[str, Any]:
+    """Return the facts of a streamed value: its text with secrets masked, and itself unless it is large or binary.
+
+    Unlike other progress they have no `fraction`.
+    """
+    if isinstance(value, bytes):
+        return {"text": f"{len(value)} bytes"}
+    encoded = snapshot_value(value)
+    is_large = len(encoded) > _LONGEST_VALUE
+    if isinstance(value, str):
+        text = value
+    elif is_large:
+        text = f"a large {type(value).__name__}"
+    else:  # in a text nobody would find the names that say what is secret
+        text = _encode(call.redact({"value": encoded})["value"])
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}… ({len(text)} characters)"
+    return {"text": text} if is_large else {"text": text, "value": encoded}
 
 
 def error_facts(error: ToolError) -> dict[str, Any]:

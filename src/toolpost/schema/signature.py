@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import GenericAlias
-from typing import Any, Literal, NamedTuple, NotRequired, Required
+from typing import Any, Literal, NamedTuple, NotRequired, Required, get_args
 
 import docstring_parser
 from docstring_parser import Docstring, DocstringStyle
@@ -252,6 +252,7 @@ def _output(fn: Callable[..., Any]) -> _Output:
         annotation = resolve_annotation(written, unwrap_function(fn))
     except UnresolvedError:
         return _Output()
+    annotation = _streamed_type(annotation, unwrap_function(fn))
     if is_raw_result(annotation):
         return _Output()
     if simple := _simple_schema(annotation):
@@ -264,6 +265,14 @@ def _output(fn: Callable[..., Any]) -> _Output:
     if not schema:
         return _Output()
     return _Output(schema, None if needs_no_conversion(annotation) else build_renderer(adapter))
+
+
+def _streamed_type(annotation: Any, fn: Callable[..., Any]) -> Any:
+    """Return the type of a generator's result, its last value or None without any; of others the annotation."""
+    if not (inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)):
+        return annotation
+    value = next(iter(get_args(annotation)), Any)
+    return value if value is Any or is_raw_result(value) else value | None
 
 
 # Sections that tell a caller something; the parser of Google's style drops those that it does not know.
