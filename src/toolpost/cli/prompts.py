@@ -15,7 +15,7 @@ from toolpost.cli.output import Output, format_json, format_json_line, make_prin
 from toolpost.contracts.errors import ToolError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import Question, QuestionKind
+from toolpost.contracts.questions import NEXT_STEPS, Question
 from toolpost.policy.approvals import answer_refusal
 from toolpost.runtime.persistence import load_outcome
 from toolpost.schema.json_values import is_array, is_object
@@ -40,13 +40,6 @@ _YES_OR_NO = {"y": True, "yes": True, "true": True, "n": False, "no": False, "fa
 
 EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
 
-_NEXT_STEPS: dict[QuestionKind, str] = {
-    "approval": "`toolpost pending approve {id}{options}` runs it, `toolpost pending deny {id}{options}` does not.",
-    "consent": "`toolpost accounts connect {service}{options}` signs you in; the call then goes on by itself.",
-    "input": "`toolpost pending answer {id} VALUE{options}` goes on with your answer.",
-    "unknown": "`toolpost pending answer {id} --decision happened{options}` (or not_happened, or rerun) settles it.",
-}
-
 
 def show_outcome(outcome: Outcome, output: Output) -> int:
     """Write an outcome and return its exit code."""
@@ -68,7 +61,7 @@ def next_step(question: Question, pending_id: str, options: CommonOptions, *, by
     ):
         options = options.for_another_user()
     service = question.payload.get("provider", "SERVICE")
-    step = _NEXT_STEPS[question.kind].format(id=pending_id, service=service, options=options)
+    step = NEXT_STEPS[question.kind].format(id=pending_id, service=service, options=options)
     who = _who_may_answer(question) if is_decided else ""
     link = question.payload.get("auth_url") if question.kind == "consent" else None
     return "\n".join(filter(None, [step, who, f"Or open {link}" if link else ""]))

@@ -20,6 +20,14 @@ DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
     "unknown": frozenset({"happened", "not_happened", "rerun"}),
 }
 
+NEXT_STEPS: Mapping[QuestionKind, str] = {
+    "approval": "`toolpost pending approve {id}{options}` runs it, `toolpost pending deny {id}{options}` does not.",
+    "consent": "`toolpost accounts connect {service}{options}` signs you in; the call then goes on by itself.",
+    "input": "`toolpost pending answer {id} VALUE{options}` goes on with your answer.",
+    "unknown": "`toolpost pending answer {id} --decision happened{options}` (or not_happened, or rerun) settles it.",
+}
+"""The commands that answer a question of each kind."""
+
 
 class CallPreview(NamedTuple):
     """What one call would do, computed by the tool before the call has effects.
