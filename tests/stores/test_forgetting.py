@@ -14,8 +14,8 @@ from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import TokenKey
 from toolpost.stores.pauses import PlannerPauses
 
-KINDS = ("tokens", "pending", "journal", "keys", "state", "artifacts", "files", "events", "runs", "under_way")
-NOTHING = dict.fromkeys(KINDS, 0)
+KINDS = ("tokens", "pending", "journal", "keys", "state", "artifacts", "files", "events", "runs")
+NOTHING = dict.fromkeys([*KINDS, "tasks", "sessions", "under_way"], 0)
 
 
 def token_key(who: Principal, client: str = "client") -> TokenKey:
@@ -63,7 +63,7 @@ async def test_all_that_is_kept_of_a_person_goes_and_nothing_of_others(store: An
 
     counts = await store.forget(ANN)
 
-    assert counts == {**dict.fromkeys(NOTHING, 1), "tokens": 2, "state": 2, "events": 3, "under_way": 0}
+    assert counts == {**NOTHING, **dict.fromkeys(KINDS, 1), "tokens": 2, "state": 2, "events": 3}
     assert await left_of(store, ANN, ids[ANN]) == []
     kinds = ["tokens", "pending", "journal", "keys", "state", "pauses", "artifacts"]
     assert [await left_of(store, who, ids[who]) for who in people[1:]] == [kinds] * 3

@@ -141,12 +141,12 @@ def forget(
 ) -> None:
     """Remove all that is kept of a user.
 
-    Accounts are disconnected; pending actions, results and artifacts are removed, and so is what the record of events
-    says of them. Exits 1 when a service did not hear of it, or when calls of theirs are still under way.
+    Accounts are disconnected; pending actions, results, artifacts, task logs and sessions are removed, and so is what
+    events say of them. Exits 1 when a service did not hear of it, or when calls of theirs are still under way.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        kept = "accounts, pending actions, results, artifacts and what events say"
+        kept = "accounts, pending actions, results, artifacts, task logs, sessions and what events say"
         require_confirmation(f"Remove all that is kept of {person} ({kept}), for good?", yes=yes, done="removed")
         who, manager = Principal.parse(person), _account_manager(box, output)
         revoked = {} if manager is None else await _disconnect_all(manager, who)
@@ -220,5 +220,5 @@ def _show_forgotten(person: str, revoked: dict[str, bool], removed: dict[str, in
     if not_revoked:
         output.note(_NOT_REVOKED.format(services=", ".join(not_revoked)))
     if left:
-        output.note(f"{left} calls of theirs are under way and were left to end; run this again afterwards.")
+        output.note(f"{left} calls or sessions of theirs are under way and were left to end; run this again then.")
     return FAILED if not_revoked or left else 0

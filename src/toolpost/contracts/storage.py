@@ -391,11 +391,11 @@ class Store(Protocol):
         ...
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        """Remove finished runs, settled pending actions and artifacts past the limits; return how many of each."""
+        """Remove finished runs and tasks, pending actions, sessions and artifacts past the limits; count them."""
         ...
 
     async def forget(self, principal: Principal) -> dict[str, int]:
-        """Remove a user's tokens, pending actions, results and artifacts; return how many of each, and what still runs.
+        """Remove what is stored of a user, but events; return how many of each kind, and what still runs.
 
         Events of the user, and those that name the user, keep their place in the log and lose their payload.
         """

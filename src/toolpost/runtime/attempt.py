@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
-from urllib.parse import quote
 from weakref import WeakSet
 
 from toolpost.contracts.context import ProtectedPath, ToolContext
@@ -19,12 +18,13 @@ from toolpost.contracts.errors import PauseSignal, ToolError
 from toolpost.contracts.events import CallRef, EventCode, JsonText
 from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.outcomes import Failed, Outcome
-from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.runtime.event_emitter import EventEmitter, describe_value, error_facts, snapshot_arguments
 from toolpost.runtime.persistence import dump_context, recorded_outcome
 from toolpost.runtime.results import artifact_ref
+from toolpost.stores.agent_files import session_folder, tenant_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -54,21 +54,12 @@ class ContextDefaults(NamedTuple):
     protected_paths: Callable[[], tuple[ProtectedPath, ...]] = tuple
 
     def folder(self, name: str, tenant: str) -> str | None:
-        """Return a tenant's folder; the local tenant's is below the data folder itself, none lies within another's."""
-        if self.data_dir is None:
-            return None
-        if tenant == LOCAL_TENANT:
-            return str(self.data_dir / name)
-        return str(self.data_dir / "tenants" / _file_name(tenant) / name)
+        """Return a tenant's folder, if there is a data folder."""
+        return None if self.data_dir is None else str(tenant_folder(self.data_dir, name, tenant))
 
     def session_folder(self, person: Principal) -> str | None:
-        """Return the folder of a person's sessions, which others of the tenant do not read."""
-        folder = self.folder("sessions", person.tenant)
-        return None if folder is None else f"{folder}{os.sep}{_file_name(person.user)}"
-
-
-def _file_name(name: str) -> str:
-    return quote(name, safe="").replace(".", "%2E")
+        """Return the folder of a person's sessions, if there is a data folder."""
+        return None if self.data_dir is None else str(session_folder(self.data_dir, person))
 
 
 class RouterServices(Protocol):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +31,42 @@ def append_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
         raise StoreError(f"{str(path)!r} cannot be written: {error.strerror}", cause=error) from error
 
 
-def read_lines(path: Path, *, max_bytes: int) -> list[dict[str, Any]]:
-    """Read the records of a file, at most its last `max_bytes`; what is no record is skipped, and so is a lost file."""
+def read_lines(path: Path, *, max_bytes: int | None) -> list[dict[str, Any]]:
+    """Read the records of a file, or of its last `max_bytes`; what is no record is skipped, and so is a lost file."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size > max_bytes:
+            if max_bytes is not None and size > max_bytes:
                 file.seek(size - max_bytes)
                 file.readline()  # the rest of a line that began before
-            lines = file.readlines(max_bytes)
+            lines = file.readlines(-1 if max_bytes is None else max_bytes)
     except OSError:
         return []
     return [record for line in lines if (record := _record(line)) is not None]
+
+
+def erase_lines(path: Path, is_gone: Callable[[dict[str, Any]], bool]) -> int:
+    """Overwrite the records that `is_gone` accepts with blanks, which readers skip; return how many.
+
+    Nothing moves, so that other processes may append meanwhile, and a crash leaves every other record whole.
+    """
+    try:
+        with path.open("r+b", buffering=0) as file:
+            lines = file.readall().splitlines(keepends=True)
+            starts = itertools.accumulate(map(len, lines), initial=0)
+            gone = [
+                (start, len(line.rstrip(b"\n")))
+                for start, line in zip(starts, lines, strict=False)
+                if (record := _record(line)) is not None and is_gone(record)
+            ]
+            for start, length in gone:
+                file.seek(start)
+                file.write(b" " * length)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror}", cause=error) from error
+    return len(gone)
 
 
 def _line(record: dict[str, Any]) -> bytes:

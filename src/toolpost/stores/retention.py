@@ -24,7 +24,19 @@ from toolpost.stores.pending import STATUS_COLUMNS, status_seal
 from toolpost.stores.writer import Writer
 
 # What pruning removes, and reports by these names.
-PRUNED: tuple[str, ...] = ("runs", "events", "journal", "pending", "keys", "cancels", "state", "artifacts", "files")
+PRUNED: tuple[str, ...] = (
+    "runs",
+    "events",
+    "journal",
+    "pending",
+    "keys",
+    "cancels",
+    "state",
+    "artifacts",
+    "files",
+    "tasks",
+    "sessions",
+)
 
 
 class ArtifactSize(NamedTuple):

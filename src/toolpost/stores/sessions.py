@@ -6,6 +6,7 @@ A folder has `current.jsonl` and archives such as `20260225T143000.jsonl`. A lin
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -75,10 +76,31 @@ class SessionFile:
             (self.folder / CURRENT).rename(self.folder / archive)
             following.replace(self.folder / CURRENT)
         except OSError as error:
-            raise StoreError(f"{str(self.folder)!r} cannot be written: {error.strerror}", cause=error) from error
+            raise self._unwritable(error) from error
         with suppress(OSError):  # not every system opens folders
             _sync(self.folder)
         return [opening]
+
+    def remove(self, before: float = math.inf) -> int:
+        """Delete the session and its archives where they were last written `before`; return how many.
+
+        A session that an agent has open stays, and so does then the folder.
+        """
+        current = self.folder / CURRENT
+        try:
+            old = {path for path in self.folder.glob("*.jsonl") if path.stat().st_mtime < before}
+            is_mine = self.folder.is_dir() and (current in old or not current.exists()) and self._try_lock()
+            gone = old if is_mine else old - {current}
+            try:
+                for path in gone:
+                    path.unlink(missing_ok=True)
+                if is_mine:
+                    self._remove_folder()
+            finally:
+                self.close()
+        except OSError as error:
+            raise self._unwritable(error) from error
+        return len(gone)
 
     def close(self) -> None:
         """Let go of the session; safe to call twice."""
@@ -89,14 +111,33 @@ class SessionFile:
     def _take_lock(self) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            is_mine = self._try_lock()
         except OSError as error:
-            raise StoreError(f"{str(self.folder)!r} cannot be written: {error.strerror}", cause=error) from error
-        if not try_lock(descriptor, shared=False):
-            os.close(descriptor)
+            raise self._unwritable(error) from error
+        if not is_mine:
             where = f"the session in {str(self.folder)!r}"
             raise ConfigError(f"{where} belongs to another agent that runs; stop that one, or give another session_dir")
-        self._descriptor = descriptor
+
+    def _try_lock(self) -> bool:
+        lock = self.folder / _LOCK
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        is_mine = try_lock(descriptor, shared=False)
+        if is_mine and lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat()):
+            self._descriptor = descriptor
+            return True
+        os.close(descriptor)
+        return is_mine and self._try_lock()  # it was removed with its folder before it was locked
+
+    def _remove_folder(self) -> None:
+        """Remove the folder unless archives are left in it."""
+        (self.folder / _NEXT).unlink(missing_ok=True)
+        if not any(self.folder.glob("*.jsonl")):
+            with suppress(OSError):  # it has files of others, or the system does not delete open ones
+                (self.folder / _LOCK).unlink()
+                self.folder.rmdir()
+
+    def _unwritable(self, error: OSError) -> StoreError:
+        return StoreError(f"{str(self.folder)!r} cannot be written: {error.strerror}", cause=error)
 
     def _archive_name(self) -> str:
         """Return a free name; several compactions within a second are numbered."""

@@ -28,6 +28,7 @@ from toolpost.contracts.storage import (
     Sealer,
     TokenRows,
 )
+from toolpost.stores.agent_files import AgentFiles
 from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.database import Reader, open_writable, store_error, truncate_wal
 from toolpost.stores.event_appender import EventAppender, Ledger
@@ -397,6 +398,7 @@ class SQLiteStore:
             liveness=liveness,
             truncate_wal=partial(truncate_wal, path, busy_s=busy_s),
         )
+        self._agent_files = AgentFiles(data_dir)
         self._key_rotation = KeyRotation(writer, reader, sealer, files)
         self.events: EventLog = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=rows, liveness=liveness)
@@ -415,10 +417,15 @@ class SQLiteStore:
         return self._liveness.owner_id
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        return await self._pruner.prune(retention, now=now)
+        removed = await self._pruner.prune(retention, now=now)
+        if retention.max_age_s is None:
+            return removed
+        return {**removed, **await asyncio.to_thread(self._agent_files.prune, now - retention.max_age_s)}
 
     async def forget(self, principal: Principal) -> dict[str, int]:
-        return await self._forgetter.forget(principal)
+        files = await asyncio.to_thread(self._agent_files.forget, principal)
+        rows = await self._forgetter.forget(principal)
+        return {**rows, **files, "under_way": rows["under_way"] + files["under_way"]}
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         return await self._key_rotation.rotate(retire=retire)

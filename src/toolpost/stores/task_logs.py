@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from toolpost.contracts.errors import StoreError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.stores.json_lines import append_lines, read_lines
+from toolpost.stores.json_lines import append_lines, erase_lines, read_lines
 from toolpost.stores.messages import Message, load_message, store_message
 
 INDEX = "index.jsonl"
@@ -80,6 +82,43 @@ class TaskLogs:
         """Read the newest tasks of all days."""
         return list(self._read(reversed(self._entries(may_see)[-count:])))
 
+    def forget(self, user: str) -> int:
+        """Delete the logs of a user's tasks; return how many."""
+        return self._remove(lambda entry: entry["user"] == user)
+
+    def prune(self, before: float) -> int:
+        """Delete the logs that were last written before; return how many. Tasks that wait for somebody stay."""
+        day = f"{datetime.fromtimestamp(before, UTC):%Y-%m-%d}"
+
+        def is_old(entry: Mapping[str, str]) -> bool:
+            path = self._path(entry["date"], entry["taskId"])
+            try:
+                written = path.stat().st_mtime
+            except OSError:
+                return entry["date"] < day  # a task that just began has no log yet
+            if written >= before:
+                return False
+            task = TaskLog(path, entry["taskId"]).read()
+            return task is None or task.status != "paused"
+
+        return self._remove(is_old)
+
+    def _remove(self, is_gone: Callable[[Mapping[str, str]], bool]) -> int:
+        """Delete logs, and their entries in the index."""
+        gone = {entry["taskId"]: self._path(entry["date"], entry["taskId"]) for entry in self._all() if is_gone(entry)}
+        try:
+            for path in gone.values():
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{str(self._folder)!r} cannot be written: {error.strerror}", cause=error) from error
+        if gone:
+            erase_lines(self._folder / INDEX, lambda line: str(line.get("taskId")) in gone)
+        today = f"{datetime.now(UTC):%Y-%m-%d}"
+        for folder in {path.parent for path in gone.values() if path.parent.name != today}:
+            with suppress(OSError):  # it has other logs
+                folder.rmdir()
+        return len(gone)
+
     def _read(self, entries: Iterable[Mapping[str, str]]) -> Iterable[LoggedTask]:
         for entry in entries:
             task = TaskLog(self._path(entry["date"], entry["taskId"]), entry["taskId"], user=entry["user"]).read()
@@ -87,10 +126,12 @@ class TaskLogs:
                 yield task
 
     def _entries(self, may_see: Callable[[str], bool]) -> list[dict[str, str]]:
-        lines = read_lines(self._folder / INDEX, max_bytes=_LARGEST_INDEX)
+        return [entry for entry in self._all(max_bytes=_LARGEST_INDEX) if may_see(entry["user"])]
+
+    def _all(self, *, max_bytes: int | None = None) -> list[dict[str, str]]:
+        lines = read_lines(self._folder / INDEX, max_bytes=max_bytes)
         entries = [{name: str(line.get(name, "")) for name in ("taskId", "date", "user")} for line in lines]
-        known = {entry["taskId"]: entry for entry in entries if _is_entry(entry) and may_see(entry["user"])}
-        return list(known.values())
+        return list({entry["taskId"]: entry for entry in entries if _is_entry(entry)}.values())
 
     def _path(self, day: str, task_id: str) -> Path:
         return self._folder / day / f"{task_id}.jsonl"
