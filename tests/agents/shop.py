@@ -1,7 +1,7 @@
-"""A run that buys an owl in a process of its own: `python -m tests.agents.shop FOLDER model|call`.
+"""A run that buys an owl in a process of its own: `python -m tests.agents.shop FOLDER model|call [TOKEN]`.
 
-It prints the token that it resumes with. Then the model hangs after the owl was shipped, or the call that ships it
-hangs when it is; it says so and waits to be killed.
+It prints the token that it resumes with, or begins with one that it is given and only ships the owl. Then the model
+hangs after the owl was shipped, or the call that ships it hangs when it is; it says so and waits to be killed.
 """
 
 import asyncio
@@ -40,6 +40,12 @@ async def ship(what: str, ctx: ToolContext) -> str:
     return f"{what} shipped"
 
 
+@tool(side_effects="read")
+async def stock(what: str) -> str:
+    """Count what is left."""
+    return f"9 of {what} left"
+
+
 class Stalling(ScriptedModel):
     """Hangs when it has no more to say."""
 
@@ -52,10 +58,20 @@ class Stalling(ScriptedModel):
 
 def opened(folder: Path) -> Toolbox:
     """The shop, not yet open."""
-    return Toolbox(tools=[pay, ship], settings=Settings(data_dir=folder / "data"))
+    return Toolbox(tools=[pay, ship, stock], settings=Settings(data_dir=folder / "data"))
 
 
-async def main(folder: str, where: str) -> None:
+async def begin(folder: str, where: str, token: str) -> None:
+    model = Stalling(tool_calls(("ship", {"what": "owl"}), ("stock", {"what": "owl"})))
+    async with opened(Path(folder)) as box:
+        planner = ReactPlanner(catalog=box, llm=model)
+        context = {"user_id": "acme:ann", "folder": folder, "hang": where}
+        await planner.run("Ship an owl.", tool_context=context, resume_token=token)
+
+
+async def main(folder: str, where: str, token: str = "") -> None:
+    if token:
+        await begin(folder, where, token)
     model = Stalling(tool_calls(("pay", {"euro": 50})), tool_calls(("ship", {"what": "owl"})))
     async with opened(Path(folder)) as box:
         planner = ReactPlanner(catalog=box, llm=model)

@@ -16,6 +16,7 @@ from tests.auth.ledger import Ledger, hub
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
 from toolpost import (
     AuthType,
+    ConfigError,
     ExternalToolConfig,
     PlannerFinish,
     PlannerPause,
@@ -23,6 +24,7 @@ from toolpost import (
     Settings,
     Toolbox,
     ToolContext,
+    ToolError,
     TransportType,
     tool,
 )
@@ -31,6 +33,7 @@ from toolpost.sources import Answer
 from toolpost.testing import ScriptedModel, tool_calls
 
 ROOT = Path(__file__).parent.parent.parent
+TOKEN = "a-token-of-the-callers-own"
 QUIET = Settings(data_dir=None, policy="exploratory")
 
 HOST = dedent(
@@ -125,6 +128,54 @@ async def test_a_kill_in_the_middle_of_resume_loses_nothing_and_repeats_nothing(
     assert result.payload == {"answer": "The owl is on its way."}
     assert model.results == ["paid 50", "owl shipped"]
     assert (tmp_path / "ledger").read_text() == "pay 50 with 1234\nship owl\n"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("where", ["model", "call"])
+async def test_a_run_that_began_with_a_token_goes_on_after_a_kill(where: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.agents.shop", str(tmp_path), where, TOKEN]
+    victim = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert victim.stdout is not None
+        victim.stdout.readline()
+    finally:
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.communicate(timeout=30)
+    model = ScriptedModel("The owl is on its way.")
+    async with shop.opened(tmp_path) as box:
+        planner = ReactPlanner(catalog=box, llm=model)
+        result = await planner.resume(TOKEN)
+        if isinstance(result, PlannerPause):
+            assert (where, result.kind, result.tool_name) == ("call", "unknown", "ship")
+            result = await planner.resume(result.resume_token, Answer(decision="happened", value="owl shipped"))
+        with pytest.raises(KeyError, match="resumed before"):
+            await planner.resume(TOKEN)
+        with pytest.raises(KeyError, match="a run has this token"):
+            await planner.run("Ship an owl.", resume_token=TOKEN)
+    assert result.payload == {"answer": "The owl is on its way."}
+    assert sorted(model.results) == ["9 of owl left", "owl shipped"]
+    assert model.requests[0][1]["content"] == "Ship an owl."
+    assert (tmp_path / "ledger").read_text() == "ship owl\n"
+
+
+@pytest.mark.parametrize("state_store", [None, OverwritingState(), EventsOnly()])
+async def test_a_run_whose_model_fails_goes_on_with_the_token_it_began_with(state_store: Any) -> None:
+    async with Toolbox(tools=[shop.stock], settings=QUIET) as box:
+        failing = ScriptedModel(tool_calls(("stock", {"what": "owls"})), ConnectionError("no model there"), "Nine.")
+        planner = ReactPlanner(catalog=box, llm=failing, state_store=state_store)
+        with pytest.raises(ToolError, match="no model there"):
+            await planner.run("Count the owls.", resume_token=TOKEN)
+        finish = await planner.resume(TOKEN)
+
+    assert isinstance(finish, PlannerFinish)
+    assert (finish.answer, finish.metadata["tool_calls"], failing.results) == ("Nine.", 1, ["9 of owls left"])
+
+
+async def test_a_token_of_the_callers_cannot_be_one_that_is_guessed() -> None:
+    planner = ReactPlanner(catalog=[shop.stock], llm=ScriptedModel("Nine."), settings=QUIET)
+    with pytest.raises(ConfigError, match="resume_token is too short"):
+        await planner.run("Count the owls.", resume_token="job-1")
+    await planner.close()
 
 
 @tool(side_effects="external", destructive=False)

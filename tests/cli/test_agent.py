@@ -61,7 +61,7 @@ def test_events_are_json_lines_and_the_last_is_the_result(
         *events, result = json_lines(toolpost("run", "What is 19 + 23?", "--json"))
 
     assert [event["type"] for event in events if event["type"] != "text"] == [
-        *("replied", "call_started", "call_ended", "replied")
+        *("started", "replied", "call_started", "call_ended", "replied")
     ]
     assert "".join(event["text"] for event in events if event["type"] == "text") == "It is 42."
     assert (result["type"], result["status"], result["answer"]) == ("result", "completed", "It is 42.")
@@ -83,6 +83,21 @@ def test_a_run_that_waits_for_a_person_goes_on_in_another_process(toolpost: Run,
     assert (approved.code, done.code, done.out) == (0, 0, "It is wiped.\n")
     assert (home / "wiped.txt").read_text() == "disk\n"
     assert (again.code, "this pause was resumed before" in again.err) == (1, True)
+
+
+def test_a_run_whose_model_fails_goes_on_with_its_token(toolpost: Run, home: Path) -> None:
+    with provider(ADD) as (_, model):
+        failed = toolpost("run", "What is 19 + 23?", "--model", model)
+    token = failed.err.partition("--resume ")[2].split()[0]
+    with provider("It is 42.") as (scripted, model):
+        done = toolpost("run", "--resume", token, "--model", model)
+
+    assert (failed.code, done.code, done.out) == (1, 0, "It is 42.\n"), failed.err + done.err
+    assert [message.get("content") for message in scripted.bodies[0]["messages"][1:]] == [
+        "What is 19 + 23?",
+        None,
+        "42",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +173,7 @@ def test_an_interrupt_stops_the_calls_and_tells_what_was_done(home: Path) -> Non
         done = at_a_terminal(home, {"local.wait ·": b"\x03"}, "run", "Wait.", "--model", model, columns=100)
 
     assert (done.code, "stopped: local.add completed, local.wait was stopped." in done.out) == (130, True), done.out
+    assert "goes on with the run" in done.out
 
 
 @pytest.mark.programs

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import secrets
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 INSTRUCTIONS = "Call tools where they help. When you can answer the request, answer it without calling a tool."
 _log = logging.getLogger("toolpost.agents")
 _FLUSH_S = 10.0
+_SHORTEST_TOKEN = 20
 _CUT_OFF = "it was cut off at its greatest length; write less"
 _REFUSALS = frozenset({"refusal", "content_filter"})
 
@@ -153,12 +154,16 @@ class ReactPlanner:
         llm_context: Mapping[str, Any] | None = None,
         messages: Sequence[Mapping[str, Any]] | None = None,
         budget: Budget | None = None,
+        resume_token: str | None = None,
         on_event: OnEvent | None = None,
     ) -> PlannerResult:
         """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see.
 
         `llm_context` is shown to the model, without what stands under secret-like names. `messages` are those of an
         earlier PlannerFinish, whose conversation goes on. `budget` replaces the planner's for this run.
+
+        With a `resume_token`, a secret of the caller's, every step is stored before its calls are made: if this raises,
+        is cancelled or its process dies, `resume` goes on from there. KeyError when the token was used before.
         """
         box = await self._catalog.open()
         for name in self._tools or ():
@@ -175,7 +180,12 @@ class ReactPlanner:
         context = ToolContext(trace_id=talk.run_id, tool_context=given, llm_context=llm_context)
         run = Run(box=box, talk=talk, context=context, on_event=on_event or self._on_event)
         self._catalog.follow_run(talk.run_id)
-        return await self._conclude(run, await self._loop(run))
+        if resume_token is not None:
+            _check_token(resume_token)
+            run.claim, run.saved = await self._pauses_of(box).begin(resume_token, run.snapshot()), len(talk.messages)
+        async with _claimed(run):
+            result = await self._loop(run)
+        return await self._conclude(run, result)
 
     async def resume(
         self,
@@ -189,10 +199,11 @@ class ReactPlanner:
     ) -> PlannerResult:
         """Resume a run: the calls whose questions are answered run again with their answers.
 
-        `user_input` answers the first question of the pause: the value for a tool that asked, or `approve` or `deny`,
-        or an `Answer`. `answers` has the same by pending id, for any of the questions; those that stay open come back
-        in the next pause. `by` is the person who answers, as `tenant:user`: the run's own user when not said, which
-        `four_eyes` does not take. Members of `tool_context` replace those of the first run.
+        The token is that of a pause, or the one that the run began with. `user_input` answers the first question of the
+        pause: the value for a tool that asked, or `approve` or `deny`, or an `Answer`. `answers` has these by pending
+        id, for any of the questions; those that stay open come back in the next pause. `by` is the person who answers,
+        as `tenant:user`: the run's own user when not said, which `four_eyes` does not take. Members of `tool_context`
+        replace those of the first run.
 
         KeyError when the token is unknown, used, expired or somebody else's, or a run is being resumed with it. If
         this raises, is cancelled or its process dies, the same token resumes from there.
@@ -211,16 +222,12 @@ class ReactPlanner:
         run = Run(box=box, talk=talk, context=context, on_event=on_event or self._on_event, claim=claim)
         run.asked, run.saved = kept["asked"], len(talk.messages)
         self._catalog.follow_run(talk.run_id)
-        try:
+        async with _claimed(run):
             if claim.recovered:
                 await box.recovery.sweep()  # what came of the calls of the process that died is then known
-            said = {run.asked[0]: user_input} if answers is None else answers
+            said = dict.fromkeys(run.asked[:1], user_input) if answers is None else answers
             await self._calls.answer(run, said, by=by or talk.user)
             result = await self._loop(run)
-            await claim.finish()
-        except BaseException:  # most often the model's; answers of people must not be lost with it
-            await asyncio.shield(box.router.background.start(claim.release(run.snapshot())))
-            raise
         return await self._conclude(run, result)
 
     def stream(
@@ -231,13 +238,20 @@ class ReactPlanner:
         llm_context: Mapping[str, Any] | None = None,
         messages: Sequence[Mapping[str, Any]] | None = None,
         budget: Budget | None = None,
+        resume_token: str | None = None,
     ) -> AsyncGenerator[PlannerEvent]:
         """Run a request and yield its events, the last of which has the result; its error is raised at the end.
 
         The run is cancelled when the generator is closed.
         """
         start = partial(
-            self.run, query, tool_context=tool_context, llm_context=llm_context, messages=messages, budget=budget
+            self.run,
+            query,
+            tool_context=tool_context,
+            llm_context=llm_context,
+            messages=messages,
+            budget=budget,
+            resume_token=resume_token,
         )
         return self._stream(start)
 
@@ -407,6 +421,26 @@ class ReactPlanner:
         token = await self._pauses_of(run.box).keep({**run.snapshot(), "asked": asked})
         questions = tuple(as_question(each, run.refused.get(each.pending_id, "")) for each in paused)
         return PlannerPause(questions=questions, resume_token=token, run_id=run.talk.run_id)
+
+
+@asynccontextmanager
+async def _claimed(run: Run) -> AsyncGenerator[None]:
+    """Use the token of a run up, if it has one; release it where the run raises."""
+    claim = run.claim
+    try:
+        yield
+        if claim is not None:
+            await claim.finish()
+    except BaseException:  # most often the model's; answers of people must not be lost with it
+        if claim is not None:
+            await asyncio.shield(run.box.router.background.start(claim.release(run.snapshot())))
+        raise
+
+
+def _check_token(resume_token: str) -> None:
+    if len(resume_token) < _SHORTEST_TOKEN:
+        why = f"whoever guesses it goes on with the run; at least {_SHORTEST_TOKEN} characters are needed"
+        raise ConfigError(f"resume_token is too short: {why}, such as those of secrets.token_urlsafe()")
 
 
 class _TimeUsedUpError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
@@ -72,7 +73,9 @@ Mode = Annotated[
 Instructions = Annotated[
     str | None, typer.Option("--instructions", metavar="TEXT", help="How the model is to work: a text, or @FILE.")
 ]
-Resume = Annotated[str | None, typer.Option("--resume", metavar="TOKEN", help="Go on with a run that was paused.")]
+Resume = Annotated[
+    str | None, typer.Option("--resume", metavar="TOKEN", help="Go on with a run that paused or was stopped.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +129,7 @@ def run_agent(
     async def work(box: Toolbox, output: Output) -> int:
         async with open_agent(box, output, options, user) as agent:
             try:
-                result = await (agent.run(query) if resume is None else agent.resume(resume))
+                result = await (agent.begin(query) if resume is None else agent.resume(resume))
             except ToolError as error:
                 return agent.show_failure(error)
             except asyncio.CancelledError:
@@ -187,7 +190,7 @@ def agent_sources(options: AgentOptions) -> SourceSelection:
 
 
 @asynccontextmanager
-async def open_agent(box: Toolbox, output: Output, options: AgentOptions, user: str) -> AsyncGenerator[Agent]:
+async def open_agent(box: Toolbox, output: Output, options: AgentOptions, user: str) -> AsyncGenerator[TerminalAgent]:
     """Yield an agent with its model, whose connections are kept open meanwhile."""
     from toolpost.agents.models.names import open_model
     from toolpost.cli.agent_view import AgentView
@@ -199,10 +202,10 @@ async def open_agent(box: Toolbox, output: Output, options: AgentOptions, user: 
         model = open_model(name, proxy=box.settings.network.proxy)
         if isinstance(model, AbstractAsyncContextManager):
             await stack.enter_async_context(model)
-        yield Agent(box, output, options, user, model=model, view=view)
+        yield TerminalAgent(box, output, options, user, model=model, view=view)
 
 
-class Agent:
+class TerminalAgent:
     """A planner whose questions are asked at the terminal, and whose events a view shows.
 
     `tools` are those that the model may call.
@@ -232,11 +235,24 @@ class Agent:
             on_event=view.receive,
         )
 
-    async def run(self, query: str, messages: Sequence[dict[str, Any]] | None = None) -> PlannerResult:
+    async def begin(self, query: str) -> PlannerResult:
+        """Answer a request as `run` does; with a data folder, `--resume` goes on with it however it is interrupted."""
+        if self._box.settings.data_dir is None:
+            return await self.run(query)
+        token = secrets.token_urlsafe(32)
+        if self._output.as_json:
+            self._output.line({"type": "started", "resume_token": token})
+        return await self.run(query, token=token)
+
+    async def run(
+        self, query: str, messages: Sequence[dict[str, Any]] | None = None, *, token: str = ""
+    ) -> PlannerResult:
         """Answer a request; what the run asks meanwhile is asked at the terminal."""
         self._view.begin()
-        self._token = ""
-        running = self._planner.run(query, messages=messages, tool_context={"user_id": self._user})
+        self._token = token
+        running = self._planner.run(
+            query, messages=messages, tool_context={"user_id": self._user}, resume_token=token or None
+        )
         return await self._settle(running)
 
     async def resume(self, token: str) -> PlannerResult:
@@ -259,6 +275,7 @@ class Agent:
             async with self._view.watching():
                 result = await running
             if not isinstance(result, PlannerPause):
+                self._token = ""  # it is used up
                 return result
             self._token = result.resume_token
             if not await self._ask(result):
@@ -358,7 +375,7 @@ class Agent:
                 "answer": None if result is None else result.answer,
                 "error": None if error is None else error.to_dict(),
                 "questions": [] if pause is None else [question.to_dict() for question in pause.questions],
-                "resume_token": self._token if status != "completed" and self._token else None,
+                "resume_token": self._token or None,
                 "metadata": {} if result is None else dict(result.metadata),
             }
         )

@@ -18,7 +18,7 @@ from toolpost.contracts.errors import ConfigError, ToolError
 
 if TYPE_CHECKING:
     from toolpost.agents.results import PlannerResult
-    from toolpost.cli.agent import Agent
+    from toolpost.cli.agent import TerminalAgent
     from toolpost.contracts.storage import PlannerStateStore
     from toolpost.toolbox.box import Toolbox
 
@@ -92,7 +92,7 @@ class History:
             await self._state.save_planner_state(self._key, {"user": self._user, "messages": messages})
 
 
-async def _talk(agent: Agent, output: Output, history: History, messages: list[dict[str, Any]]) -> None:
+async def _talk(agent: TerminalAgent, output: Output, history: History, messages: list[dict[str, Any]]) -> None:
     """Take turns until the person ends the conversation."""
     while (request := await _read_request()) not in (None, "/quit"):
         if request == "/tools":
@@ -127,7 +127,7 @@ def _is_whole(lines: list[str]) -> bool:
     return not text.startswith(_BLOCK) or (len(text) >= 2 * len(_BLOCK) and text.endswith(_BLOCK))
 
 
-async def _take_turn(agent: Agent, request: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _take_turn(agent: TerminalAgent, request: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Answer one request and return the conversation after it, or as it was where there is no answer."""
     from toolpost.agents.results import PlannerFinish
 

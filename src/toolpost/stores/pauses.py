@@ -21,6 +21,7 @@ Link = Literal["claim", "step", "free", "done"]
 
 _UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
 _RESUMED = "this pause was resumed before"
+_TAKEN = "a run has this token, or had it; resume that one, or give another token"
 _HELD = "this pause is being resumed; it can be resumed again when that has failed, or its process is gone"
 _OVERTAKEN = "another process has resumed this run meanwhile and goes on with it; this one stops here"
 
@@ -80,6 +81,14 @@ class PlannerPauses:
         token = secrets.token_urlsafe(32)
         await self._chain(token).save(payload)
         return token
+
+    async def begin(self, token: str, payload: Mapping[str, Any]) -> ClaimedPause:
+        """Store a run that begins under a token, claimed by this process; KeyError when it was used before."""
+        chain = self._chain(token)
+        await chain.load()
+        if not await chain.begin(payload) or not await chain.add("claim"):
+            raise KeyError(_TAKEN)
+        return ClaimedPause(chain, chain.payload, [])
 
     async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
         """Return the pause of a token to exactly one caller; KeyError when there is none, or it was resumed before.
@@ -206,6 +215,13 @@ class _Chain:
     async def save(self, payload: Mapping[str, Any]) -> None:
         """Store the record, in place of an earlier one."""
         await self._store.save_planner_state(self._token, self._lasting(payload))
+
+    async def begin(self, payload: Mapping[str, Any]) -> bool:
+        """Store the record unless there is one; return whether this process did."""
+        if self._base or self._links:
+            return False
+        self._base = {**self._lasting(payload), "by": secrets.token_hex(8)}
+        return await self._is_first(self._token, self._base)
 
     async def add(self, link: Link, payload: Mapping[str, Any] | None = None) -> bool:
         """Store the next link; return False when another process has stored one in its place."""
