@@ -168,45 +168,46 @@ def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: 
     return {environ[name] for name in _VARIABLE.findall(text) if environ.get(name)}
 
 
-class Authorizer:
-    """Choose the credential of a call: one shared by all callers of a source, or one per user from a provider.
+class SourceAccess:
+    """The credential of a source's calls, shared by all callers or one per user from a provider, and its secrets."""
 
-    Python tools act with the rights of this process, so their calls have none.
-    """
+    __slots__ = ("provider", "secrets", "shared")
 
-    def __init__(self, providers: Mapping[str, CredentialProvider] | None = None) -> None:
-        self._shared: dict[str, Credential] = {}
-        self._secrets: dict[str, frozenset[str]] = {}
-        self._providers = dict(providers or {})
-
-    def set_provider(self, source: str, provider: CredentialProvider) -> None:
-        """Use a provider for the calls of a source."""
-        self._providers[source] = provider
-
-    def has_provider(self, source: str) -> bool:
-        """Return whether a source has a credential provider."""
-        return source in self._providers
-
-    def set_shared(self, source: str, credential: Credential) -> None:
-        """Use one credential for all calls of a source."""
-        self._shared[source] = credential
-
-    def set_secrets(self, source: str, secrets: frozenset[str]) -> None:
-        """Store further secrets of a source that its results must not repeat."""
-        self._secrets[source] = secrets
-
-    def secrets_for(self, source: str) -> frozenset[str]:
-        """Return the further secrets of a source."""
-        return self._secrets.get(source, _NOTHING)
+    def __init__(self, provider: CredentialProvider | None = None) -> None:
+        self.provider = provider
+        self.shared = NO_CREDENTIAL
+        self.secrets: frozenset[str] = _NOTHING  # further ones that results must not repeat
 
     async def authorize(self, call: PermittedCall) -> Credential | Question:
         """Return the credential of a call, or the question that gets one."""
-        source = call.validated.tool.spec.source
-        if source in self._providers:
-            return await self._providers[source].credential(call)
-        return self._shared.get(source, NO_CREDENTIAL)
+        return self.shared if self.provider is None else await self.provider.credential(call)
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
         """Return another credential or a question after a refusal; None when neither helps."""
-        provider = self._providers.get(call.tool.spec.source)
-        return await provider.renewed(call, refused) if isinstance(provider, RenewingProvider) else None
+        return await self.provider.renewed(call, refused) if isinstance(self.provider, RenewingProvider) else None
+
+
+class Authorizer:
+    """The access of each source, by name; `providers` are those that the host gave.
+
+    Python tools act with the rights of this process, so their calls have no credential.
+    """
+
+    def __init__(self, providers: Mapping[str, CredentialProvider] | None = None) -> None:
+        self._providers = dict(providers or {})
+        self._sources: dict[str, SourceAccess] = {}
+
+    def new_access(self, source: str) -> SourceAccess:
+        """Make the access of a source that is not in use yet."""
+        return SourceAccess(self._providers.get(source))
+
+    def install(self, source: str, access: SourceAccess) -> None:
+        """Use this access for calls that begin from now on; those in flight keep the one they began with."""
+        self._sources[source] = access
+
+    def of(self, source: str) -> SourceAccess:
+        """Return the access of a source."""
+        access = self._sources.get(source)
+        if access is None:
+            access = self._sources[source] = self.new_access(source)
+        return access

@@ -54,10 +54,11 @@ class CatalogContents:
     """The tools of a catalog by canonical and by model name, and the records of those that an operator hides.
 
     Those of a registry can be copied, changed in a thread, and exchanged for the copy by `ToolRegistry.commit`;
-    `changes` are those since then.
+    `changes` are those since then. A tool with the same record but other code behind it is no change to those who list
+    tools, only to those who call them: `is_rewired`.
     """
 
-    __slots__ = ("changes", "entries", "hidden", "is_sorted", "last_rank", "names", "version")
+    __slots__ = ("changes", "entries", "hidden", "is_rewired", "is_sorted", "last_rank", "names", "version")
 
     def __init__(self, of: CatalogContents | None = None, *, naming: NamingPolicy = "double_underscore") -> None:
         self.version: int = 0 if of is None else of.version  # first: a change during the copy makes it void
@@ -65,6 +66,7 @@ class CatalogContents:
         self.hidden: dict[str, ToolSpec] = {} if of is None else of.hidden.copy()
         self.names: ToolNameMap = ToolNameMap(naming) if of is None else of.names.copy()
         self.changes: list[CatalogChange] = []
+        self.is_rewired = False
         self.is_sorted: bool = of is None or of.is_sorted
         self.last_rank: int = 0 if of is None else of.last_rank
 
@@ -84,7 +86,10 @@ class CatalogContents:
         else:
             raise _name_taken(old)
         self.entries[name] = entry
-        self.changes.append(CatalogChange("changed" if old else "added", name))
+        if old is not None and old.spec == entry.spec:
+            self.is_rewired = True
+        else:
+            self.changes.append(CatalogChange("changed" if old else "added", name))
 
     def remove(self, canonical: str) -> None:
         """Remove a tool by its canonical name."""
@@ -159,8 +164,9 @@ class ToolRegistry:
         contents = self._contents
         contents.version += 1
         changes, contents.changes = contents.changes, []
-        if changes:
-            for listener in self._listeners:
+        rewired, contents.is_rewired = contents.is_rewired, False
+        if changes or rewired:
+            for listener in list(self._listeners):
                 listener(changes)
 
     def register_many(self, tools: Iterable[Tool]) -> None:
@@ -323,7 +329,8 @@ class ToolRegistry:
     def subscribe(self, listener: Callable[[Sequence[CatalogChange]], None]) -> Callable[[], None]:
         """Call `listener` with the changes whenever tools are added, removed or changed; return what ends that.
 
-        A source whose listing changed exchanges all its tools at once, in one call of the listener.
+        A source whose listing changed exchanges all its tools at once, in one call of the listener. Without changes it
+        is called when the same tools are now run by something else.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)

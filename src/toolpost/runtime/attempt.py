@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
+    from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Verdict
     from toolpost.runtime.tool_runtime import ToolRuntime
 
@@ -440,6 +441,13 @@ class InFlightCalls:
         while loop.time() < until and any(a.request.call_id in self._attempts for a in others):  # noqa: ASYNC110 - see below
             await asyncio.sleep(0.005)  # the tasks belong to the callers and go on, so they cannot be awaited
 
+    async def finish_on(self, source: ToolSource, *, within_s: float) -> None:
+        """Wait until no call runs on a source any more, for at most `within_s` seconds."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_s
+        while loop.time() < until and any(_runs_on(attempt, source) for attempt in self._attempts.values()):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+
     def _arm(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -455,6 +463,10 @@ class InFlightCalls:
                 attempt.deadline = now + _CANCEL_AGAIN_S
         if self._attempts:
             self._arm(loop, min(attempt.deadline for attempt in self._attempts.values()))
+
+
+def _runs_on(attempt: Attempt, source: ToolSource) -> bool:
+    return attempt.runtime is not None and attempt.runtime.entry.source is source
 
 
 class IdMaker:

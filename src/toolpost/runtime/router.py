@@ -136,15 +136,20 @@ class ToolRouter:
         self.context_defaults = context_defaults or ContextDefaults()
         self._registry = registry
         self.redactor = redactor
-        self._authorizer = authorizer
         self._auto_emit = True
         self._inner = self  # runs the calls that tools make
         self._timeout_s = timeout_s
         self._pending_ttl_s = pending_ttl_s
         self._runtimes = ToolRuntimes(
-            registry, policy, emitter=self.emitter, redactor=redactor, timeout_s=timeout_s, retry_ratio=retry_ratio
+            registry,
+            policy,
+            authorizer,
+            emitter=self.emitter,
+            redactor=redactor,
+            timeout_s=timeout_s,
+            retry_ratio=retry_ratio,
         )
-        self._invoker = Invoker(store.journal, self.emitter, authorizer)
+        self._invoker = Invoker(store.journal, self.emitter)
         self._results = ResultProcessor(store.artifacts, inline_bytes=inline_bytes)
         self._cache = ResultCache()
         self._keys = IdempotencyKeys(store)
@@ -160,7 +165,7 @@ class ToolRouter:
         """
         inner = copy.copy(self)
         inner.emitter = self.emitter.with_sinks([self.store.events, *sinks])
-        inner._invoker = Invoker(self.store.journal, inner.emitter, self._authorizer)  # noqa: SLF001 - a copy of itself, here and below
+        inner._invoker = Invoker(self.store.journal, inner.emitter)  # noqa: SLF001 - a copy of itself, here and below
         inner._pauses = PauseWriter(self.store, inner.emitter, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
         if registry is not None:
             inner._registry, inner._runtimes = registry, self._runtimes.over(registry)  # noqa: SLF001
@@ -259,7 +264,7 @@ class ToolRouter:
         if isinstance(permitted, Question):
             return await self._pauses.pause(attempt, runtime, permitted, validated)
 
-        credential = await self._authorizer.authorize(permitted)
+        credential = await runtime.access.authorize(permitted)
         if isinstance(credential, Question):
             return await self._pauses.pause(attempt, runtime, credential, validated)
 
@@ -422,10 +427,9 @@ class ToolRouter:
 class Invoker:
     """Run authorized calls to an output, a question or an error."""
 
-    def __init__(self, journal: Journal, emitter: EventEmitter, authorizer: Authorizer) -> None:
+    def __init__(self, journal: Journal, emitter: EventEmitter) -> None:
         self._journal = journal
         self._emitter = emitter
-        self._authorizer = authorizer
         self._scrubber = CredentialScrubber()
 
     async def invoke(self, attempt: Attempt, runtime: ToolRuntime, call: AuthorizedCall) -> ToolOutput | Question:
@@ -434,7 +438,7 @@ class Invoker:
             try:
                 return await self._run(attempt, runtime, call)
             except ToolError as refused:
-                better = await self._authorizer.renewed(call, refused) if refused.status_code in _REFUSALS else None
+                better = await runtime.access.renewed(call, refused) if refused.status_code in _REFUSALS else None
                 if better is None:
                     raise
             if isinstance(better, Question):
@@ -467,7 +471,7 @@ class Invoker:
                 upstream.succeeded()
                 if isinstance(output, Question):
                     return output
-                credential, secrets = call.credential, self._authorizer.secrets_for(runtime.tool.spec.source)
+                credential, secrets = call.credential, runtime.access.secrets
                 if credential.headers or secrets:
                     output, attempt.result_json = await self._scrubber.scrub(output, credential, secrets)
                 return output

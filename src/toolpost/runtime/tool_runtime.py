@@ -25,8 +25,10 @@ from toolpost.web.untrusted import UNTRUSTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from toolpost.auth.credentials import Authorizer, SourceAccess
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Policy, Verdict
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.schema.secrets import SecretPaths
@@ -40,12 +42,16 @@ _TOO_DEEP = "it is nested too deeply"
 
 
 class ToolRuntime:
-    """Validator, verdict, limiters, breaker, deadline and redaction of one tool."""
+    """Validator, verdict, credentials, limiters, breaker, deadline and redaction of one tool.
+
+    A call keeps the one that it began with, also when its tool or its source is replaced meanwhile.
+    """
 
     __slots__ = (
         "_called",
         "_fits",
         "_redactor",
+        "access",
         "cache_ttl_s",
         "entry",
         "hosts",
@@ -72,6 +78,7 @@ class ToolRuntime:
         self,
         entry: Entry,
         *,
+        access: SourceAccess,
         verdict: Verdict,
         verdicts: Mapping[bool, Verdict] | None,
         upstream: Upstream,
@@ -86,6 +93,7 @@ class ToolRuntime:
         self.name = entry.spec.name
         self.tool = entry.tool
         self.invoke = entry.invoke
+        self.access = access
         self.verdict = verdict
         self.verdicts = verdicts  # by whether a call is destructive, where a preview says so
         self.previewer = None if verdicts is None else entry.previewer
@@ -290,6 +298,7 @@ class ToolRuntimes:
         self,
         registry: ToolRegistry,
         policy: Policy,
+        authorizer: Authorizer,
         *,
         emitter: EventEmitter,
         redactor: Redactor,
@@ -298,12 +307,13 @@ class ToolRuntimes:
     ) -> None:
         self._registry = registry
         self._policy = policy
+        self._authorizer = authorizer
         self._emitter = emitter
         self._redactor = redactor
         self._timeout_s = timeout_s
         self._retry_ratio = retry_ratio
         self._runtimes: dict[str, ToolRuntime] = {}
-        self._upstreams: dict[str, Upstream] = {}
+        self._upstreams: dict[str, tuple[ToolSource | None, Upstream]] = {}
         self._hosts: dict[str, HostUpstreams] = {}
         self._limiters: dict[str, Limiter] = {}
         self._preparing: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
@@ -371,12 +381,12 @@ class ToolRuntimes:
         spec, config = entry.spec, entry.config
         if isinstance(entry.tool, RedactingTool):
             self._redactor.join(entry.tool.redactor)
-        group = spec.source or spec.name
         return ToolRuntime(
             entry,
+            access=self._authorizer.of(entry.original.source),
             verdict=self._verdict(entry),
             verdicts=self._verdicts(entry),
-            upstream=self._upstreams.get(group) or self._upstreams.setdefault(group, self._new_upstream(group)),
+            upstream=self._upstream(entry),
             hosts=self._hosts_of(spec),
             limiters=self._limits(entry),
             retry_policy=config.retry_policy if config else RetryPolicy(),
@@ -399,14 +409,26 @@ class ToolRuntimes:
         spec, config = entry.spec, entry.config
         limits: list[Limiter] = []
         if config is not None:
-            limits.append(self._limiters.setdefault(f"source {config.name}", Limiter(config.max_concurrency)))
+            limits.append(self._limiter(f"source {config.name}", config.max_concurrency))
         if spec.max_concurrency is not None:
-            limits.append(self._limiters.setdefault(f"tool {spec.name}", Limiter(spec.max_concurrency)))
+            limits.append(self._limiter(f"tool {spec.name}", spec.max_concurrency))
         return tuple(limits)
 
-    def _new_upstream(self, group: str) -> Upstream:
-        breaker = CircuitBreaker(group, on_state=lambda state: self._emitter.emit_breaker(group, state))
-        return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+    def _limiter(self, name: str, limit: int) -> Limiter:
+        limiter = self._limiters.get(name)
+        if limiter is None or limiter.limit != limit:  # a source may be replaced by one with other limits
+            limiter = self._limiters[name] = Limiter(limit)
+        return limiter
+
+    def _upstream(self, entry: Entry) -> Upstream:
+        """Return the upstream of a tool's source; a source that replaced another begins with a closed breaker."""
+        group = entry.spec.source or entry.spec.name
+        source, upstream = self._upstreams.get(group, (None, None))
+        if upstream is None or (entry.source is not None and source is not entry.source):
+            breaker = CircuitBreaker(group, on_state=lambda state: self._emitter.emit_breaker(group, state))
+            upstream = Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+            self._upstreams[group] = (entry.source, upstream)
+        return upstream
 
     def _hosts_of(self, spec: ToolSpec) -> HostUpstreams | None:
         """Return the upstreams of a tool that takes a URL; they outlive the runtime."""

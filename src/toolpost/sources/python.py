@@ -142,11 +142,15 @@ def _import_file(path: Path, source: str) -> ModuleType:
         msg = f"{path} is not a Python file"
         raise ImportError(msg)
     module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(name)
     sys.modules[name] = module  # dataclasses and pickling look a class's module up here
     try:
         with _no_bytecode:
             spec.loader.exec_module(module)
     except BaseException:
-        sys.modules.pop(name, None)
+        if before is None:
+            sys.modules.pop(name, None)
+        else:  # the source of before stays in use
+            sys.modules[name] = before
         raise
     return module

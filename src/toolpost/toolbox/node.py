@@ -427,6 +427,7 @@ class StandaloneRouter:
             redactor=self.redactor,
             emit=self.router.emitter.emit_source,
             lock=None if lock is None else Lock(Path(lock).absolute()),
+            finish_calls=self.router.inflight.finish_on,
         )
 
     async def call(

@@ -8,8 +8,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from toolpost.auth.credentials import (
     Authorizer,
+    SourceAccess,
     discovery_credential,
     named_secrets,
     secrets_of,
@@ -62,12 +63,24 @@ from toolpost.transports.registry import find_transport, make_source
 ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]
 Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
 
+
+class FinishCalls(Protocol):
+    """Wait until no call runs on a source any more, for at most `within_s` seconds."""
+
+    def __call__(self, source: ToolSource, *, within_s: float) -> Awaitable[None]: ...
+
+
+async def _no_calls(source: ToolSource, *, within_s: float) -> None:
+    pass
+
+
 _LEVELS = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
 _LONGEST_LOG = 4000
 _CONNECTING = "it is still connecting; a call to one of its tools waits for it"
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 60.0
 _MAX_DRAFTS = 5
+_GRACE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +105,18 @@ class _ManagedSource:
     Its tools enter the catalog once every event of `before` is set: `entered` of the sources before it.
     """
 
-    def __init__(self, config: ExternalToolConfig, tools: SourceTools, before: Sequence[asyncio.Event]) -> None:
+    def __init__(
+        self,
+        config: ExternalToolConfig,
+        tools: SourceTools,
+        access: SourceAccess,
+        before: Sequence[asyncio.Event] = (),
+    ) -> None:
         self.config = config
         self.tools = tools
+        self.access = access
         self.before = before
+        self.resolve = True  # whether `${VAR}` stands for a variable of the environment
         self.entered = asyncio.Event()  # also set when it failed, or startup is over
         self.source: ToolSource | None = None
         self.task: asyncio.Task[None] | None = None
@@ -146,9 +167,9 @@ class _ManagedSource:
             state=state,
         )
 
-    def listing(self, authorizer: Authorizer) -> SourceListing:
+    def listing(self) -> SourceListing:
         config, source = self.config, self.source
-        personal = config.auth_type is AuthType.OAUTH2_USER or authorizer.has_provider(config.name)
+        personal = config.auth_type is AuthType.OAUTH2_USER or self.access.provider is not None
         up = not isinstance(source, LiveSource) or source.health.state == "up"
         sure = up and not personal and not self.connecting and self.error is None
         listing = self.tools.listing
@@ -158,9 +179,12 @@ class _ManagedSource:
 class SourceManager:
     """Connect the sources of one Toolbox, watch them, and update the catalog when their tools change.
 
+    While the Toolbox is open, sources of every transport can be added, replaced and removed; calls in flight finish,
+    and no other source is touched.
+
     `resolve` replaces `${VAR}` in configurations, which loading a file has already done. `account_credentials` makes
     the provider of users' own credentials for a source. Tools that differ from `lock` are held back; `secrets` are
-    those of the whole configuration.
+    those of the whole configuration. `finish_calls` waits for the calls of a source that is to be closed.
     """
 
     def __init__(
@@ -177,6 +201,7 @@ class SourceManager:
         account_credentials: ProviderFactory | None = None,
         lock: Lock | None = None,
         secrets: frozenset[str] = frozenset(),
+        finish_calls: FinishCalls = _no_calls,
     ) -> None:
         self._registry = registry
         self._authorizer = authorizer
@@ -189,6 +214,10 @@ class SourceManager:
         self._account_credentials = account_credentials
         self._lock = lock
         self._secrets = secrets
+        self._finish_calls = finish_calls
+        self._closing: set[asyncio.Task[None]] = set()  # sources that were replaced, after their last calls
+        self._turns: dict[str, asyncio.Lock] = {}  # one change at a time for each name
+        self._last_rank = 0
         self._sources: dict[str, _ManagedSource] = {}
         self.connecting: set[str] = set()
         self._started = False
@@ -217,7 +246,7 @@ class SourceManager:
     @property
     def listings(self) -> list[SourceListing]:
         """The listing of each source, under the names before any override."""
-        return [managed.listing(self._authorizer) for managed in self._sources.values()]
+        return [managed.listing() for managed in self._sources.values()]
 
     def pins(self, name: str) -> dict[str, Pin]:
         """Return the current definitions of a source's tools, by their names within the source."""
@@ -246,7 +275,7 @@ class SourceManager:
         for config in configs:
             if config.enabled:
                 before = [managed.entered for managed in sources]
-                sources.append(self._add(config, before, rank=len(self._sources) + 1))
+                sources.append(self._add(config, before, resolve=self._resolve))
         for managed in sources:
             self._start(managed)
         try:
@@ -260,31 +289,114 @@ class SourceManager:
                 await managed.filled.wait()
 
     async def add(self, config: ExternalToolConfig) -> None:
-        """Connect one source and wait for it."""
-        if config.enabled:
-            managed = self._add(config)
-            await self._start(managed)
+        """Connect one more source and wait for it; a source that is not `enabled` is left out.
 
-    async def remove(self, name: str) -> None:
-        """Take the tools of a source out of the catalog and close it; the other sources are not touched."""
-        managed = self._sources.pop(name, None)
+        A source that does not connect is reported as down and tried again by calls; one that is `required` is left out
+        and raises ConfigError.
+        """
+        async with self._turn(config.name):
+            if not config.enabled:
+                return
+            managed = self._add(config)
+            try:
+                await self._start(managed)
+            except ConfigError:
+                await self._drop(managed)
+                raise
+
+    async def replace(self, config: ExternalToolConfig, *, grace_s: float = _GRACE_S) -> None:
+        """Exchange the source of this name for one with other settings, in one step once that one has connected.
+
+        Calls in flight finish on the old source, which is closed after the last of them or after `grace_s` seconds.
+        Raises ToolError and leaves the old source as it is when the new one does not connect. A source that is not
+        `enabled` is only removed. With the same settings the source is opened anew.
+        """
+        async with self._turn(config.name):
+            old = self._find(config.name)
+            if config.enabled:
+                await self._replace(old, config, grace_s)
+            else:
+                await self._drop(old, grace_s)
+
+    async def remove(self, name: str, *, grace_s: float = _GRACE_S) -> None:
+        """Take the tools of a source out of the catalog, and close it once its calls in flight have ended.
+
+        After `grace_s` seconds it is closed in any case.
+        """
+        async with self._turn(name):
+            await self._drop(self._find(name), grace_s)
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        return self._turns.setdefault(name, asyncio.Lock())
+
+    def _find(self, name: str) -> _ManagedSource:
+        managed = self._sources.get(name)
         if managed is None:
             raise ConfigError(f"there is no source {name!r}; there are: {', '.join(self._sources) or 'none'}")
-        if managed.task is not None:
-            managed.task.cancel()
-            await asyncio.gather(managed.task, return_exceptions=True)
-        await self._withdraw([managed])
-        if managed.source is not None:
-            await managed.source.close()
+        return managed
 
     def _add(
-        self, config: ExternalToolConfig, before: Sequence[asyncio.Event] = (), *, rank: int = 0
+        self, config: ExternalToolConfig, before: Sequence[asyncio.Event] = (), *, resolve: bool = True
     ) -> _ManagedSource:
         if config.name in self._sources:
             raise ConfigError(f"two sources are named {config.name!r}; rename one of them")
-        tools = SourceTools(self._registry, config, self._overrides, rank=rank)
-        managed = self._sources[config.name] = _ManagedSource(config, tools, before)
+        self._last_rank += 1
+        managed = self._sources[config.name] = self._new(config, self._last_rank, before, resolve=resolve)
+        self._authorizer.install(config.name, managed.access)
         return managed
+
+    def _new(
+        self, config: ExternalToolConfig, rank: int, before: Sequence[asyncio.Event] = (), *, resolve: bool = True
+    ) -> _ManagedSource:
+        tools = SourceTools(self._registry, config, self._overrides, rank=rank)
+        managed = _ManagedSource(config, tools, self._authorizer.new_access(config.name), before)
+        managed.resolve = resolve
+        return managed
+
+    async def _replace(self, old: _ManagedSource, config: ExternalToolConfig, grace_s: float) -> None:
+        new = self._new(config, old.tools.rank)
+        try:
+            with _foreign_errors():
+                await self._import_transport(config)
+                source = self._make(new)
+                prepared = await asyncio.to_thread(new.tools.prepare, source, await source.discover())
+                self._learn_secrets(new, source)
+                await self._protect_files(config.name, source.files)
+            await self._exchange(new, prepared, source.problems, answered=True, instead_of=old)
+        except BaseException as raised:
+            if new.source is not None:
+                await new.source.close()
+            if isinstance(raised, ToolError):
+                raised.conceal(self._redactor.message)
+            raise
+        self._emit(config.name, EventCode.SOURCE_UP, {"state": "up", "detail": "replaced"})
+        if isinstance(source, LiveSource):
+            source.watch(self)
+        await self._retire(old, grace_s)
+
+    async def _retire(self, old: _ManagedSource, grace_s: float) -> None:
+        """Close a source that was replaced, in the background after its calls."""
+        await _cancel(old.task)
+        if old.source is not None:
+            closing = asyncio.get_running_loop().create_task(self._close_after_calls(old.source, grace_s))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def _drop(self, managed: _ManagedSource, grace_s: float = 0.0) -> None:
+        """Take a source and its tools out, and close it after its calls."""
+        name = managed.config.name
+        del self._sources[name]
+        await _cancel(managed.task)
+        await self._withdraw([managed])
+        self._authorizer.install(name, self._authorizer.new_access(name))
+        if managed.source is not None:
+            await self._close_after_calls(managed.source, grace_s)
+
+    async def _close_after_calls(self, source: ToolSource, grace_s: float) -> None:
+        try:
+            await self._finish_calls(source, within_s=grace_s)
+        finally:
+            await source.close()
 
     def _start(self, managed: _ManagedSource) -> asyncio.Task[None]:
         """Start the task that connects a source."""
@@ -312,30 +424,26 @@ class SourceManager:
             managed.source.watch(self)
 
     async def _connect(self, managed: _ManagedSource) -> None:
-        try:
+        with _foreign_errors():
             if managed.source is None:
                 await self._import_transport(managed.config)
             source = managed.source or self._make(managed)
             if isinstance(source, RecallingSource) and (known := await source.recall()):
                 await self._fill(managed, source, known)
             await self._fill(managed, source, await source.discover(), answered=True)
-        except ToolError:
-            raise
-        except (Exception, SystemExit) as raised:
-            raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
 
     def _make(self, managed: _ManagedSource) -> ToolSource:
         if managed.config.unusable:
             raise ConfigError(managed.config.unusable)
         given = with_token_variable(managed.config)
-        config = self._with_env_file(with_environment(given) if self._resolve else given)
+        config = self._with_env_file(with_environment(given) if managed.resolve else given)
         managed.config = config
         filled_in = substituted(given, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
-        self._authorizer.set_secrets(config.name, named_secrets(config))
+        managed.access.secrets = named_secrets(config)
         if self._lock is not None:
             managed.tools.pins = SourcePins(self._lock, config, self._secrets | filled_in)
-        credential = _credential(config, self._authorizer, self._account_credentials)
+        credential = _credential(config, managed.access, self._account_credentials)
         managed.source = self._make_source(config, credential)
         return managed.source
 
@@ -384,7 +492,7 @@ class SourceManager:
             managed.listed = True
             for entered in managed.before:
                 await entered.wait()
-            self._learn_secrets(managed.config.name, source)
+            self._learn_secrets(managed, source)
             await self._protect_files(managed.config.name, source.files)
             await self._exchange(managed, prepared, source.problems, answered=answered)
         managed.entered.set()
@@ -395,39 +503,62 @@ class SourceManager:
             self.files = self.files.union((file, name) for file in files)
             await asyncio.to_thread(self.protect)
 
-    def _learn_secrets(self, name: str, source: ToolSource) -> None:
+    def _learn_secrets(self, managed: _ManagedSource, source: ToolSource) -> None:
         """Redact the secrets that a source found in what describes its tools."""
         self._redactor.learn(source.secrets)
-        self._authorizer.set_secrets(name, self._authorizer.secrets_for(name) | source.secrets)
+        managed.access.secrets |= source.secrets
 
     async def _exchange(
-        self, managed: _ManagedSource, prepared: Sequence[_Prepared], problems: Sequence[str], *, answered: bool
+        self,
+        managed: _ManagedSource,
+        prepared: Sequence[_Prepared],
+        problems: Sequence[str],
+        *,
+        answered: bool,
+        instead_of: _ManagedSource | None = None,
     ) -> None:
-        """Replace the tools of a source in the catalog: drafted in a thread, put into effect in one step."""
+        """Replace the tools of a source in the catalog: drafted in a thread, put into effect in one step.
+
+        With `instead_of` they take the place of those of another source, and the source takes its name.
+        """
+        make_draft = partial(
+            managed.tools.draft, prepared, problems, instead_of=None if instead_of is None else instead_of.tools
+        )
         try:
             async with self._exchanging:
                 replaced: list[Any] | None = None
                 for _ in range(_MAX_DRAFTS):
-                    draft = await asyncio.to_thread(managed.tools.draft, prepared, problems)
-                    if (replaced := self._commit(managed, draft, answered=answered)) is not None:
+                    draft = await asyncio.to_thread(make_draft)
+                    if (replaced := self._commit(managed, draft, instead_of, answered=answered)) is not None:
                         break
                 if replaced is None:  # the catalog changes all the time, but not between these two steps
-                    replaced = self._commit(managed, managed.tools.draft(prepared, problems), answered=answered)
+                    replaced = self._commit(managed, make_draft(), instead_of, answered=answered)
         finally:
             managed.filled.set()
         if replaced:
             await asyncio.to_thread(_free, replaced)
 
-    def _commit(self, managed: _ManagedSource, draft: _Draft, *, answered: bool) -> list[Any] | None:
+    def _commit(
+        self, managed: _ManagedSource, draft: _Draft, instead_of: _ManagedSource | None, *, answered: bool
+    ) -> list[Any] | None:
         """Put a draft into effect and return what it replaced; None when it is out of date."""
-        self.joining = not managed.filled.is_set()
+        self.joining = instead_of is None and not managed.filled.is_set()
         try:
             replaced = managed.tools.commit(draft)
         finally:
             self.joining = False
+        if replaced is not None and instead_of is not None:
+            self._take_over(managed, instead_of)
         if answered and replaced is not None:
             managed.mark_up()
         return replaced
+
+    def _take_over(self, new: _ManagedSource, old: _ManagedSource) -> None:
+        """Put a source in the place of another, whose tools the catalog has no more."""
+        old.tools.give_up()
+        new.entered.set()
+        self._sources[new.config.name] = new
+        self._authorizer.install(new.config.name, new.access)
 
     async def settled(self, names: Collection[str] | None = None) -> None:
         """Wait until these sources, or all, have connected or failed to."""
@@ -480,21 +611,25 @@ class SourceManager:
 
     async def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """Replace the tools of a source in the catalog; of two concurrent listings the later one stays."""
-        managed = self._sources[source.name]
+        managed = self._sources.get(source.name)
+        if managed is None or managed.source is not source:  # it was removed or replaced
+            return
         async with managed.filling:
             prepared = await asyncio.to_thread(managed.tools.prepare, source, tools)
             await self._exchange(managed, prepared, problems, answered=True)
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
-        """Emit an event: a source came up or went down."""
+        """Emit an event: a source came up or went down, unless it was removed or replaced."""
+        if self.source(source.name) is not source:
+            return
         code = EventCode.SOURCE_UP if state.state == "up" else EventCode.SOURCE_DOWN
         self._emit(source.name, code, {"state": state.state, "detail": self._redactor.redact(state.detail)})
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
         """Log and emit what the server of a source wrote to its log."""
         line = one_line(self._redactor.excerpt(text, _LONGEST_LOG))
-        transport = self._sources[source.name].config.transport
-        log = logging.getLogger(f"toolpost.sources.{transport}")
+        managed = self._sources.get(source.name)
+        log = logging.getLogger(f"toolpost.sources.{managed.config.transport if managed else 'removed'}")
         log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, line)
         self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": line})
 
@@ -515,6 +650,7 @@ class SourceManager:
     async def close(self) -> None:
         """Close every source concurrently; one that fails to close does not keep the others open."""
         tasks = [managed.task for managed in self._sources.values() if managed.task is not None]
+        tasks += self._closing
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -557,17 +693,33 @@ async def _wait_ready(managed: _ManagedSource, *, whole: bool) -> None:
         await managed.entered.wait()
 
 
+async def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@contextmanager
+def _foreign_errors() -> Generator[None]:
+    """Raise whatever a source raises as a ToolError."""
+    try:
+        yield
+    except ToolError:
+        raise
+    except (Exception, SystemExit) as raised:
+        raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
+
+
 def _credential(
-    config: ExternalToolConfig, authorizer: Authorizer, account_credentials: ProviderFactory | None
+    config: ExternalToolConfig, access: SourceAccess, account_credentials: ProviderFactory | None
 ) -> Credential:
     """Return the credential that lists the tools; calls of users with their own accounts use those."""
     if config.auth_type is AuthType.OAUTH2_USER:
-        if account_credentials is not None and not authorizer.has_provider(config.name):
-            authorizer.set_provider(config.name, account_credentials(config))
+        if account_credentials is not None and access.provider is None:
+            access.provider = account_credentials(config)
         return discovery_credential(config)
-    credential = static_credential(config)
-    authorizer.set_shared(config.name, credential)
-    return credential
+    access.shared = static_credential(config)
+    return access.shared
 
 
 class Catalog(Protocol):
@@ -632,7 +784,7 @@ class SourceTools:
         self.listing = _Listing(tools={}, collisions={})
         self.withdrawn = False  # no tools enter the catalog any more
         self._registry = registry
-        self._rank = rank
+        self.rank = rank
         self._config = config
         self._overrides = overrides
 
@@ -660,12 +812,15 @@ class SourceTools:
 
     def _new_entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks | None = None) -> Entry:
         override = self._override(tool)
-        return new_entry(tool, source=source, config=self._config, override=override, rank=self._rank, checks=checks)
+        return new_entry(tool, source=source, config=self._config, override=override, rank=self.rank, checks=checks)
 
-    def draft(self, prepared: Sequence[_Prepared], problems: Sequence[str] = ()) -> _Draft:
-        """Draft the catalog with these tools in the place of those that the source has there."""
+    def draft(
+        self, prepared: Sequence[_Prepared], problems: Sequence[str] = (), *, instead_of: SourceTools | None = None
+    ) -> _Draft:
+        """Draft the catalog with these tools in the place of those that the source, or another one, has there."""
         contents = self._registry.draft()
         old, said = dict(self.listing.tools), list(problems)
+        others = {} if instead_of is None else instead_of.shown_in(contents)
         tools: dict[str, Tool] = {}
         collisions: dict[str, str] = {}
         for tool, entry, _ in () if self.withdrawn else prepared:
@@ -675,6 +830,8 @@ class SourceTools:
                 if replaced is not None:
                     tools[name] = replaced
                 continue
+            if isinstance(entry, Entry) and not self._hides(tool):
+                replaced = replaced or others.pop(entry.spec.name, None)
             error = self._place(contents, entry, replaced)
             if error is None:
                 tools[name] = tool
@@ -684,8 +841,25 @@ class SourceTools:
                 collisions[name] = said[-1]
         for gone in old.values():
             self._remove(contents, gone)
+        for name in others:
+            contents.remove(name)
         contents.ordered()  # sorted now, not when it is first read
         return _Draft(contents, self._describe(contents, tools, said, collisions, prepared))
+
+    def shown_in(self, contents: CatalogContents) -> dict[str, Tool]:
+        """Return the tools that a draft has from this source, by their names there; drop the records of hidden ones."""
+        shown: dict[str, Tool] = {}
+        for tool in self.listing.tools.values():
+            name = self._registered(tool)
+            if self._hides(tool):
+                contents.hidden.pop(tool.spec.name, None)
+            elif (entry := contents.entries.get(name)) is not None and entry.tool is tool:
+                shown[name] = tool
+        return shown
+
+    def give_up(self) -> None:
+        """Forget the tools, which another source now has in the catalog; none enter any more."""
+        self.withdrawn, self.listing = True, _Listing(tools={}, collisions={})
 
     def _place(self, contents: CatalogContents, entry: Entry | ToolError, replaced: Tool | None) -> ToolError | None:
         """Put an entry in the place of a tool; return why it cannot be used, which leaves neither of them there."""

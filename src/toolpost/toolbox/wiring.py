@@ -204,6 +204,7 @@ def _make_sources(
         account_credentials=None if accounts is None else accounts.credentials_for,
         lock=_open_lock(settings),
         secrets=inputs.secrets.union(literal_secrets(settings)),
+        finish_calls=router.inflight.finish_on,
     )
 
 
