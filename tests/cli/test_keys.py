@@ -28,3 +28,25 @@ def test_older_keys_are_kept_unless_they_are_retired(toolpost: Run) -> None:
 
     assert rotated.code == 0
     assert "The older ones are kept, and open what they sealed." in rotated.err
+
+
+def test_a_key_of_a_caller_is_shown_once_listed_without_its_secret_and_revoked(toolpost: Run) -> None:
+    created = toolpost("keys", "create", "bot", "--expires", "90d", "--json")
+    listed = toolpost("keys", "list", "--json")
+    table = toolpost("keys", "list")
+    revoked = toolpost("keys", "revoke", created.json["id"], "--json")
+    again = toolpost("keys", "revoke", created.json["id"], "--json")
+
+    assert created.json["scopes"] == ["call"]
+    assert created.json["key"].startswith(f"tpk_{created.json['id']}_")
+    assert [key["id"] for key in listed.json] == [created.json["id"]]
+    assert created.json["key"] not in listed.out + table.out
+    assert (revoked.code, again.code, again.json["error"]["error_code"]) == (0, 1, "key_not_found")
+
+
+def test_a_key_for_an_agent_cannot_have_the_scope_to_answer(toolpost: Run) -> None:
+    both = toolpost("keys", "create", "bot", "--scope", "call", "--scope", "answer", "--json")
+    unknown = toolpost("keys", "create", "bot", "--scope", "calls")
+
+    assert (both.code, both.json["error"]["error_code"]) == (1, "key_scopes")
+    assert (unknown.code, "no scope" in unknown.err) == (2, True)

@@ -12,9 +12,10 @@ from tests.stores.test_state import EVENT
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import TokenKey
+from toolpost.gateway.callers import new_caller_key
 from toolpost.stores.pauses import PlannerPauses
 
-KINDS = ("tokens", "pending", "journal", "keys", "state", "artifacts", "files", "events", "runs")
+KINDS = ("tokens", "pending", "journal", "keys", "caller_keys", "state", "artifacts", "files", "events", "runs")
 NOTHING = dict.fromkeys([*KINDS, "tasks", "sessions", "under_way"], 0)
 
 
@@ -33,6 +34,7 @@ async def fill(store: AnyStore, who: Principal) -> str:
     await store.journal.finish(f"call_{name}", "", "result")
     await store.keys.reserve(who, "k1", key_record())
     await store.keys.settle(who, "k1", {"status": "completed"})
+    await store.caller_keys.add(new_caller_key(name, who, ["call"], by="acme:boss")[0])
     await store.state.save_event(replace(EVENT, run_id=f"run_{name}"))
     await store.state.save_planner_state(f"token_{name}", {"user": str(who), "conversation": []})
     kept = await store.artifacts.put(f"content of {name}".encode(), artifact(who=who, run_id=f"run_{name}"))
@@ -49,6 +51,7 @@ async def left_of(store: AnyStore, who: Principal, artifact_id: str) -> list[str
         "pending": await store.pending.get(f"ask_{name}"),
         "journal": await store.journal.find(f"call_{name}", ""),
         "keys": held,
+        "caller_keys": [key for key in await store.caller_keys.list() if key.principal == who],
         "state": await store.state.load_history(f"run_{name}"),
         "pauses": await store.state.load_planner_state(f"token_{name}"),
         "artifacts": await store.artifacts.info(artifact_id, tenant=who.tenant),
@@ -65,7 +68,7 @@ async def test_all_that_is_kept_of_a_person_goes_and_nothing_of_others(store: An
 
     assert counts == {**NOTHING, **dict.fromkeys(KINDS, 1), "tokens": 2, "state": 2, "events": 3}
     assert await left_of(store, ANN, ids[ANN]) == []
-    kinds = ["tokens", "pending", "journal", "keys", "state", "pauses", "artifacts"]
+    kinds = ["tokens", "pending", "journal", "keys", "caller_keys", "state", "pauses", "artifacts"]
     assert [await left_of(store, who, ids[who]) for who in people[1:]] == [kinds] * 3
     assert await store.artifacts.read(ids[BOB], tenant="acme") == b"content of acme_bob"
     assert await store.forget(ANN) == NOTHING

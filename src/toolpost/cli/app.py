@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from toolpost import __version__
-from toolpost.cli import accounts, agent, chat, connect, diagnostics, history, lock, pending, serve, tools
+from toolpost.cli import accounts, agent, chat, connect, diagnostics, history, keys, lock, pending, serve, tools
 from toolpost.cli.commands import Commands, Config, Json, User
-from toolpost.cli.runner import FAILED, no_source, run_command, run_with_box
-
-if TYPE_CHECKING:
-    from toolpost.cli.output import Output
-    from toolpost.toolbox.box import Toolbox
-
+from toolpost.cli.runner import run_command
 
 app = Commands(
     name="toolpost",
@@ -94,45 +89,6 @@ def _bench(
     run_command(partial(bench, quick=quick), as_json=json)
 
 
-keys_app = Commands(help="Rotate the key that seals the data folder.", no_args_is_help=True)
-
-Retire = Annotated[
-    bool,
-    typer.Option("--retire", help="Delete the older keys afterwards; stop other processes on this folder before."),
-]
-
-
-@keys_app.callback()
-def _keys_group() -> None:
-    """Rotate the key that seals the data folder."""
-
-
-@keys_app.command("rotate")
-def rotate_key(retire: Retire = False, config: Config = None, user: User = "", json: Json = False) -> None:
-    """Create a sealing key, and seal everything in the data folder with it.
-
-    Older keys are kept, so that nothing is lost, unless --retire deletes them. Exits 1 when something does not open.
-    """
-
-    async def work(box: Toolbox, output: Output) -> int:
-        counts = await box.store.rotate_key(retire=retire)
-        unreadable = counts.pop("unreadable", 0)
-        retired = retire and not unreadable
-        if output.as_json:
-            status = "failed" if unreadable else "ok"
-            output.document({"status": status, "sealed": counts, "unreadable": unreadable, "retired": retired})
-        else:
-            output.table(["Kind", "Sealed anew"], [(kind, str(count)) for kind, count in sorted(counts.items())])
-            if unreadable:
-                output.note(f"{unreadable} values open with no key: they were moved or changed. Older keys are kept.")
-            else:
-                older = "are deleted" if retired else "are kept, and open what they sealed"
-                output.note(f"A new key seals everything now. The older ones {older}.")
-        return FAILED if unreadable else 0
-
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
-
-
 app.add_typer(tools.app, name="tools")
 app.add_typer(pending.app, name="pending")
 app.add_typer(accounts.app, name="accounts")
@@ -140,7 +96,7 @@ app.add_typer(history.runs_app, name="runs")
 app.add_typer(history.artifacts_app, name="artifacts")
 app.add_typer(diagnostics.config_app, name="config")
 app.add_typer(lock.app, name="lock")
-app.add_typer(keys_app, name="keys")
+app.add_typer(keys.app, name="keys")
 app.command("run")(agent.run_agent)
 app.command("chat")(chat.chat)
 app.command("import")(connect.import_servers)

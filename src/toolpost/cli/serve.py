@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from toolpost.cli.commands import Config, Json, User
 from toolpost.cli.output import Output
 from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.wire.http_server import ListeningSocket
 
 
 def serve(config: Config = None, user: User = "") -> None:
@@ -42,35 +46,49 @@ async def _serve_stdio(config: Path | None, user: str, output: Output) -> int:
 
 def up(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 7300,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Another address than this machine's needs keys or OIDC.")
+    ] = "127.0.0.1",
     config: Config = None,
     user: User = "",
     json: Json = False,
 ) -> None:
-    """Serve all tools over HTTP on this machine: MCP at /mcp, for callers with the token of the data folder.
+    """Serve all tools over HTTP: MCP at /mcp, for callers with a key, or with the token of the data folder.
 
     Ends with SIGTERM or Ctrl-C, after the calls under way.
     """
-    run_command(partial(_serve_http, config, user, port), as_json=json)
+    run_command(partial(_serve_http, config, user, host, port), as_json=json)
 
 
-async def _serve_http(config: Path | None, user: str, port: int, output: Output) -> int:
+async def _serve_http(config: Path | None, user: str, host: str, port: int, output: Output) -> int:
     from toolpost.configuration.loading import load_settings
-    from toolpost.gateway.http import gateway_app, local_token
-    from toolpost.gateway.mcp_server import McpServer, ProgressRelay
-    from toolpost.toolbox.box import Toolbox
-    from toolpost.wire.http_server import listen, serve_until_stopped
+    from toolpost.wire.http_server import listen
 
     loaded = load_settings(config)
-    if loaded.settings.data_dir is None:
+    folder = loaded.settings.data_dir
+    if folder is None:
         raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
-    with listen("127.0.0.1", port) as socket:
-        token, relay = local_token(loaded.settings.data_dir), ProgressRelay()
-        async with Toolbox.open(loaded, sinks=[relay]) as box:
-            mcp = McpServer(box, principal=lambda _ctx: user, relay=relay)
-            address = f"http://127.0.0.1:{socket.getsockname()[1]}/mcp"
-            if output.as_json:
-                output.line({"mcp": address, "token_file": str(loaded.settings.data_dir / "token")})
-            else:
-                output.note(f"MCP at {address}; the token of callers is in {loaded.settings.data_dir / 'token'}")
-            await serve_until_stopped(gateway_app(mcp, token=token), socket)
+    with listen(host, port) as socket:
+        return await _serve_on(socket, loaded, folder, user, host, output)
+
+
+async def _serve_on(
+    listening: ListeningSocket, loaded: LoadedSettings, folder: Path, user: str, host: str, output: Output
+) -> int:
+    from toolpost.gateway.http import caller_in, gateway_app, open_callers
+    from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.wire.http_server import serve_until_stopped
+
+    relay, port = ProgressRelay(), listening.getsockname()[1]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    async with Toolbox.open(loaded, sinks=[relay]) as box, open_callers(box, folder, user, host=host) as callers:
+        mcp = McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay)
+        app = gateway_app(box, mcp, callers, public_url=(box.settings.server.public_url or address).rstrip("/"))
+        token_file = str(folder / "token")
+        if output.as_json:
+            output.line({"mcp": f"{address}/mcp", "token_file": token_file})
+        else:
+            output.note(f"MCP at {address}/mcp; the operator's token is in {token_file}")
+        await serve_until_stopped(app, listening)
     return 0

@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel
 
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
 from toolpost.catalog.lock import LOCK_NAME
+from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.config import (
     ConfigModel,
     ExternalToolConfig,
@@ -32,6 +33,7 @@ from toolpost.contracts.config import (
     ToolOverride,
     TransportType,
 )
+from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
 from toolpost.policy.approvals import Approvals
@@ -336,6 +338,40 @@ class RetentionSettings(ConfigModel):
         return Retention(max_age_s=self.max_age, max_artifact_bytes=size)
 
 
+class RoleSettings(ConfigModel):
+    """What a role of the issuer may do here."""
+
+    scopes: list[CallerScope] = Field(min_length=1)
+    tools: list[str] = Field(
+        default_factory=lambda: ["*"], min_length=1, description="The tools that it may answer for, with * and ?"
+    )
+
+
+class OidcSettings(ConfigModel):
+    """The issuer whose tokens callers present, and what its claims mean here."""
+
+    issuer: str = Field(pattern=r"^https?://[^\s?#]+$")
+    audience: str = Field(min_length=1, description="What a token must be for; tokens for others are refused")
+    user_claim: str = Field(default="sub", min_length=1)
+    tenant_claim: str | None = Field(default=None, min_length=1, description="Without one every user is of `tenant`")
+    tenant: str = Field(default=LOCAL_TENANT, pattern=r"^[^:]+$")
+    roles_claim: str = Field(default="roles", min_length=1, description="Of nested claims: realm_access.roles")
+    roles: dict[str, RoleSettings] = Field(
+        default_factory=dict[str, RoleSettings], description="By name; a token without any of them may do nothing"
+    )
+
+
+class ServerSettings(ConfigModel):
+    """`toolpost up`: where others reach it, whose tokens it takes, and how often a caller may ask."""
+
+    public_url: str | None = Field(
+        default=None, pattern=r"^https?://[^\s?#]+$", description="Where callers reach it, if not on this machine"
+    )
+    oidc: OidcSettings | None = None
+    requests_per_minute: Count = Field(default=1200, description="Of one key or one user's tokens")
+    max_upload_mb: float = Field(default=100.0, gt=0, description="The largest file that becomes an artifact")
+
+
 class Settings(ConfigModel):
     """All of `toolpost.yaml`; every key has a default that is safe on one machine.
 
@@ -355,6 +391,7 @@ class Settings(ConfigModel):
     tools: ToolsSettings = Field(default_factory=ToolsSettings, validate_default=True)
     network: NetworkSettings = Field(default_factory=NetworkSettings)
     accounts: AccountSettings = Field(default_factory=AccountSettings)
+    server: ServerSettings = Field(default_factory=ServerSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     startup_wait_s: float = Field(

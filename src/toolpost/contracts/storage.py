@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from toolpost.contracts.callers import CallerKey
 from toolpost.contracts.events import EventFilter, RemoteBinding, RunEvent, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
@@ -278,6 +279,26 @@ class KeyStore(Protocol):
         ...
 
 
+class CallerKeyStore(Protocol):
+    """Keys of the gateway's callers."""
+
+    async def add(self, key: CallerKey) -> None:
+        """Store a new key."""
+        ...
+
+    async def find(self, key_id: str) -> CallerKey | None:
+        """Return a key of any tenant; whether it has expired is for the caller to see."""
+        ...
+
+    async def list(self, *, tenant: str | None = None) -> list[CallerKey]:
+        """Return keys, oldest first."""
+        ...
+
+    async def remove(self, key_id: str, *, tenant: str) -> bool:
+        """Remove a key; return whether the tenant had it."""
+        ...
+
+
 class CancelRequest(NamedTuple):
     """A request to cancel the calls of a tenant (None: of all) that began before `at`."""
 
@@ -368,6 +389,11 @@ class Store(Protocol):
     @property
     def keys(self) -> KeyStore:
         """Idempotency keys."""
+        ...
+
+    @property
+    def caller_keys(self) -> CallerKeyStore:
+        """Keys of the gateway's callers."""
         ...
 
     @property

@@ -1,12 +1,10 @@
-"""The gateway over HTTP: MCP at `/mcp`, for callers who show the token of this data folder."""
+"""The gateway over HTTP, put together: MCP at `/mcp`, behind the check of who is calling."""
 
 from __future__ import annotations
 
-import hmac
-import os
-import secrets
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
@@ -14,43 +12,36 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
+from toolpost.auth.caller_tokens import CallerTokens
+from toolpost.contracts.callers import SCOPES
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.principal import Principal
+from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
+from toolpost.gateway.callers import Callers, local_token
+from toolpost.gateway.problems import ProblemResponse
+from toolpost.toolbox.wiring import network_policy
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
+    from toolpost.contracts.callers import Caller
     from toolpost.gateway.mcp_server import McpServer
+    from toolpost.toolbox.box import Toolbox
 
 _MAX_BODY = 4_000_000
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_OPEN = frozenset({"/healthz"})
 
 
-def local_token(folder: Path) -> str:
-    """Return the operator's token of a data folder, which only its owner can read; make one where there is none."""
-    path = folder / "token"
-    with suppress(FileNotFoundError):
-        return path.read_text(encoding="ascii").strip()
-    token = secrets.token_urlsafe(32)
-    folder.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError), os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(token)
-    return path.read_text(encoding="ascii").strip()
-
-
-def gateway_app(mcp: McpServer, *, token: str | None) -> ASGIApp:
-    """Return the ASGI application of the gateway; without a token every caller is let in."""
-    hosts = [f"{host}:*" for host in _LOOPBACK]
+def gateway_app(box: Toolbox, mcp: McpServer, callers: Callers, *, public_url: str) -> ASGIApp:
+    """Return the ASGI application of the gateway, which others reach at `public_url`."""
     sessions = StreamableHTTPSessionManager(
         app=mcp.server,
         max_request_body_size=_MAX_BODY,
-        security_settings=TransportSecuritySettings(
-            enable_dns_rebinding_protection=True,
-            allowed_hosts=hosts,
-            allowed_origins=[f"http://{host}" for host in hosts],
-        ),
+        # Access has looked at host and origin already.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
     @asynccontextmanager
@@ -61,27 +52,62 @@ def gateway_app(mcp: McpServer, *, token: str | None) -> ASGIApp:
     async def healthz(_request: Request) -> PlainTextResponse:
         return PlainTextResponse("ok\n")
 
+    async def resource_metadata(_request: Request) -> JSONResponse:
+        """Tell clients of whom they get tokens for `/mcp` (RFC 9728)."""
+        oidc = box.settings.server.oidc
+        if oidc is None:
+            return ProblemResponse(404, "no_issuer", "no issuer is configured here; callers use keys")
+        return JSONResponse(
+            {
+                "resource": f"{public_url}/mcp",
+                "authorization_servers": [oidc.issuer],
+                "scopes_supported": list(SCOPES),
+                "bearer_methods_supported": ["header"],
+                "resource_name": "Toolpost",
+            }
+        )
+
     app = Starlette(
-        routes=[Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions)), Route("/healthz", endpoint=healthz)],
+        routes=[
+            Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions)),
+            Route("/healthz", endpoint=healthz),
+            Route(METADATA, endpoint=resource_metadata),
+            Route(f"{METADATA}/mcp", endpoint=resource_metadata),
+        ],
         lifespan=lifespan,
     )
-    return app if token is None else RequireToken(app, token)
+    host = urlsplit(public_url).hostname
+    rates = Rates(box.settings.server.requests_per_minute)
+    metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
+    return Access(app, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url)
 
 
-class RequireToken:
-    """ASGI middleware that refuses requests without the bearer token."""
+@asynccontextmanager
+async def open_callers(box: Toolbox, folder: Path, operator: str, *, host: str) -> AsyncGenerator[Callers]:
+    """Open what tells callers apart; ConfigError where an address is open to others and nobody could come in.
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
+    `operator` is for whom requests with the token of the data `folder` are, and `host` the address of the socket.
+    """
+    settings, keys = box.settings, box.store.caller_keys
+    oidc = settings.server.oidc
+    if not is_loopback(host):
+        if oidc is None and not await keys.list():
+            raise ConfigError(
+                f"{host} is open to other machines, and no caller could come in: create a key "
+                "(`toolpost keys create NAME`), or set server.oidc"
+            )
+        if settings.server.public_url is None:
+            raise ConfigError(f"{host} is open to other machines: set server.public_url to the address they use")
+    async with AsyncExitStack() as closing:
+        tokens = None
+        if oidc is not None:
+            tokens = CallerTokens(oidc.issuer, oidc.audience, network=network_policy(settings))
+            closing.push_async_callback(tokens.close)
+        who = Principal.parse(operator)
+        yield Callers(operator=who, token=local_token(folder), keys=keys, oidc=oidc, tokens=tokens)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _OPEN or self._is_allowed(scope):
-            await self._app(scope, receive, send)
-            return
-        body: dict[str, Any] = {"error": "invalid_token", "error_description": "send `Authorization: Bearer TOKEN`"}
-        await JSONResponse(body, 401, headers={"WWW-Authenticate": "Bearer"})(scope, receive, send)
 
-    def _is_allowed(self, scope: Scope) -> bool:
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        return hmac.compare_digest(given, self._expected)
+def caller_in(request: Any) -> Caller:
+    """Return the caller of a request that came through `Access`."""
+    caller: Caller = request.scope[CALLER]
+    return caller

@@ -20,6 +20,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
 from toolpost.contracts.storage import ArtifactRef, CancelRequest, JournalEntry, KeyRecord, Retention
 from toolpost.stores.artifacts import new_artifact_id
+from toolpost.stores.caller_keys import MemoryCallerKeys
 from toolpost.stores.chain import (
     FINISHED,
     KEY_BYTES,
@@ -477,6 +478,7 @@ class MemoryStore:
         self.journal = MemoryJournal(self.owner_id)
         self.pending = MemoryPendingStore()
         self.keys = MemoryKeyStore(clock)
+        self.caller_keys = MemoryCallerKeys()
         self.cancels = MemoryCancelStore(self._tenants_of, clock)
         self.artifacts = MemoryArtifactStore()
         self.tokens = MemoryTokenRows(clock)
@@ -564,6 +566,7 @@ class MemoryStore:
             "pending": _drop(actions, lambda _, each: each.asked_by == who and each.status != "claimed"),
             "journal": _drop(entries, lambda _, entry: entry.principal == who and entry.done),
             "keys": _drop(self.keys.records, lambda key, held: key[0] == who and held[0].outcome is not None),
+            "caller_keys": _drop(self.caller_keys.keys, lambda _, key: key.principal == who),
             "state": self._state_table.remove(runs=runs, owner=str(who)),
             "artifacts": _drop(
                 self.artifacts.refs,

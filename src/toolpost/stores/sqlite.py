@@ -16,6 +16,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
     ArtifactStore,
+    CallerKeyStore,
     CancelRequest,
     CancelStore,
     EventLog,
@@ -30,6 +31,7 @@ from toolpost.contracts.storage import (
 )
 from toolpost.stores.agent_files import AgentFiles
 from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
+from toolpost.stores.caller_keys import SQLiteCallerKeys
 from toolpost.stores.database import Reader, open_writable, store_error, truncate_wal
 from toolpost.stores.event_appender import EventAppender, Ledger
 from toolpost.stores.event_log import SQLiteEventLog, open_ledger
@@ -404,6 +406,7 @@ class SQLiteStore:
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=rows, liveness=liveness)
         self.pending: PendingStore = SQLitePendingStore(writer, reader, key=ledger.key, sealer=rows, liveness=liveness)
         self.keys: KeyStore = SQLiteKeyStore(writer, sealer=rows, liveness=liveness, clock=clock)
+        self.caller_keys: CallerKeyStore = SQLiteCallerKeys(writer, reader)
         self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)
         self.tokens: TokenRows = SQLiteTokenRows(writer, reader, sealer=rows, liveness=liveness, clock=clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import uvicorn
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from starlette.types import ASGIApp
+
+ListeningSocket: TypeAlias = socket.socket
 
 
 @contextmanager

@@ -107,6 +107,7 @@ class ServerMetadata:
     registration_endpoint: str | None = None
     revocation_endpoint: str | None = None
     device_authorization_endpoint: str | None = None
+    jwks_uri: str | None = None
     code_challenge_methods: tuple[str, ...] = ()
     auth_methods: tuple[str, ...] | None = None
     auth_signing_algorithms: tuple[str, ...] | None = None
@@ -292,6 +293,7 @@ def _server(told: dict[str, Any], issuer: str, trust: Trust, documents: tuple[st
         registration_endpoint=endpoint("registration_endpoint"),
         revocation_endpoint=endpoint("revocation_endpoint"),
         device_authorization_endpoint=endpoint("device_authorization_endpoint"),
+        jwks_uri=endpoint("jwks_uri"),
         code_challenge_methods=_texts(told.get("code_challenge_methods_supported")) or (),
         auth_methods=_texts(told.get("token_endpoint_auth_methods_supported")),
         auth_signing_algorithms=_texts(told.get("token_endpoint_auth_signing_alg_values_supported")),

@@ -1,0 +1,177 @@
+"""`toolpost keys`: the keys of the gateway's callers, and the key that seals the data folder."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolpost.cli.arguments import parse_duration_option
+from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.output import Output, format_time
+from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
+from toolpost.contracts.callers import SCOPES, CallerKey, CallerScope
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.principal import Principal
+
+if TYPE_CHECKING:
+    from toolpost.toolbox.box import Toolbox
+
+app = Commands(help="Keys of callers of `toolpost up`, and the key that seals the data folder.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, such as research-bot.")]
+For = Annotated[
+    str | None,
+    typer.Option(
+        "--for", metavar="TENANT:USER", help="For whom its requests are.", show_default="NAME, in your tenant"
+    ),
+]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope",
+        metavar="SCOPE",
+        help="call (for an agent), or answer and admin (for what people use); may be repeated.",
+        show_default="call",
+    ),
+]
+Expires = Annotated[
+    float | None,
+    typer.Option(
+        "--expires",
+        metavar="DURATION",
+        help="How long it counts: 12h, 90d.",
+        show_default="until revoked",
+        parser=parse_duration_option,
+    ),
+]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as `keys list` shows it.")]
+
+
+@app.command("create")
+def create_key(
+    name: Name,
+    for_: For = None,
+    scope: Scopes = None,
+    expires: Expires = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Create a key for a caller, and show it this once.
+
+    A key that can call is an agent's: it never answers what waits for a person.
+    """
+
+    async def work(box: Toolbox, output: Output) -> int:
+        from toolpost.gateway.callers import new_caller_key
+
+        caller = _parse_caller(for_ or f"{Principal.parse(user).tenant}:{name}")
+        key, text = new_caller_key(name, caller, _parse_scopes(scope), by=user, expires_in_s=expires)
+        await box.store.caller_keys.add(key)
+        if output.as_json:
+            output.document({**key.to_dict(), "key": text})
+        else:
+            output.text(text)
+            output.note(f"This is key {key.id} of {caller}. It is not kept and not shown again; send it as a bearer.")
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=create_store)
+
+
+def _parse_caller(written: str) -> Principal:
+    try:
+        return Principal.parse(written)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+
+
+def _parse_scopes(written: list[str] | None) -> list[CallerScope]:
+    for name in written or ():
+        if name not in SCOPES:
+            raise typer.BadParameter(f"{name!r} is no scope; they are {', '.join(SCOPES)}", param_hint="--scope")
+    return [scope for scope in SCOPES if scope in (written or ("call",))]
+
+
+@app.command("list")
+def list_keys(config: Config = None, user: User = "", json: Json = False) -> None:
+    """List the keys of callers of your tenant."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        found = await box.store.caller_keys.list(tenant=Principal.parse(user).tenant)
+        _show_keys(found, output)
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+
+
+def _show_keys(found: list[CallerKey], output: Output) -> None:
+    if output.as_json:
+        output.document([key.to_dict() for key in found])
+        return
+    if not found:
+        output.text("There are no keys of callers: `toolpost keys create NAME` makes one.")
+        return
+    now = time.time()
+    rows = [
+        (
+            key.id,
+            key.name,
+            str(key.principal),
+            " ".join(sorted(key.scopes)),
+            format_time(key.created_at),
+            f"{format_time(key.expires_at)}{' (expired)' if key.expires_at and key.expires_at <= now else ''}",
+        )
+        for key in found
+    ]
+    output.table(["Key", "Name", "For", "Scopes", "Created", "Expires"], rows)
+
+
+@app.command("revoke")
+def revoke_key(key_id: KeyId, config: Config = None, user: User = "", json: Json = False) -> None:
+    """Revoke a key: its next request is refused."""
+
+    async def work(box: Toolbox, output: Output) -> int:
+        if not await box.store.caller_keys.remove(key_id, tenant=Principal.parse(user).tenant):
+            message = f"there is no key {key_id!r} in your tenant; `toolpost keys list{output.options}` shows them"
+            raise ToolError(message, code="key_not_found")
+        if output.as_json:
+            output.document({"status": "revoked", "id": key_id})
+        else:
+            output.text(f"revoked: {key_id}.")
+        return 0
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+
+
+Retire = Annotated[
+    bool,
+    typer.Option("--retire", help="Delete the older keys afterwards; stop other processes on this folder before."),
+]
+
+
+@app.command("rotate")
+def rotate_key(retire: Retire = False, config: Config = None, user: User = "", json: Json = False) -> None:
+    """Create a sealing key, and seal everything in the data folder with it.
+
+    Older keys are kept, so that nothing is lost, unless --retire deletes them. Exits 1 when something does not open.
+    """
+
+    async def work(box: Toolbox, output: Output) -> int:
+        counts = await box.store.rotate_key(retire=retire)
+        unreadable = counts.pop("unreadable", 0)
+        retired = retire and not unreadable
+        if output.as_json:
+            status = "failed" if unreadable else "ok"
+            output.document({"status": status, "sealed": counts, "unreadable": unreadable, "retired": retired})
+        else:
+            output.table(["Kind", "Sealed anew"], [(kind, str(count)) for kind, count in sorted(counts.items())])
+            if unreadable:
+                output.note(f"{unreadable} values open with no key: they were moved or changed. Older keys are kept.")
+            else:
+                older = "are deleted" if retired else "are kept, and open what they sealed"
+                output.note(f"A new key seals everything now. The older ones {older}.")
+        return FAILED if unreadable else 0
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)

@@ -1,0 +1,69 @@
+"""Callers: who sends a request to the gateway, and what that caller may do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
+
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.principal import Principal
+
+CallerScope = Literal["call", "answer", "admin"]
+SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin")
+"""To call tools; to answer what waits for a person; to change sources and to export the record."""
+
+
+class Caller(NamedTuple):
+    """Who sends a request, for whom it is, and what it may do; `answers` are patterns of the tools it may answer for.
+
+    `id` tells callers apart and holds no secret: `operator`, `key:ID`, or the issuer and subject of a token.
+    """
+
+    id: str
+    principal: Principal
+    scopes: frozenset[CallerScope]
+    answers: tuple[str, ...] = ("*",)
+
+    def may_answer(self, tool_name: str) -> bool:
+        """Return whether this caller may answer questions about a tool."""
+        return "answer" in self.scopes and any(fnmatchcase(tool_name, pattern) for pattern in self.answers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerKey:
+    """A key of a caller as it is stored: its secret part only as a digest."""
+
+    id: str
+    name: str
+    principal: Principal
+    scopes: frozenset[CallerScope]
+    digest: bytes = field(repr=False)
+    created_at: float
+    created_by: str
+    expires_at: float | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what is shown of the key."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "user": str(self.principal),
+            "scopes": [scope for scope in SCOPES if scope in self.scopes],
+            "created_at": self.created_at,
+            "created_by": self.created_by,
+            "expires_at": self.expires_at,
+        }
+
+
+def check_key_scopes(scopes: Collection[CallerScope]) -> None:
+    """Refuse scopes that would let an agent approve its own calls."""
+    if not scopes:
+        raise ToolError("a key needs a scope: call, answer or admin", code="key_scopes")
+    if "call" in scopes and len(scopes) > 1:
+        raise ToolError(
+            "a key that can call is an agent's, and an agent never answers for a person nor changes the gateway; "
+            "create a second key with the scopes answer or admin",
+            code="key_scopes",
+        )

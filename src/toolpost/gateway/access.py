@@ -1,0 +1,186 @@
+"""ASGI middleware in front of everything: host and origin, size of headers, who is calling, how often, and headers."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+
+from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from toolpost.contracts.callers import Caller
+    from toolpost.gateway.callers import Callers
+
+CALLER = "toolpost.caller"
+METADATA = "/.well-known/oauth-protected-resource"
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
+_OPEN_BELOW = ("/.well-known/", "/oauth/")
+_HEADER_BYTES, _HEADERS = 32 * 1024, 100
+_MOST_CALLERS = 10_000
+_SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by name or by address."""
+    if host in _LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Rates:
+    """How many requests each caller may send in a minute; a caller that was quiet may send them at once."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = per_minute
+        self._clock = clock
+        self._left: dict[str, tuple[float, float]] = {}  # requests left, and when that was counted
+
+    def take(self, caller_id: str) -> float:
+        """Count a request; return 0, or after how many seconds the caller may send it."""
+        now = self._clock()
+        if len(self._left) >= _MOST_CALLERS:
+            self._left.clear()
+        left, at = self._left.get(caller_id, (float(self._most), now))
+        left = min(float(self._most), left + (now - at) * self._most / 60)
+        allowed = left >= 1
+        self._left[caller_id] = (left - allowed, now)
+        return 0.0 if allowed else (1 - left) * 60 / self._most
+
+
+class Access:
+    """Let requests through to `app` that are for this host and from a known caller, who stands in the scope then.
+
+    `hosts` are the names by which it is reached beside those of this machine. `/mcp` is for callers with the scope
+    `call`; the operations of the REST interface check scopes themselves. The bearer goes no further than this.
+    `metadata_url` tells clients where they learn of whom they get tokens.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        callers: Callers,
+        *,
+        hosts: Collection[str] = (),
+        rates: Rates,
+        metadata_url: str | None = None,
+    ) -> None:
+        self._app = app
+        self._callers = callers
+        self._hosts = _LOOPBACK | frozenset(hosts)
+        self._rates = rates
+        self._metadata = [] if metadata_url is None else [f'resource_metadata="{metadata_url}"']
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                named = {name.lower() for name, _ in headers}
+                message = {**message, "headers": headers + [one for one in _SECURITY_HEADERS if one[0] not in named]}
+            await send(message)
+
+        refused = await self._refusal(scope)
+        await (self._app if refused is None else refused)(scope, receive, send_with_headers)
+
+    async def _refusal(self, scope: Scope) -> ProblemResponse | None:
+        """Put the caller into the scope; return the response to a request that goes no further."""
+        try:
+            headers = self._read_headers(scope)
+            path: str = scope["path"]
+            if path in _OPEN or path.startswith(_OPEN_BELOW):
+                return None
+            caller = await self._identify(scope, headers)
+            self._check(caller, path)
+        except Problem as problem:
+            return problem.response()
+        except ToolError as error:
+            return problem_of(error)
+        scope[CALLER] = caller
+        # The SDK ties a session to the user that opened it.
+        token = AccessToken(token="", client_id=caller.id, scopes=list(caller.scopes), subject=str(caller.principal))
+        scope["user"] = AuthenticatedUser(token)
+        scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
+        return None
+
+    def _read_headers(self, scope: Scope) -> dict[bytes, bytes]:
+        """Return the headers of a request for this host that no foreign page made."""
+        found: list[tuple[bytes, bytes]] = list(scope["headers"])
+        if len(found) > _HEADERS or sum(len(name) + len(value) for name, value in found) > _HEADER_BYTES:
+            raise Problem(431, "headers_too_large", "the headers of the request are too many or too long")
+        headers = dict(found)
+        if _host_of(headers.get(b"host", b"")) not in self._hosts:
+            raise Problem(421, "unknown_host", "this host name is not served here; set server.public_url")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_own(origin):
+            raise Problem(403, "foreign_origin", "pages of other sites may not send requests here")
+        return headers
+
+    def _is_own(self, origin: bytes) -> bool:
+        try:
+            url = urlsplit(origin.decode("latin-1"))
+        except ValueError:
+            return False
+        return url.scheme in ("http", "https") and url.hostname in self._hosts
+
+    async def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+        kind, _, bearer = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if kind.lower() != "bearer" or not bearer.strip():
+            raise self._unauthorized("send `Authorization: Bearer TOKEN`")
+        client: Any = scope.get("client")
+        try:
+            return await self._callers.identify(bearer.strip(), is_local=client is not None and is_loopback(client[0]))
+        except ToolAuthError as error:
+            if error.error_code != "invalid_token":
+                raise Problem(503, error.error_code, error.message, headers={"Retry-After": "5"}) from None
+            raise self._unauthorized(error.message, 'error="invalid_token"') from None
+
+    def _unauthorized(self, detail: str, *parts: str) -> Problem:
+        challenge = " ".join(["Bearer", ", ".join([*parts, *self._metadata])]).strip()
+        return Problem(401, "invalid_token", detail, headers={"WWW-Authenticate": challenge})
+
+    def _check(self, caller: Caller, path: str) -> None:
+        wait_s = 0.0 if caller.id == "operator" else self._rates.take(caller.id)
+        if wait_s:
+            after = {"Retry-After": str(max(1, round(wait_s)))}
+            raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
+        if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
+            raise insufficient_scope("call")
+
+
+def insufficient_scope(scope: str) -> Problem:
+    """Return the problem of a caller that lacks a scope."""
+    challenge = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
+    return Problem(403, "insufficient_scope", f"this takes a caller with the scope {scope!r}", headers=challenge)
+
+
+def _host_of(header: bytes) -> str:
+    try:
+        return (urlsplit(f"//{header.decode('latin-1')}").hostname or "").lower()
+    except ValueError:
+        return ""

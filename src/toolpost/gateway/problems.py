@@ -1,0 +1,71 @@
+"""Errors as problem details (RFC 9457): what happened, to what, and what to do next."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse
+
+from toolpost.contracts.errors import (
+    ConfigError,
+    PendingNotFoundError,
+    StoreError,
+    ToolAuthError,
+    ToolConflictError,
+    ToolError,
+    ToolNotFoundError,
+    ToolPermissionError,
+    ToolRateLimitError,
+    ToolTimeoutError,
+    ToolValidationError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STATUSES: tuple[tuple[type[ToolError], int], ...] = (
+    (PendingNotFoundError, 404),
+    (ToolNotFoundError, 404),
+    (ToolPermissionError, 403),
+    (ToolConflictError, 409),
+    (ToolValidationError, 422),
+    (ToolRateLimitError, 429),
+    (StoreError, 503),
+    (ToolTimeoutError, 504),
+    (ConfigError, 422),
+    (ToolAuthError, 422),
+)
+
+
+class ProblemResponse(JSONResponse):
+    """A response with problem details."""
+
+    media_type = "application/problem+json"
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
+        title = HTTPStatus(status).phrase
+        body = {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, **more}
+        super().__init__(body, status, headers=headers)
+
+
+class Problem(Exception):  # noqa: N818 - what RFC 9457 calls it
+    """A refusal of a request, raised where it is found."""
+
+    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.detail, self.more = status, code, detail, more
+
+    def response(self) -> ProblemResponse:
+        """Return the response that says so."""
+        return ProblemResponse(self.status, self.code, self.detail, **self.more)
+
+
+def problem_of(error: ToolError) -> ProblemResponse:
+    """Return the problem details of an error."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 400)
+    after = error.retry_after_s
+    headers = None if after is None else {"Retry-After": str(max(1, round(after)))}
+    return ProblemResponse(status, error.error_code, error.message, headers=headers)

@@ -1,0 +1,70 @@
+"""The gateway on a real socket, in the process of the test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+
+from toolpost import Settings, Toolbox
+from toolpost.contracts.callers import CallerScope
+from toolpost.contracts.principal import Principal
+from toolpost.gateway.callers import new_caller_key
+from toolpost.gateway.http import caller_in, gateway_app, open_callers
+from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.wire.http_server import listen, serve_until_stopped
+
+OPERATOR = "acme:olga"
+
+
+class Served(NamedTuple):
+    """A gateway that is being served, and the operator's connection to it."""
+
+    box: Toolbox
+    url: str
+    http: httpx2.AsyncClient
+
+    async def key(self, user: str, *scopes: CallerScope, expires_in_s: float | None = None) -> dict[str, str]:
+        """The header of a new key."""
+        key, text = new_caller_key(user, Principal.parse(user), scopes, by=OPERATOR, expires_in_s=expires_in_s)
+        await self.box.store.caller_keys.add(key)
+        return {"Authorization": f"Bearer {text}"}
+
+
+@asynccontextmanager
+async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> AsyncIterator[Served]:
+    """Serve these tools for as long as the test needs."""
+    relay = ProgressRelay()
+    with listen("127.0.0.1", 0) as socket:
+        url = f"http://127.0.0.1:{socket.getsockname()[1]}"
+        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay])
+        async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
+            mcp = McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay)
+            app = gateway_app(box, mcp, callers, public_url=url)
+            bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}
+            async with (
+                serving(app, socket),
+                httpx2.AsyncClient(base_url=url, headers=bearer, trust_env=False, timeout=60) as http,
+            ):
+                yield Served(box, url, http)
+
+
+@asynccontextmanager
+async def listening(app: Any) -> AsyncIterator[str]:
+    """Serve any application on a free port; gives its address."""
+    with listen("127.0.0.1", 0) as socket:
+        async with serving(app, socket):
+            yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def serving(app: Any, socket: Any) -> AsyncIterator[None]:
+    """Serve an application on a socket."""
+    task = asyncio.create_task(serve_until_stopped(app, socket, grace_s=1))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await task
