@@ -12,6 +12,8 @@ import pytest
 from toolpost import EventBus, EventCode, Settings, Toolbox, ToolContext, tool
 from toolpost.agents import Agent, Budget
 from toolpost.errors import ToolClientError, ToolConflictError
+from toolpost.stores.messages import CANCELLED
+from toolpost.stores.task_logs import TaskLogs
 from toolpost.testing import ScriptedModel, tool_calls
 
 ANN = "acme:ann"
@@ -258,6 +260,27 @@ async def test_a_suspended_task_is_continued_by_the_next_process(tmp_path: Path)
         await agent.stop()
 
     assert (adopted.id, adopted.result, model.results) == (task.id, "It is gone.", ["wiped x"])
+
+
+@pytest.mark.parametrize(("restarts", "state"), [(2, "completed"), (3, "failed")])
+async def test_a_task_that_was_cut_off_goes_on_with_its_open_calls_unless_it_ends_every_process(
+    restarts: int, state: str, tmp_path: Path
+) -> None:
+    asked = {"role": "assistant", **tool_calls(("add", {"a": 1, "b": 2}), ("fetch", {"url": "[redacted]"}))}
+    log = TaskLogs(tmp_path / "tenants" / "acme" / "tasks").create("task_1", user=ANN)
+    log.append("TASK_CREATED", {"inputText": "add", "source": "mine"}, [{"role": "user", "content": "add"}])
+    log.append("REASON_DONE", {}, [asked])
+    for _ in range(restarts):
+        log.append("TASK_RESUMED", {"reason": "restarted"})
+    async with agent_of("It is 3.", data_dir=tmp_path) as (agent, model, _):
+        await agent.adopt("mine")
+        (task,) = agent.tasks or [await agent.resume("task_1", "once more")]
+        await task.wait(timeout_s=10)
+
+    assert (agent.tasks[0].id, task.talk.turns) == ("task_1", 2 if state == "completed" else 1)
+    results = [message["content"] for message in model.requests[0] if message["role"] == "tool"]
+    assert results[-1] == "3" if state == "completed" else results == [CANCELLED] * 2
+    assert log.read().status == "completed"  # type: ignore[union-attr]
 
 
 async def test_no_secret_reaches_a_prompt_an_event_or_a_log(tmp_path: Path) -> None:

@@ -311,6 +311,31 @@ async def test_a_call_of_the_main_agent_itself_waits_for_a_person_and_its_end_is
     assert [reply.text for reply in said] == ["3"]
 
 
+async def test_what_came_of_a_call_of_its_own_is_heard_after_a_restart(tmp_path: Path) -> None:
+    server = FastMCP("abacus")
+    server.tool(_add, name="add")
+    source = {"name": "abacus", "transport": "mcp", "connection": "memory:abacus"}
+    settings = Settings.model_validate({"data_dir": tmp_path, "lock": None, "sources": [source]})
+    rules = Rules(("hello", tool_calls(("abacus__add", {"a": 1, "b": 2}))), ("has answered", says("3")))
+    said = list[Reply]()
+    async with Toolbox(settings=settings, servers={"abacus": server}) as box:
+        await box.wait_for_sources()
+        async with MainAgent(box, rules, user=ANN) as agent:
+            await agent.send("web", "hello")
+            await idle(agent)
+        (asked,) = await box.pending.list(by=ANN)
+        await box.approve(asked.id, by=ANN)  # while no agent runs
+        for _ in range(2):  # the second has heard it before
+            async with MainAgent(box, rules, user=ANN, on_reply=said.append) as agent:
+                await agent.send("web", "well?")
+                await idle(agent)
+                while agent._waiting:  # noqa: SLF001
+                    await asyncio.sleep(0.01)
+                await idle(agent)
+
+    assert [reply.text for reply in said] == ["3"]
+
+
 def _add(a: int, b: int) -> int:
     return a + b
 

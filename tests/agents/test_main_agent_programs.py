@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from toolpost import EventBus, EventCode, MCPManager, Settings, ToolRegistry
+from toolpost import EventBus, EventCode, MCPManager, Settings, Toolbox, ToolRegistry, tool
 from toolpost.agents import Agent, MainAgent, Reply
 from toolpost.testing import ScriptedModel, tool_calls
 
@@ -89,18 +89,22 @@ HOST = dedent(
     from toolpost.testing import ScriptedModel, tool_calls
 
 
-    @tool(side_effects="read")
-    async def hang() -> None:
-        print("hanging", flush=True)
-        await asyncio.Event().wait()
+    @tool(side_effects="write")
+    async def ship(what: str) -> str:
+        with open(sys.argv[1] + "/ledger", "a") as ledger:
+            print(what, file=ledger)
+        if what == "owl":
+            print("hanging", flush=True)
+            await asyncio.Event().wait()
+        return f"{what} shipped"
 
 
     async def main():
-        spawn = ("spawn_task", {"description": "work", "input": "hang around"})
+        spawn = ("spawn_task", {"description": "work", "input": "ship a cat and an owl"})
         reply = ("reply", {"text": "on it", "channel_id": "web"})
         model = ScriptedModel(tool_calls(spawn, reply), tool_calls(("sleep", {"duration": 60})))
-        task = ScriptedModel(tool_calls(("hang", {})))
-        async with Toolbox(tools=[hang], settings=Settings(data_dir=sys.argv[1], builtins=["sleep"])) as box:
+        task = ScriptedModel(*(tool_calls(("ship", {"what": what})) for what in ("cat", "owl")))
+        async with Toolbox(tools=[ship], settings=Settings(data_dir=sys.argv[1], builtins=["sleep"])) as box:
             own = ["main_agent_tools", "sleep"]
             async with MainAgent(box, model, task_llm=task, own_tools=own, user="acme:ann") as agent:
                 await agent.send("web", "work")
@@ -112,7 +116,12 @@ HOST = dedent(
 )
 
 
-async def test_a_process_that_is_killed_leaves_logs_that_read_and_a_session_that_goes_on(tmp_path: Path) -> None:
+@tool(side_effects="write")
+async def ship(what: str) -> str:
+    raise AssertionError(f"{what} is shipped again")
+
+
+async def test_a_process_that_is_killed_leaves_a_session_and_a_task_that_go_on(tmp_path: Path) -> None:
     sessions = tmp_path / "tenants" / "acme" / "sessions" / "ann" / "current.jsonl"
     host = subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path)], stdout=subprocess.PIPE)
     try:
@@ -128,14 +137,26 @@ async def test_a_process_that_is_killed_leaves_logs_that_read_and_a_session_that
             host.stdout.close()
 
     asked = tool_calls(("task_list", {}), ("reply", {"text": "I was away.", "channel_id": "web"}))
-    model, said = ScriptedModel(asked, ""), list[Reply]()
-    settings = Settings(data_dir=tmp_path, builtins=["sleep"])
-    async with MainAgent(settings, model, user="acme:ann", on_reply=said.append) as agent:
+    model = ScriptedModel(*[lambda messages: asked if "happened?" in messages[-1]["content"] else ""] * 9)
+    worker, said = ScriptedModel("Both are on their way."), list[Reply]()
+    async with (
+        Toolbox(tools=[ship], settings=Settings(data_dir=tmp_path, builtins=["sleep"])) as box,
+        MainAgent(box, model, task_llm=worker, user="acme:ann", on_reply=said.append, reflect=False) as agent,
+    ):
+        (task,) = agent.tasks
+        async with asyncio.timeout(30):
+            while task.state != "suspended":
+                await asyncio.sleep(0.01)
+        (waiting,) = task.waiting
+        await box.answer(waiting.pending_id, "owl shipped", by="acme:ben", decision="happened")
+        await task.wait(timeout_s=30)
         await agent.send("web", "what happened?")
         await asyncio.wait_for(agent.idle(), 30)
 
+    assert (task.result, worker.results) == ("Both are on their way.", ["cat shipped", "owl shipped"])
+    assert (tmp_path / "ledger").read_text().split() == ["cat", "owl"]
     closed = [message for message in model.requests[0] if message["role"] == "tool"]
     assert json.loads(closed[-1]["content"]) == {"cancelled": True, "reason": "process restarted"}
-    (task,) = json.loads(model.results[-2])
-    assert (task["input_text"], task["status"]) == ("hang around", "failed")
+    (listed,) = json.loads(next(text for text in model.results if "input_text" in text))
+    assert (listed["input_text"], listed["status"]) == ("ship a cat and an owl", "completed")
     assert [reply.text for reply in said] == ["I was away."]

@@ -79,9 +79,11 @@ class Actor:
     def __init__(self, executor: ToolExecutor) -> None:
         self._executor = executor
 
-    async def run_step(self, step: PlanStep, task: TaskContext, context: ToolContext) -> ActionResult:
+    async def run_step(
+        self, step: PlanStep, task: TaskContext, context: ToolContext, *, idempotency_key: str | None = None
+    ) -> ActionResult:
         """Run one step and record its result; PauseSignal when a person has to answer first."""
-        result = await self._executor.execute(step.tool_name, step.params, context)
+        result = await self._executor.execute(step.tool_name, step.params, context, idempotency_key=idempotency_key)
         return self.record(step, task, context, result)
 
     def record(

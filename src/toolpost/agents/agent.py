@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.agents.actor import Actor, PlanStep, TaskContext
 from toolpost.agents.budget import Budget, check_at_least_one
-from toolpost.agents.catalogs import agent_registry
+from toolpost.agents.catalogs import agent_registry, has_effects
 from toolpost.agents.conversation import MISTAKES, TOO_MANY_CALLS, Conversation
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import Reflector
 from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, wait_for_outcome
-from toolpost.agents.turns import CONTEXT_TOKENS, ModelTurns
+from toolpost.agents.turns import CONTEXT_TOKENS, ModelTurns, Turn
 from toolpost.builtin.agent_tools import HOST
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
 from toolpost.catalog.registry import belongs
@@ -35,6 +35,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import now_ms
 from toolpost.contracts.principal import PrincipalCache
+from toolpost.policy.redaction import MASK
 from toolpost.runtime.concurrency import BackgroundTasks, map_concurrent
 from toolpost.runtime.event_bus import EventBus
 from toolpost.runtime.event_emitter import error_facts
@@ -42,14 +43,13 @@ from toolpost.runtime.executor import tool_result
 from toolpost.runtime.router import failure_of
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.stores.messages import CANCELLED, close_tool_calls
-from toolpost.stores.task_logs import TASK_FOLDER, TaskLogs
+from toolpost.stores.task_logs import RESTARTED, TASK_FOLDER, TaskLogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from toolpost.agents.actor import ActionResult
     from toolpost.agents.reflection import PostTaskReflector
-    from toolpost.agents.turns import Turn
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.events import RunEvent
     from toolpost.contracts.spec import ToolSpec
@@ -67,6 +67,7 @@ NEED_INFO = "need_more_info"
 _REPAIR_ATTEMPTS = 3
 _MOST_KEPT = 1000
 _MOST_ADOPTED = 200
+_MOST_RESTARTS = 3  # of a task that may be what ends its process
 _PATIENCE_S = 1.0
 
 
@@ -184,24 +185,46 @@ class Agent:
             self._recorder.record(task, EventCode.TASK_NOTIFY, {"text": text})
 
     async def adopt(self, source: str) -> None:
-        """Go on with the suspended tasks of a process that has ended, and fail those that it ran.
+        """Go on with the tasks of a process that has ended: those that were suspended, and those that ran.
 
-        The caller makes sure that no process runs tasks of the same user and source.
+        Calls with effects that had ended are not repeated, and one whose end is unknown waits for a person. A task
+        whose process ends again and again fails. The caller makes sure that no process runs tasks of the same user and
+        source.
         """
         logs = self._logs
         if logs is None:
             return
-        for logged in await run_in_thread(partial(logs.newest, _MOST_ADOPTED, may_see=str(self.user).__eq__)):
-            if logged.created.get("source") != source or logged.status not in ("in_progress", "paused"):
-                continue
+        found = await run_in_thread(partial(logs.newest, _MOST_ADOPTED, may_see=str(self.user).__eq__))
+        left = [one for one in found if one.created.get("source") == source and one.status in ("in_progress", "paused")]
+        if left:
+            await self._box.recovery.sweep()  # what came of the calls of the process that died is then known
+        for logged in left:
             task = await run_in_thread(partial(self._restore, logged.task_id))
-            if logged.status == "in_progress":
-                self._fail(task, ToolExecutionError("process restarted", code="interrupted"))
-            else:
+            task.talk.turns = sum(message["role"] == "assistant" for message in task.talk.messages)
+            if logged.status == "paused":
                 task.waiting = _waiting_of(logged)
-                open_ids = {waiting.call_id for waiting in task.waiting}
-                task.talk.messages = [one for one in task.talk.messages if not _is_placeholder(one, open_ids)]
-                self._start(task)
+            elif logged.restarts >= _MOST_RESTARTS:
+                self._fail(task, ToolExecutionError("its process ended again and again", code="interrupted"))
+                continue
+            else:
+                task.interrupted = self._interrupted_turn(task, logged.messages)
+                self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": RESTARTED})
+            open_ids = {waiting.call_id for waiting in task.waiting}
+            if task.interrupted is not None:
+                open_ids |= set(task.interrupted.call_ids.values())
+            task.talk.messages = [one for one in task.talk.messages if not _is_placeholder(one, open_ids)]
+            self._start(task)
+
+    def _interrupted_turn(self, task: Task, messages: Sequence[dict[str, Any]]) -> Turn | None:
+        """Return the calls of the last reply that have no result; those with masked arguments stay cancelled."""
+        at = max((at for at, message in enumerate(messages) if message["role"] != "tool"), default=-1)
+        if at < 0:
+            return None
+        last, ended = messages[at], {message.get("tool_call_id") for message in messages[at + 1 :]}
+        task.talk.calls -= len(last.get("tool_calls") or ())  # they get the same keys again
+        left = [call for call in task.talk.read_calls(last) if call.id not in ended]
+        calls = [call for call in left if MASK not in str(call.arguments)]
+        return self._turns.turn(calls) if calls else None
 
     async def stop(self) -> None:
         """Stop all tasks. Suspended ones stay so in their logs; others have failed. Safe to call twice."""
@@ -263,15 +286,9 @@ class Agent:
 
     async def _advance(self, task: Task) -> str:
         """Reason, plan, act and reflect until there is a result."""
-        talk, context = task.talk, task.context
         while True:
             await self._wait_for_answers(task)
-            self._check_limits(task)
-            turn = await self._turns.ask(talk)
-            context.iteration += 1
-            context.plan = turn.steps
-            steps = [step.tool_name for step in turn.steps]
-            self._recorder.record(task, EventCode.REASON_DONE, {"text": turn.text, "steps": steps}, [talk.messages[-1]])
+            turn, task.interrupted = task.interrupted or await self._reason(task), None
             if not turn.steps:
                 if turn.text:
                     return turn.text
@@ -279,6 +296,17 @@ class Agent:
             failed = await self._act(task, turn)
             if failed and not task.waiting and (ended := await self._reflect(task, failed)):
                 return ended
+
+    async def _reason(self, task: Task) -> Turn:
+        """Ask the model what to do next."""
+        talk, context = task.talk, task.context
+        self._check_limits(task)
+        turn = await self._turns.ask(talk)
+        context.iteration += 1
+        context.plan = turn.steps
+        steps = [step.tool_name for step in turn.steps]
+        self._recorder.record(task, EventCode.REASON_DONE, {"text": turn.text, "steps": steps}, [talk.messages[-1]])
+        return turn
 
     def _check_limits(self, task: Task) -> None:
         talk = task.talk
@@ -308,7 +336,8 @@ class Agent:
     async def _step(self, task: Task, turn: Turn, step: PlanStep) -> ActionResult | WaitingStep:
         call_id = turn.call_ids[step.id]
         try:
-            action = await self._actor.run_step(step, task.context, self._context(task))
+            key = step.id if has_effects(self.registry, step.tool_name) else None
+            action = await self._actor.run_step(step, task.context, self._context(task), idempotency_key=key)
         except PauseSignal as pause:
             return WaitingStep(step, call_id, pause.pending_id or "", pause.question.prompt)
         if step.tool_name == NEED_INFO and action.success:

@@ -179,6 +179,11 @@ def agent_registry(
     return registry, end
 
 
+def has_effects(registry: ToolRegistry, name: str) -> bool:
+    """Return whether a call must not be made twice; a call of a tool that is not known yet may be one."""
+    return not registry.has(name) or registry.find(name).spec.has_effects
+
+
 class _RunSink:
     """Passes on the events of the runs that were added."""
 

@@ -126,6 +126,10 @@ class Conversation:
     def add_reply(self, message: Mapping[str, Any]) -> list[PlannerCall]:
         """Add the model's message and return its tool calls."""
         self.messages.append({**message, "role": "assistant"})
+        return self.read_calls(message)
+
+    def read_calls(self, message: Mapping[str, Any]) -> list[PlannerCall]:
+        """Return the tool calls of a message, with the next keys."""
         asked: list[dict[str, Any]] = message.get("tool_calls") or []
         return [self._tool_call(call) for call in asked]
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from toolpost.agents.actor import Actor, TaskContext
+from toolpost.agents.actor import Actor, PlanStep, TaskContext
 from toolpost.agents.agent import BUDGET, Agent, collection_members
 from toolpost.agents.budget import Budget, check_at_least_one
 from toolpost.agents.catalogs import agent_registry
@@ -35,7 +35,7 @@ from toolpost.runtime.event_bus import EventBus, EventQueue
 from toolpost.runtime.event_emitter import error_facts
 from toolpost.runtime.executor import tool_result
 from toolpost.runtime.router import failure_of
-from toolpost.schema.json_values import is_array
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.stores.sessions import SessionFile
 from toolpost.stores.task_logs import MAIN_RUN
 from toolpost.toolbox.box import Toolbox
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
-    from toolpost.agents.actor import PlanStep
     from toolpost.agents.channels import ReplyStream
     from toolpost.agents.tasks import Task
     from toolpost.agents.turns import Turn
@@ -65,6 +64,7 @@ SUMMARY = """Summarize the conversation below for yourself, because it will not 
 channel, what they want, what was decided and promised, which tasks run and what came of others. At most 500 words."""
 SOURCE = "main_agent"
 _BUILTINS = ("all_task_tools", "artifact_tools")
+_WAITS, _ANSWERED = "waits", "answered"  # in the metadata of messages: pending actions of the agent's own calls
 _FULL = 0.8  # of what a prompt may hold; beyond, the session is compacted
 _LAST_WORDS = 10
 _HEARD = frozenset(
@@ -142,6 +142,7 @@ class MainAgent:
         self._changed = asyncio.Event()
         self._is_quiet = True
         self._cause = ""
+        self._waiting: dict[str, str] = {}  # pending actions of this agent's own calls, and their tools
         self._background = BackgroundTasks()
         self._exit = AsyncExitStack()
 
@@ -288,8 +289,14 @@ class MainAgent:
             self._exit.callback(self._session.close)
             self._messages = await run_in_thread(self._session.open)
         for message in self._messages:
-            channels: Any = message.get("metadata", {}).get("channels")
+            metadata: dict[str, Any] = message.get("metadata", {})
+            channels: Any = metadata.get("channels")
             self._channels.known.update(map(str, channels) if is_array(channels) else ())
+            waits: Any = metadata.get(_WAITS)
+            self._waiting |= waits if is_object(waits) else {}
+            self._waiting.pop(str(metadata.get(_ANSWERED)), None)
+        for pending_id in self._waiting:
+            self._background.start(self._hear_answer(pending_id))
 
     # The inbox
 
@@ -351,9 +358,13 @@ class MainAgent:
         while self._inbox:
             event = self._inbox.get()
             self._cause = event.id
-            message = {"role": "user", "content": self.box.redactor.text(_text_of(event))}
-            channel = event.facts.get("channel_id")
-            taken.append({**message, "metadata": {"channels": [channel]}} if channel else message)
+            message: dict[str, Any] = {"role": "user", "content": self.box.redactor.text(_text_of(event))}
+            if channel := event.facts.get("channel_id"):
+                message["metadata"] = {"channels": [channel]}
+            elif answered := event.facts.get(_ANSWERED):
+                message["metadata"] = {_ANSWERED: answered}
+                self._waiting.pop(answered, None)
+            taken.append(message)
         return taken
 
     def _add(self, talk: Conversation, *messages: dict[str, Any]) -> None:
@@ -377,9 +388,21 @@ class MainAgent:
         return await map_concurrent(turn.steps, partial(self._step, turn), max_concurrency=len(turn.steps))
 
     async def _step(self, turn: Turn, step: PlanStep) -> dict[str, Any]:
-        call_id, run_id = turn.call_ids[step.id], self._call.run_id
-        own = TaskContext(task_id=run_id)
-        context = ToolContext(
+        call_id, own = turn.call_ids[step.id], TaskContext(task_id=self._call.run_id)
+        try:
+            action = await self._actor.run_step(step, own, self._context())
+        except PauseSignal as pause:
+            waits = {pause.pending_id or "": step.tool_name}
+            self._waiting |= waits
+            self._background.start(self._hear_answer(pause.pending_id or ""))
+            text = f"This call waits for a person: {pause.question.prompt} You are told what came of it."
+            message = {"role": "tool", "tool_call_id": call_id, "content": self.box.redactor.text(text)}
+            return {**message, "metadata": {_WAITS: waits}}
+        return self._turns.result_message(call_id, action)
+
+    def _context(self) -> ToolContext:
+        run_id = self._call.run_id
+        return ToolContext(
             run_id,
             user_id=str(self.user),
             tenant_id=self.user.tenant,
@@ -388,21 +411,15 @@ class MainAgent:
             session_dir=None if self._session is None else str(self._session.folder),
             tool_context={HOST: self},
         )
-        try:
-            action = await self._actor.run_step(step, own, context)
-        except PauseSignal as pause:
-            self._background.start(self._hear_answer(step, own, context, pause.pending_id or ""))
-            text = f"This call waits for a person: {pause.question.prompt} You are told what came of it."
-            return {"role": "tool", "tool_call_id": call_id, "content": self.box.redactor.text(text)}
-        return self._turns.result_message(call_id, action)
 
-    async def _hear_answer(self, step: PlanStep, own: TaskContext, context: ToolContext, pending_id: str) -> None:
-        """Wait for the outcome of a call that paused, and put it into the inbox."""
-        outcome = await wait_for_outcome(
-            self.box.store.pending, pending_id, tenant=self.user.tenant, tool_name=step.tool_name
-        )
-        action = self._actor.record(step, own, context, tool_result(outcome, now_ms()), resumed=True)
-        self._put(new_event(self._call, EventCode.CALL_RESUMED, {"tool": step.tool_name, "text": action.text}))
+    async def _hear_answer(self, pending_id: str) -> None:
+        """Wait for the outcome of a call that paused, also before a restart, and put it into the inbox."""
+        name, pending = self._waiting[pending_id], self.box.store.pending
+        outcome = await wait_for_outcome(pending, pending_id, tenant=self.user.tenant, tool_name=name)
+        step, own = PlanStep(id=pending_id, tool_name=name), TaskContext(task_id=self._call.run_id)
+        action = self._actor.record(step, own, self._context(), tool_result(outcome, now_ms()), resumed=True)
+        facts = {"tool": name, "text": action.text, _ANSWERED: pending_id}
+        self._put(new_event(self._call, EventCode.CALL_RESUMED, facts))
 
     # Compaction
 
@@ -411,12 +428,12 @@ class MainAgent:
         if message_chars(self._messages) <= self._turns.most_chars * _FULL:
             return
         summary = self.box.redactor.text(await self._summarize())
-        channels = sorted(self._channels.known)
+        kept = {"channels": sorted(self._channels.known), _WAITS: self._waiting}
         if self._session is None:
             self._messages = [{"role": "system", "content": summary}]
             return
         try:
-            self._messages = await run_in_thread(partial(self._session.compact, summary, channels=channels))
+            self._messages = await run_in_thread(partial(self._session.compact, summary, **kept))
         except StoreError as error:
             _log.warning("the session is not archived: %s", error)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.agents.catalogs import ARTIFACT_TOOLS
+from toolpost.agents.catalogs import ARTIFACT_TOOLS, has_effects
 from toolpost.agents.conversation import TOO_MANY_CALLS, Conversation, PlannerCall, result_text
 from toolpost.agents.results import CallEnded, CallProgress, CallStarted, PlannerQuestion
 from toolpost.contracts.errors import (
@@ -187,7 +187,7 @@ class RunCalls:
             call.arguments,
             user=talk.user,
             run_id=talk.run_id,
-            idempotency_key=call.key if _has_effects(run.box, call.name) else None,
+            idempotency_key=call.key if has_effects(run.box.registry, call.name) else None,
             context=run.context,
         )
         left = run.seconds_left
@@ -275,11 +275,6 @@ class RunCalls:
             run.refused[standing.pending_id] = str(error)
             if error.error_code == "question_expired":
                 await run.box.recovery.sweep()  # the end of it is then known
-
-
-def _has_effects(box: Toolbox, name: str) -> bool:
-    """Return whether a call must not be made twice; a call of a tool that is not known yet may be one."""
-    return not box.registry.has(name) or box.registry.find(name).spec.has_effects
 
 
 def _refused(talk: Conversation, call: PlannerCall, message: str) -> Failed:

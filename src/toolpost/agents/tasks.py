@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from toolpost.agents.actor import PlanStep, TaskContext
     from toolpost.agents.conversation import Conversation
+    from toolpost.agents.turns import Turn
     from toolpost.contracts.events import EventCode, RunEvent
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.storage import PendingStore
@@ -60,6 +61,7 @@ class Task:
         self.state: TaskState = "running"
         self.error: str | None = None
         self.waiting: list[WaitingStep] = []
+        self.interrupted: Turn | None = None  # the turn that a process was killed in, with the steps that have no end
         self.talk = talk
         self.log = log
         self.inputs: asyncio.Queue[str] = asyncio.Queue()

@@ -58,8 +58,11 @@ class ModelTurns:
         tools = [tool.to_openai() for tool in self._registry.to_llm_tools()]
         reply = await self.say(talk.messages, tools=tools)
         talk.count(reply)
-        calls = talk.add_reply(reply.message)
-        return Turn(_text(reply.message), [self._step(call) for call in calls], {call.key: call.id for call in calls})
+        return self.turn(talk.add_reply(reply.message), _text(reply.message))
+
+    def turn(self, calls: Sequence[PlannerCall], text: str = "") -> Turn:
+        """Return calls of the model as steps."""
+        return Turn(text, [self._step(call) for call in calls], {call.key: call.id for call in calls})
 
     async def say(
         self,

@@ -19,6 +19,8 @@ from toolpost.stores.messages import Message, load_message, store_message
 INDEX = "index.jsonl"
 TASK_FOLDER = "tasks"
 MAIN_RUN = "main_agent"
+RESTARTED = "restarted"
+"""Why a task was resumed: its process had ended."""
 REFLECTION_RUN = ".reflection"
 """Of the ids of runs that belong to an agent: how those of a main agent begin, and those after a task end."""
 _LARGEST_INDEX = 16 << 20
@@ -36,13 +38,17 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedTask:
-    """A task as its log has it; times are in milliseconds since 1970. `created` and `last` are data of its events."""
+    """A task as its log has it; times are in milliseconds since 1970. `created` and `last` are data of its events.
+
+    `restarts` counts how often it went on after its process had ended, since a person last gave it something to do.
+    """
 
     task_id: str
     user: str
     status: str
     created_at: int
     updated_at: int
+    restarts: int
     messages: list[Message] = field(repr=False)
     created: Mapping[str, Any] = field(repr=False)
     last: Mapping[str, Any] = field(repr=False)
@@ -158,12 +164,15 @@ class TaskLog:
         """Read the task; unknown events are skipped. None where nothing can be read."""
         lines = read_lines(self._path, max_bytes=_LARGEST_LOG)
         status, messages, created, last = "in_progress", list[Message](), dict[str, Any](), dict[str, Any]()
+        restarts = 0
         for line in lines:
             event, given = str(line.get("event")), line.get("data")
             data: dict[str, Any] = given if is_object(given) else {}
             status = _STATUS.get(event, status)
             created = data if event == "TASK_CREATED" else created
             last = data if event in _STATUS else last
+            if event == "TASK_RESUMED":
+                restarts = restarts + 1 if data.get("reason") == RESTARTED else 0
             messages += _messages(data.get("newMessages"))
         if not lines:
             return None
@@ -174,6 +183,7 @@ class TaskLog:
             status=status,
             created_at=times[0],
             updated_at=times[-1],
+            restarts=restarts,
             messages=messages,
             created=created,
             last=last,
