@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,7 +83,8 @@ async def _serve_on(
 
     relay, port = ProgressRelay(), listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    async with Toolbox.open(loaded, sinks=[relay]) as box, open_callers(box, folder, user, host=host) as callers:
+    opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay])
+    async with opened as box, open_callers(box, folder, user, host=host) as callers:
         mcp = McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay)
         app = gateway_app(box, mcp, callers, public_url=(box.settings.server.public_url or address).rstrip("/"))
         token_file = str(folder / "token")
@@ -92,3 +94,12 @@ async def _serve_on(
             output.note(f"MCP at {address}/mcp; the operator's token is in {token_file}")
         await serve_until_stopped(app, listening)
     return 0
+
+
+def _with_public_url(loaded: LoadedSettings, address: str) -> LoadedSettings:
+    """Return settings by which people sign in at the gateway itself, unless they name another place for it."""
+    accounts = loaded.settings.accounts
+    if accounts.public_url or accounts.redirect_uri or loaded.settings.server.public_url:
+        return loaded
+    settings = loaded.settings.model_copy(update={"accounts": accounts.model_copy(update={"public_url": address})})
+    return replace(loaded, settings=settings)

@@ -73,7 +73,7 @@ class Callers:
         tokens: CallerTokens | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._operator = Caller("operator", operator, frozenset(SCOPES))
+        self.operator = Caller("operator", operator, frozenset(SCOPES))
         self._expected = token.encode()
         self._keys = keys
         self._oidc = oidc
@@ -84,7 +84,7 @@ class Callers:
         """Return the caller of a bearer; the operator's token counts only on this machine."""
         if hmac.compare_digest(bearer.encode(), self._expected):
             if is_local:
-                return self._operator
+                return self.operator
             raise ToolAuthError("the operator's token is for this machine; create a key", code="invalid_token")
         if bearer.startswith(_PREFIX):
             return await self._by_key(bearer)

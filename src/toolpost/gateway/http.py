@@ -10,7 +10,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, Streamable
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from toolpost.auth.caller_tokens import CallerTokens
 from toolpost.contracts.callers import SCOPES
@@ -19,6 +19,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
 from toolpost.gateway.callers import Callers, local_token
 from toolpost.gateway.problems import ProblemResponse
+from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.wiring import network_policy
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.requests import Request
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
     from toolpost.contracts.callers import Caller
@@ -67,16 +69,16 @@ def gateway_app(box: Toolbox, mcp: McpServer, callers: Callers, *, public_url: s
             }
         )
 
-    app = Starlette(
-        routes=[
-            Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions)),
-            Route("/healthz", endpoint=healthz),
-            Route(METADATA, endpoint=resource_metadata),
-            Route(f"{METADATA}/mcp", endpoint=resource_metadata),
-        ],
-        lifespan=lifespan,
-    )
     host = urlsplit(public_url).hostname
+    routes: list[BaseRoute] = [
+        Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions)),
+        Route("/healthz", endpoint=healthz),
+        Route(METADATA, endpoint=resource_metadata),
+        Route(f"{METADATA}/mcp", endpoint=resource_metadata),
+    ]
+    if host is not None and is_loopback(host):  # whose browser it is elsewhere, a login has to say
+        routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
+    app = Starlette(routes=routes, lifespan=lifespan)
     rates = Rates(box.settings.server.requests_per_minute)
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
     return Access(app, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url)

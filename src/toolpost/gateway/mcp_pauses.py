@@ -1,8 +1,8 @@
 """Calls of MCP clients that wait for a person: ask the client's user, and collect what was decided.
 
 Nothing that a client sends answers an approval. Its user can fill in what a tool wants to know, and is told of all
-else; whoever may decide does so elsewhere. The state of a waiting call is the id of its first pending action, so that
-a retry finds it in any process on the same store.
+else; whoever may decide does so elsewhere. The state of a waiting call is the ids of its first and its last pending
+action, so that a retry finds it in any process on the same store.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ COLLECT_S = 25.0  # a retry waits this long for a person before it says again wh
 _STATUS, _WAIT = "pending_status", "pending_wait"
 _LONGEST_WAIT_S = 120.0
 _MOST_LISTED = 20
+_AND = "&"
 _PENDING_ID = {"pending_id": {"type": "string", "description": "The id that the waiting call's result named"}}
 _EMPTY_FORM: dict[str, Any] = {"type": "object", "properties": {}}
 PENDING_TOOLS: list[dict[str, Any]] = [
@@ -71,17 +72,20 @@ class PausedCalls:
     async def collect(self, params: CallToolRequestParams, user: str) -> Outcome:
         """Return what came of a call that is retried; hand in what the client's user filled in, if that is asked for.
 
-        The state stays that of the first pause, whose arguments are those of the retry: a person may have changed
-        them since.
+        The state begins with the first pause, whose arguments are those of the retry: a person may have changed them
+        since. It ends with the question that the client knows of; another is returned at once.
         """
-        first = await self._own(str(params.request_state), user)
+        first_id, _, known_id = str(params.request_state).partition(_AND)
+        first = await self._own(first_id, user)
         if first is None or not self._is_same_call(first, params):
             raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState: call the tool without it")
         now = await self._pending.outcome(first.id, by=user, wait_s=0)
+        if not isinstance(now, Paused) or now.pending_id != (known_id or first_id):
+            return now
         responses: Mapping[str, Any] = params.input_responses or {}
-        if isinstance(now, Paused) and now.question.kind == "input" and now.pending_id in responses:
+        if now.question.kind == "input" and now.pending_id in responses:
             return await self._hand_in(now, _plain(responses[now.pending_id]), user)
-        return await self._pending.outcome(first.id, by=user, wait_s=COLLECT_S)
+        return await self._pending.outcome(now.pending_id, by=user, wait_s=COLLECT_S)
 
     async def _own(self, pending_id: str, user: str) -> PendingAction | None:
         """Return the pending action of this user's own call; None for all others, which are not told apart."""
@@ -175,8 +179,10 @@ class PausedCalls:
 
 
 def input_required(paused: Paused, ctx: Context, *, state: str | None) -> dict[str, Any]:
-    """Return the interim result of a call that waits; its state is that of the retry, or begins with this pause."""
-    result: dict[str, Any] = {"resultType": "input_required", "requestState": state or paused.pending_id}
+    """Return the interim result of a call that waits; `state` is that of the retry which still waits, if it is one."""
+    first = paused.pending_id if state is None else state.partition(_AND)[0]
+    known = first if first == paused.pending_id else f"{first}{_AND}{paused.pending_id}"
+    result: dict[str, Any] = {"resultType": "input_required", "requestState": known}
     request = _elicitation(paused, ctx)
     if request is not None:
         # The key names the question: a retry that comes late answers no other.

@@ -100,7 +100,11 @@ class PendingActions:
         return _visible_to(by, action)
 
     async def outcome(self, pending_id: str, *, by: str, wait_s: float) -> Outcome:
-        """Return what came of a pending call, or its open question; wait at most `wait_s` for a person and the call."""
+        """Return what came of a pending call, or its open question.
+
+        This waits at most `wait_s` for a person and the call; where the call asks something else, that is returned at
+        once.
+        """
         deadline = time.monotonic() + wait_s
         while True:
             action = await self.get(pending_id, by=by)
@@ -108,7 +112,7 @@ class PendingActions:
                 outcome = load_outcome(action.outcome)
                 if not isinstance(outcome, Paused):
                     return outcome
-                pending_id = outcome.pending_id  # it asked again
+                pending_id, deadline = outcome.pending_id, 0.0
                 continue
             if time.monotonic() >= deadline:
                 return Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)

@@ -1,0 +1,196 @@
+"""Calls that wait for a person, as clients see them: newer ones that retry, older ones that ask, and all others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from mcp import MCPError
+from mcp.client.client import Client
+from mcp_types import (
+    ElicitRequestParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ErrorData,
+    InputResponses,
+)
+
+from toolpost import Settings, Toolbox, ToolContext, tool
+from toolpost.gateway.mcp_server import McpServer
+
+ME, COLLEAGUE = "acme:ann", "acme:bob"
+SIGN_IN = "https://login.example/start?ticket=for-ann-alone"
+ran: list[Any] = []
+
+
+@tool(side_effects="write", destructive=True)
+async def send(letter: dict[str, Any], copies: list[int]) -> str:
+    """Send a letter."""
+    ran.append((letter, copies))
+    return "sent"
+
+
+@tool(side_effects="write", destructive=True)
+async def order(ctx: ToolContext, amount: int) -> str:
+    """Order, once a person agrees, with a note and a date."""
+    note = await ctx.pause("note", prompt="Which note?")
+    date = await ctx.pause("date", prompt="Which date?")
+    ran.append((amount, note, date))
+    return f"{amount} ordered"
+
+
+@tool(side_effects="pure")
+async def read_mail(ctx: ToolContext) -> str:
+    """Read the mail of whoever has signed in."""
+    await ctx.pause(
+        "sign in", auth_request={"auth_url": SIGN_IN, "provider": "mail"}, prompt="Mail wants your consent."
+    )
+    return "no news"
+
+
+@asynccontextmanager
+async def gateway(folder: Path | None = None, *, user: str = ME) -> AsyncIterator[tuple[Toolbox, McpServer]]:
+    ran.clear()
+    async with Toolbox(tools=[send, order, read_mail], settings=Settings(data_dir=folder)) as box:
+        yield box, McpServer(box, principal=lambda _ctx: user)
+
+
+async def waiting_in(box: Toolbox, *, by: str = COLLEAGUE) -> str:
+    """The id of the call that waits, as soon as one does."""
+    async with asyncio.timeout(30):
+        while not (found := await box.pending.list(by=by)):
+            await asyncio.sleep(0.01)
+    return found[0].id
+
+
+async def retry(
+    client: Client,
+    name: str,
+    arguments: dict[str, Any],
+    state: str | None = None,
+    responses: InputResponses | None = None,
+) -> Any:
+    return await client.session.call_tool(
+        name, arguments, request_state=state, input_responses=responses, allow_input_required=True
+    )
+
+
+async def forms_only(context: Any, params: ElicitRequestParams) -> ElicitResult:
+    return ElicitResult(action="cancel")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_retry_has_the_arguments_of_its_call_however_they_are_nested(tmp_path: Path, durable: bool) -> None:
+    arguments = {"letter": {"to": ["bob"], "text": {"lines": ["hello", None, 1.5]}}, "copies": [1, 2]}
+    async with gateway(tmp_path if durable else None) as (box, gate), Client(gate.server) as client:
+        asked = await retry(client, "send", arguments)
+        await box.approve(await waiting_in(box), by=COLLEAGUE)
+        result = await retry(client, "send", arguments, asked.request_state)
+
+    assert result.structured_content == {"result": "sent"}
+    assert len(ran) == 1
+
+
+async def answer(client: Client, arguments: dict[str, Any], asked: Any, value: str) -> Any:
+    """Retry with a form for the one question that was asked."""
+    [question] = asked.input_requests
+    form = ElicitResult(action="accept", content={"value": value})
+    return await retry(client, "order", arguments, asked.request_state, {question: form})
+
+
+async def test_a_retry_goes_on_after_a_person_changed_the_arguments_and_the_tool_asked_again() -> None:
+    given = {"amount": 100}
+    async with gateway() as (box, gate), Client(gate.server, elicitation_callback=forms_only) as client:
+        asked = await retry(client, "order", given)
+        await box.approve(await waiting_in(box), by=COLLEAGUE, arguments={"amount": 3})
+        note = await retry(client, "order", given, asked.request_state)
+        date = await answer(client, given, note, "urgent")
+        late = await answer(client, given, note, "a late answer is for its own question alone")
+        result = await answer(client, given, late, "monday")
+
+    assert (date.request_state, result.structured_content) == (late.request_state, {"result": "3 ordered"})
+    assert ran == [(3, {"value": "urgent"}, {"value": "monday"})]
+
+
+async def test_an_older_clients_user_is_asked_for_everything_that_a_tool_wants_to_know() -> None:
+    heard: list[str] = []
+
+    async def fill_in(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        heard.append(params.message)
+        return ElicitResult(action="accept", content={"value": str(len(heard))})
+
+    async with gateway() as (box, gate), Client(gate.server, mode="legacy", elicitation_callback=fill_in) as client:
+        call = asyncio.create_task(client.call_tool("order", {"amount": 1}))
+        await box.approve(await waiting_in(box), by=COLLEAGUE)
+        result = await call
+
+    assert result.structured_content == {"result": "1 ordered"}
+    assert [message.splitlines()[0] for message in heard[1:]] == ["Which note?", "Which date?"]
+
+
+async def test_an_older_client_need_not_answer_what_is_decided_elsewhere() -> None:
+    shown = asyncio.Event()
+
+    async def stare(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        shown.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with gateway() as (box, gate), Client(gate.server, mode="legacy", elicitation_callback=stare) as client:
+        call = asyncio.create_task(client.call_tool("send", {"letter": {}, "copies": []}))
+        await shown.wait()
+        await box.approve(await waiting_in(box), by=COLLEAGUE)
+        result = await call
+
+    assert result.structured_content == {"result": "sent"}
+
+
+async def test_an_older_client_that_refuses_to_ask_is_told_what_waits() -> None:
+    async def refuse(context: Any, params: ElicitRequestParams) -> ErrorData:
+        return ErrorData(code=-32600, message="not now")
+
+    async with gateway() as (_, gate), Client(gate.server, mode="legacy", elicitation_callback=refuse) as client:
+        result = await client.call_tool("send", {"letter": {}, "copies": []})
+
+    assert "toolpost pending approve ask_" in str(result.content)
+    assert not ran
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_consent_is_a_page_that_the_clients_user_is_sent_to(era: Literal["legacy", "auto"]) -> None:
+    async with gateway() as (box, gate):
+
+        async def sign_in(context: Any, params: ElicitRequestParams) -> ElicitResult:
+            assert isinstance(params, ElicitRequestURLParams)
+            assert params.url == SIGN_IN
+            await box.answer(await waiting_in(box, by=ME), by=ME)
+            return ElicitResult(action="accept")
+
+        async with Client(gate.server, mode=era, elicitation_callback=sign_in) as client:
+            result = await client.call_tool("read_mail", {})
+
+    assert result.structured_content == {"result": "no news"}
+
+
+async def test_no_model_reads_the_link_by_which_a_person_signs_in() -> None:
+    async with gateway() as (_, gate), Client(gate.server, mode="legacy") as client:
+        told = await client.call_tool("read_mail", {})
+
+    assert "toolpost accounts connect mail" in str(told.content)
+    assert SIGN_IN not in str(told)
+
+
+async def test_a_caller_lists_its_own_calls_that_wait_and_no_others(tmp_path: Path) -> None:
+    async with gateway(tmp_path, user=COLLEAGUE) as (_, gate), Client(gate.server, mode="legacy") as client:
+        theirs = (await client.call_tool("send", {"letter": {}, "copies": []})).meta or {}
+    async with gateway(tmp_path) as (_, gate), Client(gate.server) as client:
+        none = await client.call_tool("pending_status", {})
+        state = (await retry(client, "order", {"amount": 7})).request_state
+        own = await client.call_tool("pending_status", {})
+        with pytest.raises(MCPError, match="none of your calls"):
+            await client.call_tool("pending_wait", {"pending_id": theirs["toolpost/pending_id"]})
+
+    assert "none of your calls waits" in str(none.content)
+    assert f"{state} order" in str(own.content)

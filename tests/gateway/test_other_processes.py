@@ -1,0 +1,98 @@
+"""A call that waits for a person outlives its gateway: retries in other processes complete it, exactly once."""
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult, InputRequiredResult
+
+from tests.cli.program import child_environment, command
+from tests.gateway.running import Gateway, furnish, running, serving
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return furnish(tmp_path)
+
+
+async def ask_nobody(context: Any, params: Any) -> ElicitResult:
+    raise AssertionError("forms are filled in by hand here")
+
+
+@asynccontextmanager
+async def over_http(gateway: Gateway) -> AsyncIterator[Client]:
+    async with httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
+        transport = streamable_http_client(gateway.address, http_client=http)
+        async with Client(transport, elicitation_callback=ask_nobody) as client:
+            yield client
+
+
+@asynccontextmanager
+async def over_stdio(home: Path) -> AsyncIterator[Client]:
+    program, *arguments = serving(home)
+    server = StdioServerParameters(command=program, args=arguments, env=child_environment())
+    async with Client(stdio_client(server), elicitation_callback=ask_nobody) as client:
+        yield client
+
+
+async def killed_after_asking(home: Path, name: str, arguments: dict[str, Any]) -> InputRequiredResult:
+    """Call a tool that asks a person, and kill the gateway as soon as it has said so."""
+    with running(home, stopping=True) as gateway:
+        async with over_http(gateway) as client:
+            asked = await client.session.call_tool(name, arguments, allow_input_required=True)
+        gateway.process.send_signal(signal.SIGKILL)
+    assert isinstance(asked, InputRequiredResult)
+    return asked
+
+
+async def test_an_approval_after_kill_9_completes_the_retry_once_wherever_it_comes(home: Path) -> None:
+    arguments = {"name": "logs"}
+    asked = await killed_after_asking(home, "local__drop", arguments)
+    approved = await asyncio.to_thread(
+        subprocess.run,
+        command("pending", "approve", str(asked.request_state)),
+        cwd=home,
+        env=child_environment(),
+        capture_output=True,
+        check=True,
+    )
+    with running(home) as gateway:
+        async with over_http(gateway) as web, over_stdio(home) as pipe:
+            results = [
+                await client.session.call_tool("local__drop", arguments, request_state=asked.request_state)
+                for client in (web, pipe, web)
+            ]
+
+    assert b"logs is gone" in approved.stdout
+    assert [result.structured_content for result in results] == [{"result": "logs is gone"}] * 3
+    assert (home / "dropped").read_text() == "logs\n"
+
+
+async def test_a_form_that_two_processes_get_at_once_is_handed_in_once(home: Path) -> None:
+    asked = await killed_after_asking(home, "local__book", {})
+    [question] = asked.input_requests or {}
+    with running(home) as gateway:
+        async with over_http(gateway) as web, over_stdio(home) as pipe:
+            form = ElicitResult(action="accept", content={"value": "eight"})
+            results = await asyncio.gather(
+                *(
+                    client.session.call_tool(
+                        "local__book", {}, request_state=asked.request_state, input_responses={question: form}
+                    )
+                    for client in (web, pipe)
+                )
+            )
+
+    assert [result.structured_content for result in results] == [{"result": "a table for eight"}] * 2
+    assert (home / "booked").read_text() == "eight\n"
