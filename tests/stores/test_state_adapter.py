@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from tests.stores.conftest import AnyStore
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
 from tests.stores.test_state import BINDING, EVENT
-from toolpost import Completed, Settings, Toolbox, tool
+from toolpost import Completed, Settings, Toolbox, ToolContext, tool
 from toolpost.contracts.errors import ToolConflictError
-from toolpost.contracts.events import CallRef, EventCode, RunEvent
+from toolpost.contracts.events import CallRef, EventCode, RunEvent, StoredEvent
 from toolpost.contracts.storage import PlannerStateStore, StateStore
 from toolpost.stores.chain import PlainRow, find_plain_breaks
 from toolpost.stores.pauses import PlannerPauses
@@ -50,6 +51,28 @@ async def test_what_a_toolbox_tells_is_saved_in_a_store_of_others(theirs: Databa
     assert [replace(event, id=0, hash="") for event in saved] == [replace(event, id=0, hash="") for event in own]
     assert "canary" not in repr(saved)
     assert events.lost == 0
+
+
+async def test_progress_from_a_thread_is_saved_while_the_call_runs() -> None:
+    half_done = threading.Event()
+
+    class Watching(EventsOnly):
+        async def save_event(self, event: StoredEvent) -> None:
+            await super().save_event(event)
+            if event.payload.get("text") == "half":
+                half_done.set()
+
+    @tool(side_effects="pure")
+    def work(ctx: ToolContext) -> bool:
+        ctx.progress("half", fraction=0.5)
+        return half_done.wait(30)
+
+    events = StateEvents(Watching())
+    async with Toolbox(tools=[work], settings=Settings(data_dir=None), sinks=[events]) as box:
+        done = await box.call("work")
+        await events.close()
+
+    assert (getattr(done, "content", done), events.lost) == (True, 0)
 
 
 async def test_a_run_that_goes_on_in_another_process_is_numbered_and_chained_on(theirs: DatabaseState) -> None:

@@ -280,14 +280,25 @@ class StateEvents:
         self._most_runs = most_runs
         self._waiting: deque[RunEvent] = deque()
         self._heads: OrderedDict[str, _Head] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
     def emit(self, event: RunEvent) -> None:
-        """Queue one event."""
+        """Queue one event; from any thread, once one was queued from an event loop."""
         if len(self._waiting) >= self._most_waiting:
             self.lost += 1
             return
         self._waiting.append(event)
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:  # plain functions report their progress from a thread
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._start)
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        """Save what waits, in the background; nothing where that is under way."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._save_all())
 
