@@ -1,5 +1,8 @@
 """What a tool asks, answered at the terminal while its call is open, or by a later command."""
 
+import os
+import pty
+import select
 import sys
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 from tests.cli.conftest import CONFIG
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
-from toolpost.cli.prompts import parse_answer, parse_field
+from toolpost.cli.prompts import discard_typed_ahead, parse_answer, parse_field
 
 pytestmark = pytest.mark.programs
 
@@ -178,3 +181,19 @@ def test_what_is_written_for_a_field_is_read_as_its_schema_wants_it(
     written: str, field: dict[str, object], value: object
 ) -> None:
     assert parse_field(written, field) == value
+
+
+def test_what_was_typed_before_a_question_is_no_answer_to_it() -> None:
+    outer, inner = pty.openpty()
+    try:
+        os.write(outer, b"y\n")  # as if a model had written `Run it?` itself
+        typed_ahead, _, _ = select.select([inner], [], [], 10)
+        discard_typed_ahead(inner)
+        left, _, _ = select.select([inner], [], [], 0)
+        os.write(outer, b"n\n")
+        answer = os.read(inner, 10)
+    finally:
+        os.close(outer)
+        os.close(inner)
+
+    assert (typed_ahead, left, answer) == ([inner], [], b"n\n")

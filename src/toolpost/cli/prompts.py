@@ -104,6 +104,7 @@ async def ask_at_terminal(outcome: Outcome, box: Toolbox, output: Output, *, use
     """Ask the person at the terminal until the call is not paused any more, or the answer is left to later."""
     # Older MCP servers hold the call open for this process only.
     while isinstance(outcome, Paused) and not output.as_json and is_interactive():
+        discard_typed_ahead(sys.stdin.fileno())
         answered = await _ask(outcome, box, output, user=user)
         if answered is None:
             break
@@ -111,6 +112,14 @@ async def ask_at_terminal(outcome: Outcome, box: Toolbox, output: Output, *, use
     if isinstance(outcome, Paused) and outcome.question.payload.get("held"):
         output.note(_HELD_CALL_NOTE)
     return outcome
+
+
+def discard_typed_ahead(terminal: int) -> None:
+    """Discard what was typed before a question was shown: it may answer one that a model or a tool made up."""
+    if sys.platform != "win32":
+        import termios
+
+        termios.tcflush(terminal, termios.TCIFLUSH)
 
 
 async def prompt_value(question: Question, output: Output) -> Any:
