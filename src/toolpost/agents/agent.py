@@ -293,6 +293,7 @@ class Agent:
                 if turn.text:
                     return turn.text
                 raise ToolExecutionError("the language model said nothing and called nothing", code="no_answer")
+            self._check_limits(task)  # nobody would read what comes of these calls
             failed = await self._act(task, turn)
             if failed and not task.waiting and (ended := await self._reflect(task, failed)):
                 return ended
