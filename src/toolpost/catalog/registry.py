@@ -307,6 +307,10 @@ class ToolRegistry:
             ToolDefinition(to_model(entry.spec.name), entry.spec.description, entry.shown_schema) for entry in entries
         ]
 
+    def model_name(self, name: str) -> str:
+        """Return the name that models use for a tool of this canonical name."""
+        return self._contents.names.to_model(name)
+
     def define_collection(self, name: str, members: Sequence[str]) -> None:
         """Name a set of tools by patterns (names with `*`, or `tag:x`) that are matched whenever the set is listed."""
         self._collections[name] = tuple(members)

@@ -19,24 +19,31 @@ if TYPE_CHECKING:
     from toolpost.wire.http_server import ListeningSocket
 
 
-def serve(config: Config = None, user: User = "") -> None:
+ViewOption = Annotated[
+    str | None,
+    typer.Option("--view", metavar="NAME", help="What clients see: all, search, or a view of the configuration."),
+]
+
+
+def serve(view: ViewOption = None, config: Config = None, user: User = "") -> None:
     """Serve all tools as one MCP server on stdin and stdout, for a client that starts this command.
 
     Calls are for --user. What waits for a person is answered elsewhere: toolpost pending list.
     """
-    run_command(partial(_serve_stdio, config, user), as_json=False)
+    run_command(partial(_serve_stdio, config, user, view), as_json=False)
 
 
-async def _serve_stdio(config: Path | None, user: str, output: Output) -> int:
+async def _serve_stdio(config: Path | None, user: str, view: str | None, output: Output) -> int:
     import anyio
     from mcp.server.stdio import stdio_server
 
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+    from toolpost.gateway.views import default_view
     from toolpost.toolbox.box import Toolbox
 
     relay = ProgressRelay()
     async with Toolbox.open(config, sinks=[relay]) as box:
-        mcp = McpServer(box, principal=lambda _ctx: user, relay=relay)
+        mcp = McpServer(box, principal=lambda _ctx: user, relay=relay, view=default_view(box, view))
         try:
             async with mcp.publishing(), stdio_server(stdout=anyio.wrap_file(output.stream)) as (receiving, sending):
                 await mcp.server.run(receiving, sending, mcp.initialization)
@@ -50,18 +57,20 @@ def up(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Another address than this machine's needs keys or OIDC.")
     ] = "127.0.0.1",
+    view: ViewOption = None,
     config: Config = None,
     user: User = "",
     json: Json = False,
 ) -> None:
     """Serve all tools over HTTP: MCP at /mcp, for callers with a key, or with the token of the data folder.
 
+    The views of the configuration are at /mcp/NAME. --view says what clients see at /mcp itself.
     Ends with SIGTERM or Ctrl-C, after the calls under way.
     """
-    run_command(partial(_serve_http, config, user, host, port), as_json=json)
+    run_command(partial(_serve_http, config, user, host, port, view), as_json=json)
 
 
-async def _serve_http(config: Path | None, user: str, host: str, port: int, output: Output) -> int:
+async def _serve_http(config: Path | None, user: str, host: str, port: int, view: str | None, output: Output) -> int:
     from toolpost.configuration.loading import load_settings
     from toolpost.wire.http_server import listen
 
@@ -70,14 +79,22 @@ async def _serve_http(config: Path | None, user: str, host: str, port: int, outp
     if folder is None:
         raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
     with listen(host, port) as socket:
-        return await _serve_on(socket, loaded, folder, user, host, output)
+        return await _serve_on(socket, loaded, folder, user, host, view, output)
 
 
 async def _serve_on(
-    listening: ListeningSocket, loaded: LoadedSettings, folder: Path, user: str, host: str, output: Output
+    listening: ListeningSocket,
+    loaded: LoadedSettings,
+    folder: Path,
+    user: str,
+    host: str,
+    view: str | None,
+    output: Output,
 ) -> int:
-    from toolpost.gateway.http import caller_in, gateway_app, open_callers
+    from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+    from toolpost.gateway.view_servers import ViewServers
+    from toolpost.gateway.views import View, default_view, make_views
     from toolpost.toolbox.box import Toolbox
     from toolpost.wire.http_server import serve_until_stopped
 
@@ -85,8 +102,14 @@ async def _serve_on(
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay])
     async with opened as box, open_callers(box, folder, user, host=host) as callers:
-        mcp = McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay)
-        app = gateway_app(box, mcp, callers, public_url=(box.settings.server.public_url or address).rstrip("/"))
+
+        def make_server(shown: View) -> McpServer:
+            return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=shown)
+
+        mcp, named = make_server(default_view(box, view)), ViewServers(make_server, mcp_sessions)
+        await named.show(make_views(box, view))
+        public_url = (box.settings.server.public_url or address).rstrip("/")
+        app = gateway_app(box, mcp, named, callers, public_url=public_url)
         token_file = str(folder / "token")
         if output.as_json:
             output.line({"mcp": f"{address}/mcp", "token_file": token_file})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -372,6 +373,30 @@ class ServerSettings(ConfigModel):
     max_upload_mb: float = Field(default=100.0, gt=0, description="The largest file that becomes an artifact")
 
 
+class ViewSettings(ConfigModel):
+    """The tools that some clients of the gateway see; a condition that is left out holds for every tool."""
+
+    show: Literal["all", "search"] = Field(
+        default="all", description="All tools, or search_tools, describe_tool and call_tool in their place"
+    )
+    collection: str | None = Field(default=None, description="Only tools of this collection")
+    sources: list[str] | None = Field(default=None, description="Only tools of these sources")
+    tags: list[str] | None = Field(default=None, description="Only tools with one of these tags")
+    tools: list[str] | None = Field(default=None, description="Only these tools: names, with *, or tag:x")
+    principals: list[str] | None = Field(
+        default=None, min_length=1, description="Only callers of these names: patterns of tenant:user"
+    )
+
+    def selection(self) -> dict[str, Any]:
+        """Return the conditions as `ToolRegistry.select` takes them, without those that are left out."""
+        given = {"collection": self.collection, "sources": self.sources, "tags": self.tags, "patterns": self.tools}
+        return {key: value for key, value in given.items() if value is not None}
+
+
+ViewName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+PLAIN_VIEWS: Mapping[str, ViewSettings] = {"all": ViewSettings(), "search": ViewSettings(show="search")}
+
+
 class Settings(ConfigModel):
     """All of `toolpost.yaml`; every key has a default that is safe on one machine.
 
@@ -403,6 +428,26 @@ class Settings(ConfigModel):
     overrides: dict[str, ToolOverride] = Field(
         default_factory=dict[str, ToolOverride], description="What changes about a tool, by its full name"
     )
+    views: dict[ViewName, ViewSettings] = Field(
+        default_factory=dict[str, ViewSettings], description="What clients see at /mcp/NAME of the gateway"
+    )
+    view: str = Field(default="all", description="What clients see at /mcp: all, search, or the name of a view")
+
+    @field_validator("view")
+    @classmethod
+    def _known_view(cls, view: str, info: ValidationInfo) -> str:
+        views: dict[str, ViewSettings] = info.data.get("views") or {}
+        if view not in views and view not in PLAIN_VIEWS:
+            raise ValueError(f"must be {', '.join((*PLAIN_VIEWS, *views))}")
+        return view
+
+    def all_views(self) -> dict[str, ViewSettings]:
+        """Return the views by name; those of all tools are among them only while the default is one of them.
+
+        Otherwise whoever is kept to a view by the default could leave it.
+        """
+        plain = PLAIN_VIEWS if self.view in PLAIN_VIEWS and self.view not in self.views else {}
+        return {**plain, **self.views}
 
     @field_validator("tools")
     @classmethod

@@ -32,23 +32,32 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.callers import Caller
     from toolpost.gateway.mcp_server import McpServer
+    from toolpost.gateway.view_servers import ViewServers
     from toolpost.toolbox.box import Toolbox
 
 _MAX_BODY = 4_000_000
 
 
-def gateway_app(box: Toolbox, mcp: McpServer, callers: Callers, *, public_url: str) -> ASGIApp:
-    """Return the ASGI application of the gateway, which others reach at `public_url`."""
-    sessions = StreamableHTTPSessionManager(
+def mcp_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
+    """Return the sessions of an MCP server over HTTP."""
+    return StreamableHTTPSessionManager(
         app=mcp.server,
         max_request_body_size=_MAX_BODY,
         # Access has looked at host and origin already.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
+
+def gateway_app(box: Toolbox, mcp: McpServer, named: ViewServers, callers: Callers, *, public_url: str) -> ASGIApp:
+    """Return the ASGI application of the gateway, which others reach at `public_url`.
+
+    `mcp` is served at `/mcp`, the views of `named` below it.
+    """
+    sessions = mcp_sessions(mcp)
+
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        async with mcp.publishing(), sessions.run():
+        async with mcp.publishing(), sessions.run(), named.running():
             yield
 
     async def healthz(_request: Request) -> PlainTextResponse:
@@ -72,6 +81,7 @@ def gateway_app(box: Toolbox, mcp: McpServer, callers: Callers, *, public_url: s
     host = urlsplit(public_url).hostname
     routes: list[BaseRoute] = [
         Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions)),
+        Route("/mcp/{view}", endpoint=named),
         Route("/healthz", endpoint=healthz),
         Route(METADATA, endpoint=resource_metadata),
         Route(f"{METADATA}/mcp", endpoint=resource_metadata),

@@ -21,7 +21,7 @@ from toolpost.gateway.mcp_results import META
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams
@@ -61,10 +61,11 @@ PENDING_TOOLS: list[dict[str, Any]] = [
 
 
 class PausedCalls:
-    """Ask about and collect the paused calls of an open Toolbox's MCP clients."""
+    """Ask about and collect the paused calls of an open Toolbox's MCP clients; of tools that they see."""
 
-    def __init__(self, box: Toolbox) -> None:
+    def __init__(self, box: Toolbox, *, sees: Callable[[str], bool]) -> None:
         self._box = box
+        self._sees = sees
         self._pending = box.pending
 
     # ------------------------------------------------------------------ newer clients, which retry
@@ -93,7 +94,10 @@ class PausedCalls:
             action = await self._pending.get(pending_id, by=user)
         except (PendingNotFoundError, ValueError):
             return None
-        return action if str(action.asked_by) == user else None
+        return action if self._is_own(action, user) else None
+
+    def _is_own(self, action: PendingAction, user: str) -> bool:
+        return str(action.asked_by) == user and self._sees(action.tool_name)
 
     def _is_same_call(self, action: PendingAction, params: CallToolRequestParams) -> bool:
         registry = self._box.registry
@@ -170,7 +174,7 @@ class PausedCalls:
 
     async def _list(self, user: str) -> dict[str, Any]:
         """Return the newest calls of this user that waited or still wait."""
-        found = [action for action in await self._pending.list(by=user, status=None) if str(action.asked_by) == user]
+        found = [action for action in await self._pending.list(by=user, status=None) if self._is_own(action, user)]
         lines = [
             f"{action.id} {action.tool_name} {dict(action.question.arguments)}: {action.status}"
             for action in found[:_MOST_LISTED]

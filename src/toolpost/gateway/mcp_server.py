@@ -24,6 +24,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolpost import __version__
+from toolpost.configuration.settings import ViewSettings
 from toolpost.contracts.errors import ToolNotFoundError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed, Paused
@@ -36,6 +37,7 @@ from toolpost.gateway.mcp_results import (
     resource_contents,
     tool_definition,
 )
+from toolpost.gateway.views import View, differs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.events import RunEvent
     from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.toolbox.box import Toolbox
 
     Context = ServerRequestContext[Any, Any]
@@ -100,7 +103,8 @@ async def _send_progress(queue: asyncio.Queue[Mapping[str, Any] | None], ctx: Co
 class McpServer:
     """Serve the tools of an open Toolbox over MCP; `principal` says for whom a request is, as `tenant:user`.
 
-    `relay` must be among the sinks of the Toolbox for progress to reach clients.
+    `relay` must be among the sinks of the Toolbox for progress to reach clients. Clients see the tools of `view`, by
+    default all.
     """
 
     def __init__(
@@ -109,15 +113,18 @@ class McpServer:
         *,
         principal: Callable[[Context], str],
         relay: ProgressRelay | None = None,
+        view: View | None = None,
         name: str = "toolpost",
     ) -> None:
         self._box = box
         self._principal = principal
-        self._paused = PausedCalls(box)
+        self._view = view or View(box, "all", ViewSettings())
+        self._paused = PausedCalls(box, sees=self._sees)
         self._relay = relay or ProgressRelay()
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self._lists: dict[str, dict[str, Any]] = {}
+        self._listed = [self._view.shown()]  # what clients may have seen since they were last told of a change
         self._changed = asyncio.Event()
         self._connections = cast("set[Connection]", set())  # of older clients, which are told of changes unasked
         self.server: Server[Any] = Server(
@@ -131,7 +138,7 @@ class McpServer:
             on_subscriptions_listen=self._listen,
         )
         self.server.middleware.append(self._serve_cached_list)
-        box.registry.subscribe(self._catalog_changed)
+        self._unsubscribe = box.registry.subscribe(self._catalog_changed)
 
     @property
     def initialization(self) -> Any:
@@ -139,6 +146,14 @@ class McpServer:
         return self.server.create_initialization_options(NotificationOptions(tools_changed=True))
 
     # ------------------------------------------------------------------ lists
+
+    def show(self, view: View) -> None:
+        """Show the tools of another view from now on."""
+        self._view = view
+        self._catalog_changed(None)
+
+    def _sees(self, tool_name: str) -> bool:
+        return self._view.has(tool_name)
 
     def _catalog_changed(self, _change: object) -> None:
         self._lists.clear()
@@ -150,7 +165,11 @@ class McpServer:
             connection = ctx.session._connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no other way
             self._connections.add(connection)
             connection.exit_stack.callback(self._connections.discard, connection)
-        if ctx.method != "tools/list" or (ctx.params or {}).get("cursor"):
+        if (
+            ctx.method != "tools/list"
+            or (ctx.params or {}).get("cursor")
+            or not self._view.is_for(self._principal(ctx))
+        ):
             return await call_next(ctx)
         cached = self._lists.get(ctx.protocol_version)
         if cached is None:
@@ -158,41 +177,54 @@ class McpServer:
         return cached
 
     async def _list_tools(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        registry = self._box.registry
-        shown = [(tool.name, registry.find(tool.name).spec) for tool in registry.to_llm_tools()]
-        tools = [*(tool_definition(name, spec) for name, spec in shown), *PENDING_TOOLS]
+        if not self._view.is_for(self._principal(ctx)):
+            return cast("ListToolsResult", {"tools": [], **_LIST_CACHE, **_COMPLETE})
+        shown = self._view.shown()
+        self._listed.append(shown)
+        pending = [tool for tool in PENDING_TOOLS if self._paused.is_own_tool(tool["name"])]
+        tools = [*(tool_definition(name, spec) for name, spec in shown.items()), *pending]
         return cast("ListToolsResult", {"tools": tools, **_LIST_CACHE, **_COMPLETE})
 
     # ------------------------------------------------------------------ calls
 
     async def _call_tool(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         user = self._principal(ctx)
+        if not self._view.is_for(user):
+            raise MCPError(code=INVALID_PARAMS, message=str(ToolNotFoundError(params.name)))
         if self._paused.is_own_tool(params.name):
             told = await self._paused.call_own_tool(params, user)
             result = told if isinstance(told, dict) else await self._result(told, user)
         elif params.request_state is not None:
-            result = await self._present(ctx, await self._paused.collect(params, user), user, params.request_state)
+            name, arguments = self._view.unwrap(params.name, params.arguments)
+            retried = params.model_copy(update={"name": name, "arguments": arguments})
+            result = await self._present(ctx, await self._paused.collect(retried, user), user, params.request_state)
         else:
-            result = await self._present(ctx, await self._call(ctx, params, user), user)
+            result = await self._call(ctx, params, user)
         return cast("CallToolResult", {**_COMPLETE, **result})
 
-    async def _call(self, ctx: Context, params: CallToolRequestParams, user: str) -> Outcome:
+    async def _call(self, ctx: Context, params: CallToolRequestParams, user: str) -> dict[str, Any]:
         run_id = self._box.router.new_id("run")
+        spec = self._view.spec(self._view.unwrap(params.name, params.arguments)[0])  # as the client knows it
         async with self._relay.to_client(run_id, ctx):
-            return await self._box.call(params.name, params.arguments, user=user, run_id=run_id)
+            outcome = await self._view.call(params.name, params.arguments, user=user, run_id=run_id)
+        if isinstance(outcome, Failed) and self._view.is_own(params.name):
+            return failed_result(outcome)  # the tool exists; the one that it was asked for may not
+        return await self._present(ctx, outcome, user, spec=spec)
 
-    async def _present(self, ctx: Context, outcome: Outcome, user: str, state: str | None = None) -> dict[str, Any]:
+    async def _present(
+        self, ctx: Context, outcome: Outcome, user: str, state: str | None = None, *, spec: ToolSpec | None = None
+    ) -> dict[str, Any]:
         """Return an outcome as this client can take it; a pause may be asked and collected on the way."""
         if isinstance(outcome, Paused):
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 return input_required(outcome, ctx, state=state)
             outcome = await self._paused.ask(ctx, outcome, user)
-        return await self._result(outcome, user)
+        return await self._result(outcome, user, spec)
 
-    async def _result(self, outcome: Outcome, user: str) -> dict[str, Any]:
+    async def _result(self, outcome: Outcome, user: str, spec: ToolSpec | None = None) -> dict[str, Any]:
+        spec = spec or self._view.spec(outcome.tool_name)
         match outcome:
             case Completed():
-                spec = self._box.registry.find(outcome.tool_name).spec
                 tenant = Principal.parse(user).tenant
                 return await completed_result(outcome, spec, self._box.store.artifacts, tenant=tenant)
             case Failed(error=ToolNotFoundError() as error):
@@ -200,7 +232,7 @@ class McpServer:
             case Failed():
                 return failed_result(outcome)
             case Paused():
-                return pending_result(outcome, self._box.registry.find(outcome.tool_name).spec)
+                return pending_result(outcome, spec)
 
     # ------------------------------------------------------------------ artifacts
 
@@ -227,7 +259,7 @@ class McpServer:
 
     @asynccontextmanager
     async def publishing(self) -> AsyncGenerator[None]:
-        """Tell clients when the catalog changes, while this is open; several changes at once are told once."""
+        """Tell clients when their list of tools changes, while this is open; several changes at once are told once."""
         task = asyncio.get_running_loop().create_task(self._publish_changes())
         try:
             yield
@@ -235,12 +267,17 @@ class McpServer:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             self._listen.close()
+            self._unsubscribe()
 
     async def _publish_changes(self) -> None:
         while True:
             await self._changed.wait()
             await asyncio.sleep(_SETTLE_S)
             self._changed.clear()
+            now = self._view.shown()
+            before, self._listed = self._listed, [now]
+            if not any(differs(listed, now) for listed in before):
+                continue
             await self._bus.publish(ToolsListChanged())
             for connection in list(self._connections):
                 await connection.send_tool_list_changed()

@@ -6,51 +6,31 @@ The view has no way of its own to run a tool: `call_tool` is the call of the too
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.errors import ToolError, ToolNotFoundError, ToolValidationError, nearest
+from toolpost.contracts.errors import ToolError, ToolValidationError
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.contracts.spec import ToolDefinition
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.model_messages import read_tool_calls
 from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
+from toolpost.toolbox.selected_tools import SelectedTools
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolpost.catalog.entry import Entry
-    from toolpost.catalog.registry import ToolRegistry
-    from toolpost.configuration.settings import Settings
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.runtime.model_messages import ToolCallAnswers
+    from toolpost.toolbox.selected_tools import ViewedBox
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
+OWN = (SEARCH, DESCRIBE, CALL)
 _LONGEST_SCHEMA = 4000  # characters of a schema that a hit comes with
 _MOST_HITS = 20
 _SHOWN_SOURCES = 40
-
-
-class ViewedBox(Protocol):
-    """What a view needs of a Toolbox."""
-
-    registry: ToolRegistry
-    settings: Settings
-
-    def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        user: str | None = None,
-        timeout_s: float | None = None,
-        idempotency_key: str | None = None,
-        run_id: str | None = None,
-        context: ToolContext | None = None,
-    ) -> Coroutine[Any, Any, Outcome]:
-        """Call a tool."""
-        ...
 
 
 class SearchView:
@@ -63,8 +43,7 @@ class SearchView:
     def __init__(self, box: ViewedBox, *, limit: int = 5, only: Mapping[str, Any] | None = None) -> None:
         self.box = box
         self._limit = limit
-        self._only = dict(only or {})
-        self._accepts = box.registry.select(**self._only)
+        self._tools = SelectedTools(box, dict(only or {}))
 
     def definitions(self) -> Sequence[ToolDefinition]:
         """Return the definitions of the three tools for a model."""
@@ -85,7 +64,7 @@ class SearchView:
         ]
 
     def _sources(self) -> str:
-        sources = sorted({spec.source for spec in self.box.registry.specs() if spec.source and self._accepts(spec)})
+        sources = sorted({entry.spec.source for entry in self._tools.entries()} - {""})
         more = ", and others" if len(sources) > _SHOWN_SOURCES else ""
         return f"There are tools of: {', '.join(sources[:_SHOWN_SOURCES])}{more}. " if sources else ""
 
@@ -95,6 +74,11 @@ class SearchView:
             return name, arguments
         read = _read(arguments)
         return (read["name"], read.get("arguments")) if isinstance(read.get("name"), str) else (name, arguments)
+
+    def is_own(self, name: str, arguments: Any) -> bool:
+        """Return whether a call is of the view's own tools; `call_tool` also reaches tools that are named like them."""
+        meant, _ = self.unwrap(name, arguments)
+        return meant in OWN and not (name == CALL and meant != name and self.box.registry.has(meant))
 
     async def call(
         self,
@@ -108,15 +92,14 @@ class SearchView:
         context: ToolContext | None = None,
     ) -> Outcome:
         """Answer a call of the model, as `Toolbox.call` does; the outcome of `call_tool` is that of the tool itself."""
-        name, given = self.unwrap(name, arguments)
-        try:
-            if name in {SEARCH, DESCRIBE, CALL}:
+        if self.is_own(name, arguments):
+            name, given = self.unwrap(name, arguments)
+            try:
                 return Completed("", run_id or "", name, await self._answer(name, _read(given)))  # no call of a tool
-            if self._only:
-                self._find(name)
-        except ToolError as error:
-            return Failed("", run_id or "", name, error)
-        return await self.box.call(
+            except ToolError as error:
+                return Failed("", run_id or "", name, error)
+        name, given = self.unwrap(name, arguments)
+        return await self._tools.call(
             name,
             given,
             user=user,
@@ -150,7 +133,7 @@ class SearchView:
             return await self._search(_text(arguments, "query", SEARCH), arguments.get("limit"))
         if name == CALL:  # it names no tool, or itself
             raise ToolValidationError("$.name: call_tool needs the name of another tool", tool_name=CALL)
-        entry = self._find(_text(arguments, "name", DESCRIBE))
+        entry = self._tools.find(_text(arguments, "name", DESCRIBE))
         spec = entry.spec
         facts = {"source": spec.source, "side_effects": spec.side_effects, "tags": list(spec.tags)}
         return {**_brief(entry), "input_schema": entry.shown_schema, "output_schema": spec.output_schema, **facts}
@@ -158,19 +141,11 @@ class SearchView:
     async def _search(self, query: str, limit: object) -> dict[str, Any]:
         most = limit if isinstance(limit, int) and limit > 0 else self._limit
         registry = self.box.registry
-        found = await registry.search(query, limit=min(most, _MOST_HITS), **self._only)
+        found = await registry.search(query, limit=min(most, _MOST_HITS), **self._tools.only)
         if found:
             return {"tools": [_hit(registry.find(spec.name)) for spec in found if registry.has(spec.name)]}
-        near = await registry.correct(query)
+        near = None if self._tools.only else await registry.correct(query)  # it knows the words of all tools
         return {"tools": [], "note": f"Nothing was found.{f' Did you mean {near!r}?' if near else ' Use other words.'}"}
-
-    def _find(self, name: str) -> Entry:
-        """Return a tool of the view; a tool that is left out is not there at all."""
-        registry = self.box.registry
-        if registry.has(name) and self._accepts(registry.find(name).spec):
-            return registry.find(name)
-        seen = [spec.name for spec in registry.specs() if self._accepts(spec)]
-        raise ToolNotFoundError(name, suggestion=nearest(name, seen))
 
 
 def _hit(entry: Entry) -> dict[str, Any]:

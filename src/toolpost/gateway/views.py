@@ -1,0 +1,108 @@
+"""Views: which tools of the catalog a client of the gateway sees and can call, and how they are shown to it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from toolpost.configuration.settings import PLAIN_VIEWS
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.spec import SafetyProfile, ToolSpec
+from toolpost.gateway.mcp_results import tool_definition
+from toolpost.toolbox.search_view import CALL, OWN
+from toolpost.toolbox.selected_tools import SelectedTools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.configuration.settings import ViewSettings
+    from toolpost.contracts.outcomes import Outcome
+    from toolpost.toolbox.box import Toolbox
+
+    Shown = Mapping[str, ToolSpec]
+
+
+class View:
+    """The tools of an open Toolbox that clients see: each of them, or three that find, describe and call them.
+
+    For its clients there are no other tools. Calls take the way of all others.
+    """
+
+    def __init__(self, box: Toolbox, name: str, settings: ViewSettings) -> None:
+        only = settings.selection()
+        try:
+            self._tools = SelectedTools(box, only)
+        except KeyError as error:
+            raise ConfigError(f"views.{name}.collection: {error.args[0]}") from error
+        self.name = name
+        self._registry = box.registry
+        self._principals = settings.principals
+        self._search = box.search_view(**only) if settings.show == "search" else None
+
+    def is_for(self, user: str) -> bool:
+        """Return whether a caller, `tenant:user`, sees anything at all."""
+        return self._principals is None or any(fnmatchcase(user, pattern) for pattern in self._principals)
+
+    def shown(self) -> Shown:
+        """Return the records of the tools in the list, by the names that clients use."""
+        if self._search is None:
+            to_model = self._registry.model_name
+            return {to_model(entry.spec.name): entry.spec for entry in self._tools.entries()}
+        return {
+            tool.name: _own_spec(tool.name, tool.description, tool.parameters) for tool in self._search.definitions()
+        }
+
+    def is_own(self, name: str) -> bool:
+        """Return whether this is one of the three tools that stand for all."""
+        return self._search is not None and name in OWN
+
+    def has(self, tool_name: str) -> bool:
+        """Return whether calls of this tool can be made, or were made, through the view."""
+        return self._tools.has(tool_name)
+
+    def spec(self, tool_name: str) -> ToolSpec:
+        """Return the record of a tool; a bare one for the view's own, and for tools that are gone."""
+        return self._registry.find(tool_name).spec if self._registry.has(tool_name) else ToolSpec(name=tool_name)
+
+    def unwrap(self, name: str, arguments: Any) -> tuple[str, Any]:
+        """Return the tool and the arguments that a call means: those within `call_tool`, or as they are."""
+        return (name, arguments) if self._search is None else self._search.unwrap(name, arguments)
+
+    async def call(self, name: str, arguments: dict[str, Any] | None, *, user: str, run_id: str) -> Outcome:
+        """Call a tool; one that the view leaves out is not found, as one that does not exist."""
+        callee = self._tools if self._search is None else self._search
+        return await callee.call(name, arguments, user=user, run_id=run_id)
+
+
+def _own_spec(name: str, description: str, schema: dict[str, Any]) -> ToolSpec:
+    if name == CALL:  # it may be anything
+        return ToolSpec(name=name, description=description, input_schema=schema, side_effects="external")
+    safety = SafetyProfile(destructive=False)
+    return ToolSpec(name=name, description=description, input_schema=schema, side_effects="pure", safety=safety)
+
+
+def differs(before: Shown, after: Shown) -> bool:
+    """Return whether clients would see another list."""
+    return list(before) != list(after) or any(
+        spec is not after[name] and tool_definition(name, spec) != tool_definition(name, after[name])
+        for name, spec in before.items()
+    )
+
+
+def make_views(box: Toolbox, default: str | None = None) -> dict[str, View]:
+    """Make the views of a Toolbox's settings, by name; `default` replaces the default of the settings.
+
+    ConfigError when a view names a collection that does not exist, or there is no such default.
+    """
+    settings = box.settings
+    if default is not None and default != settings.view:
+        known = {**PLAIN_VIEWS, **settings.views}
+        if default not in known:
+            raise ConfigError(f"there is no view {default!r}; there are: {', '.join(known)}; add it to `views`")
+        settings = settings.model_copy(update={"view": default})
+    return {name: View(box, name, given) for name, given in settings.all_views().items()}
+
+
+def default_view(box: Toolbox, default: str | None = None) -> View:
+    """Make the view of clients that name none."""
+    return make_views(box, default)[default or box.settings.view]
