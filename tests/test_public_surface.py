@@ -14,11 +14,14 @@ import toolpost
 from toolpost.contracts import errors
 
 SRC = Path(__file__).parent.parent / "src"
-HEAVY = ["cryptography", "jsonschema_rs", "pydantic", "rich", "sqlite3", "typer", "yaml"]
+HEAVY = [
+    *("cryptography", "jsonschema_rs", "langchain_core", "pyarrow", "pydantic", "rich", "sqlite3", "typer", "yaml"),
+]
 
 
 PUBLIC = [
     "toolpost",
+    "toolpost.adapters",
     "toolpost.agents",
     "toolpost.auth",
     "toolpost.builtin",
@@ -70,7 +73,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.programs
 def test_importing_the_package_alone_imports_nothing_heavy() -> None:
-    program = f"import json, sys, toolpost; print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
+    found = f"[name for name in {HEAVY} if name in sys.modules]"
+    program = f"import json, sys, toolpost, toolpost.adapters; print(json.dumps({found}))"
 
     assert json.loads(_python_without_site(program)) == []
 

@@ -177,6 +177,7 @@ def test_every_class_has_a_stable_code_of_its_own() -> None:
         "ToolValidationError": "validation_failed",
         "ToolOutputError": "output_invalid",
         "ToolSchemaError": "schema_invalid",
+        "ToolValueError": "tool_value_invalid",
         "ToolCollisionError": "name_collision",
         "ToolPermissionError": "permission_denied",
         "ToolApprovalDenied": "approval_denied",

@@ -6,6 +6,7 @@ ToolError                       something about one tool or one call
 ├── ToolValidationError         the arguments break the input schema
 ├── ToolOutputError             the result breaks the output schema or is not JSON
 ├── ToolSchemaError             the schema itself is unusable
+├── ToolValueError              a stored tool value cannot be read (also a ValueError)
 ├── ToolCollisionError          two tools would share a name (also a ValueError)
 ├── ToolPermissionError         policy, path or address said no
 │   └── ToolApprovalDenied      a person said no, or nobody answered in time
@@ -195,6 +196,13 @@ class ToolSchemaError(ToolError, ValueError):
 
     category = ErrorCategory.NON_RETRYABLE_CLIENT
     error_code = "schema_invalid"
+
+
+class ToolValueError(ToolError, ValueError):
+    """A stored tool value cannot be read; the message names the row and the field."""
+
+    category = ErrorCategory.NON_RETRYABLE_CLIENT
+    error_code = "tool_value_invalid"
 
 
 class ToolCollisionError(ToolError, ValueError):

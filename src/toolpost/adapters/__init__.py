@@ -1,0 +1,54 @@
+"""Tools in tables and in agent frameworks: tool values, Arrow columns, LangChain tools, KNIME nodes."""
+
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.lazy import lazy_attributes
+
+if TYPE_CHECKING:
+    from toolpost.adapters.arrow import ToolColumnType, filter_tools, tool_column, tool_table, tool_values
+    from toolpost.adapters.values import MCPToolValueFactory, ToolValueFactory, WorkflowToolValueFactory
+    from toolpost.contracts.tool_values import (
+        HTTPTool,
+        MCPTool,
+        PythonFunctionTool,
+        ToolExecutionResult,
+        ToolPort,
+        ToolType,
+        ToolValue,
+        WorkflowTool,
+    )
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "adapters.arrow": ["ToolColumnType", "filter_tools", "tool_column", "tool_table", "tool_values"],
+        "adapters.values": ["MCPToolValueFactory", "ToolValueFactory", "WorkflowToolValueFactory"],
+        "contracts.tool_values": [
+            *("HTTPTool", "MCPTool", "PythonFunctionTool", "WorkflowTool"),
+            *("ToolExecutionResult", "ToolPort", "ToolType", "ToolValue"),
+        ],
+    },
+)
+
+__all__ = [
+    "HTTPTool",
+    "MCPTool",
+    "MCPToolValueFactory",
+    "PythonFunctionTool",
+    "ToolColumnType",
+    "ToolExecutionResult",
+    "ToolPort",
+    "ToolType",
+    "ToolValue",
+    "ToolValueFactory",
+    "WorkflowTool",
+    "WorkflowToolValueFactory",
+    "filter_tools",
+    "tool_column",
+    "tool_table",
+    "tool_values",
+]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

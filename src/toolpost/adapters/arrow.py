@@ -1,0 +1,395 @@
+"""Columns of tool values in Arrow tables: their type, encoding and decoding a column at a time, and filters.
+
+Importing this module registers the type with pyarrow, by which files and other programs' tables get it back.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, cast
+
+from toolpost.adapters.values import (
+    FIELDS,
+    REMOTE,
+    SCHEMA_VERSION,
+    ToolValueFactory,
+    check_version,
+    decode_json,
+    decode_ports,
+    encode_json,
+    encode_ports,
+)
+from toolpost.contracts.errors import ConfigError, ToolValueError
+from toolpost.contracts.tool_values import AnyToolValue, RemoteTool, ToolType, ToolValue, WorkflowTool
+
+try:
+    import numpy as np
+    import pyarrow  # noqa: ICN001 - `pa` is the same without types
+except ImportError as missing:
+    raise ConfigError("tables of tools need pyarrow; run: pip install 'toolpost[arrow]'") from missing
+
+if TYPE_CHECKING:
+    from pyarrow import ChunkedArray, Table
+
+# The types of pyarrow are of a package of others, and say less than its documents.
+pa: Any = pyarrow
+pc: Any = import_module("pyarrow.compute")
+
+DEFAULT_COLUMN = "Tool"
+
+_CHUNK_ROWS = 250_000  # keeps the schemas of a chunk well below the 2 GB that a string array can hold
+_FORMS = frozenset({2, 6, 9, 10, 12, 13, 14})  # numbers of fields of the forms that can be read
+_FIELD_TYPES: dict[str, Any] = {"4": pa.binary(), "7": pa.int32(), "12": pa.int32()}
+_STORAGE = pa.struct(
+    [pa.field(str(number), _FIELD_TYPES.get(str(number), pa.string())) for number in range(len(FIELDS))]
+)
+_FACTORY = ToolValueFactory()
+
+
+class ToolScalar(pyarrow.ExtensionScalar):
+    """One cell of a tool column; `as_py` returns the tool value."""
+
+    def as_py(self, **_: Any) -> AnyToolValue | None:
+        return _FACTORY.decode(None if self.value is None else self.value.as_py())
+
+
+class ToolColumnType(pyarrow.ExtensionType):
+    """The Arrow type of tool values of every kind: a struct with the twelve fields of version 1 and two optional ones.
+
+    It is one type whatever the values are, so that tables of different origin can be concatenated.
+    """
+
+    def __init__(self, storage_type: Any = _STORAGE, version: int = SCHEMA_VERSION) -> None:
+        self.version = version
+        super().__init__(storage_type, "toolpost.tool")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return json.dumps({"version": self.version}).encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> ToolColumnType:
+        # A newer version is told when a value is read: the rest of its table may still be of use.
+        return cls(storage_type, int(json.loads(serialized or b"{}").get("version", SCHEMA_VERSION)))
+
+    def __arrow_ext_scalar_class__(self) -> type[ToolScalar]:
+        return ToolScalar
+
+
+def _register() -> None:
+    try:
+        pa.register_extension_type(ToolColumnType())
+    except pa.ArrowKeyError:  # the module was imported anew; the type is known by its name
+        pa.unregister_extension_type("toolpost.tool")
+        pa.register_extension_type(ToolColumnType())
+
+
+_register()
+
+
+# ---------------------------------------------------------------- encoding
+
+
+def tool_table(values: Iterable[ToolValue | None], column: str = DEFAULT_COLUMN) -> Table:
+    """Return a table with one column of tool values."""
+    table: Table = pa.table({column: tool_column(values)})
+    return table
+
+
+def tool_column(values: Iterable[ToolValue | None]) -> ChunkedArray[Any]:
+    """Encode tool values, of any types and with None for empty cells, as a column.
+
+    TypeError names the row of what is no tool value.
+    """
+    rows = values if isinstance(values, list) else list(values)
+    starts = range(0, len(rows), _CHUNK_ROWS)
+    chunks = [_encode(cast("list[Any]", rows[start : start + _CHUNK_ROWS]), start) for start in starts]
+    column: ChunkedArray[Any] = pa.chunked_array(chunks, type=ToolColumnType())
+    return column
+
+
+def _encode(rows: list[Any], start: int) -> Any:
+    """Encode the values of each class by columns, and put them in the order of the rows."""
+    classes: list[type[Any]] = [type(row) for row in rows]
+    kinds = set(classes) - {type(None)}
+    for kind in kinds:
+        if not issubclass(kind, WorkflowTool | RemoteTool):
+            raise TypeError(f"Unknown tool type: {kind} in row {start + classes.index(kind)}")
+    try:
+        whole = len(kinds) == 1 and type(None) not in classes
+        storage = _encode_class(classes[0], rows) if whole else _encode_mixed(rows, classes, list(kinds))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _blame(rows, start, error) from error
+    return pa.ExtensionArray.from_storage(ToolColumnType(), storage)
+
+
+def _encode_mixed(rows: list[Any], classes: list[type], kinds: list[type]) -> Any:
+    places = np.full(len(rows), -1, dtype=np.int64)
+    arrays: list[Any] = []
+    done = 0
+    of_class = np.array(list(map({kind: number for number, kind in enumerate(kinds)}.get, classes, repeat(-1))))
+    for number, kind in enumerate(kinds):
+        where = np.flatnonzero(of_class == number)
+        arrays.append(_encode_class(kind, [rows[index] for index in where.tolist()]))
+        places[where] = np.arange(done, done + len(where))
+        done += len(where)
+    if not arrays:
+        return pa.nulls(len(rows), _STORAGE)
+    return pa.concat_arrays(arrays).take(pa.array(places, mask=places < 0))
+
+
+def _encode_class(kind: type, rows: list[Any]) -> Any:
+    count = len(rows)
+    none, text = pa.nulls(count, pa.string()), pa.string()
+
+    columns = {
+        "0": pa.repeat(pa.scalar(rows[0].tool_type.value), count),
+        "1": pa.array([row.name for row in rows], text),
+        "2": pa.array([row.description for row in rows], text),
+        "3": _json_texts([row.parameter_schema for row in rows]),
+        "12": pa.repeat(pa.scalar(SCHEMA_VERSION, pa.int32()), count),
+    }
+    if issubclass(kind, WorkflowTool):
+        columns |= {
+            "4": pa.array([row.package for row in rows], pa.binary()),
+            "5": pa.array([encode_ports(row.input_ports) for row in rows], text),
+            "6": pa.array([encode_ports(row.output_ports) for row in rows], text),
+            "7": pa.array([row.message_output_port_index for row in rows], pa.int32()),
+        }
+    else:
+        columns |= {
+            "4": pa.nulls(count, pa.binary()),
+            "7": pa.repeat(pa.scalar(-1, pa.int32()), count),
+            "8": pa.array([row.server_uri for row in rows], text),
+            "9": pa.array([row.tool_name for row in rows], text),
+            "10": _json_texts([row.input_schema for row in rows]),
+            "11": pa.array([row.output_type for row in rows], text),
+            "13": pa.array([row.credential_name for row in rows], text),
+        }
+    return pa.StructArray.from_arrays(
+        [columns.get(field.name, none) for field in cast("Iterable[Any]", _STORAGE)], fields=list(_STORAGE)
+    )
+
+
+def _json_texts(schemas: list[Any]) -> Any:
+    """Return schemas as a column of JSON; one that several values share is written once."""
+    ids = pa.array(np.fromiter(map(id, schemas), np.int64, len(schemas))).dictionary_encode()
+    of_id = dict(zip(map(id, schemas), schemas, strict=True))
+    distinct = (of_id[key] for key in ids.dictionary.to_pylist())
+    texts = [None if schema is None else encode_json(schema) for schema in distinct]
+    return pa.array(texts, pa.string()).take(ids.indices)
+
+
+def _blame(rows: list[Any], start: int, error: Exception) -> TypeError:
+    """Return the error of the first row that cannot be encoded."""
+    for number, row in enumerate(rows, start):
+        try:
+            pa.array([_FACTORY.encode(row)], _STORAGE)
+        except (pa.ArrowException, TypeError, ValueError) as reason:
+            return TypeError(f"row {number}: {getattr(row, 'name', row)!r} cannot be stored: {reason}")
+    return TypeError(str(error))
+
+
+# ---------------------------------------------------------------- decoding
+
+
+def tool_values(column: Any) -> list[AnyToolValue | None]:
+    """Decode a column of any known form; empty cells are None, ToolValueError names the row and the field.
+
+    Values with equal schemas share one dict: treat it as read-only.
+    """
+    values: list[AnyToolValue | None] = []
+    chunks: Sequence[Any] = column.chunks if hasattr(column, "chunks") else [column]
+    for chunk in chunks:
+        values.extend(_decode(chunk, len(values)))
+    return values
+
+
+def _decode(chunk: Any, start: int) -> list[AnyToolValue | None]:
+    storage = _storage_of(chunk)
+    if _is_unified(storage.type):
+        try:
+            return _decode_columns(storage)
+        except ToolValueError:
+            pass  # decoded again below, row by row, to name the row
+    values: list[AnyToolValue | None] = []
+    for number, stored in enumerate(storage.to_pylist(), start):
+        try:
+            values.append(_FACTORY.decode(stored))
+        except ToolValueError as error:
+            raise ToolValueError(f"row {number}: {error.message}") from error
+    return values
+
+
+def _storage_of(chunk: Any) -> Any:
+    """Return the structs of a chunk; ToolValueError for a column of something else."""
+    if isinstance(chunk.type, ToolColumnType):
+        if chunk.type.version > SCHEMA_VERSION:
+            known = f"this release reads versions up to {SCHEMA_VERSION}; install a newer one"
+            raise ToolValueError(f"the column has tool values of version {chunk.type.version}, and {known}")
+        return chunk.storage
+    if not pa.types.is_struct(chunk.type):
+        raise ToolValueError(f"a column of tools holds structs, and this one holds {chunk.type}")
+    return chunk
+
+
+def _is_unified(struct: Any) -> bool:
+    return bool(struct.num_fields >= 12) and bool(pa.types.is_string(struct.field("0").type))
+
+
+def _decode_columns(storage: Any) -> list[AnyToolValue | None]:
+    """Decode the values of each type by columns; ToolValueError where one cannot be decoded."""
+    kinds: Any = storage.field("0")
+    if storage.null_count:
+        kinds = pc.if_else(storage.is_valid(), kinds, pa.scalar(None, pa.string()))
+    found = kinds.unique().to_pylist()
+    if len(storage) and None in found and kinds.null_count != storage.null_count:
+        raise ToolValueError("field 0 (tool_type) is missing")
+    present = [kind for kind in found if kind is not None]
+    if len(present) == 1 and not storage.null_count:
+        return _decode_kind(present[0], storage)
+    placed = np.full(len(storage), None, dtype=object)
+    for kind in present:
+        where: Any = pc.indices_nonzero(pc.equal(kinds, pa.scalar(kind)))
+        values = np.empty(len(where), dtype=object)
+        values[:] = _decode_kind(kind, storage.take(where))
+        placed[where.to_numpy()] = values
+    return placed.tolist()
+
+
+def _decode_kind(kind: str, structs: Any) -> list[Any]:
+    """Build all values of one type: one attribute of all of them at a time."""
+    if structs.type.num_fields > 12 and len(structs):
+        check_version(pc.max(structs.field("12")).as_py())
+    common = {
+        "name": _needed(structs, "1"),
+        "description": _shared(structs, "2", lambda text: text or ""),
+        "parameter_schema": _shared(structs, "3", lambda text: decode_json(text, "3 (parameter_schema)")),
+    }
+    if kind == ToolType.WORKFLOW.value:
+        return _workflows(structs, common)
+    if kind not in REMOTE:
+        raise ToolValueError(f"Unknown tool type: {kind}")
+    named = structs.type.num_fields > 13
+    return _fill(
+        REMOTE[kind],
+        {
+            **common,
+            "server_uri": _shared(structs, "8", _text),
+            "tool_name": common["name"] if structs.field("9").equals(structs.field("1")) else _needed(structs, "9"),
+            "input_schema": _shared(structs, "10", lambda text: decode_json(text, "10 (input_schema)") or None),
+            "output_type": _shared(structs, "11", lambda text: text),
+            "credential_name": _shared(structs, "13", lambda text: text or None) if named else repeat(None),
+        },
+        len(structs),
+    )
+
+
+def _workflows(structs: Any, common: dict[str, list[Any]]) -> list[Any]:
+    return _fill(
+        WorkflowTool,
+        {
+            **common,
+            "_filestore_keys": structs.field("4").to_pylist(),
+            # Lists may be changed by their owners, and workflows are few: each has its own.
+            "input_ports": [decode_ports(ports, "5 (input_ports)") for ports in structs.field("5").to_pylist()],
+            "output_ports": [decode_ports(ports, "6 (output_ports)") for ports in structs.field("6").to_pylist()],
+            "message_output_port_index": structs.field("7").to_pylist(),
+        },
+        len(structs),
+    )
+
+
+def _fill(kind: type, attributes: dict[str, Iterable[Any]], count: int) -> list[Any]:
+    """Make values without running their `__init__`, which takes ten times as long as setting the slots by columns."""
+    made = _blank(kind, count)
+    for name, column in attributes.items():
+        set_attribute: Callable[[Any, Any], None] = getattr(kind, name).__set__
+        deque(map(set_attribute, made, column), maxlen=0)
+    return made
+
+
+def _blank(kind: Any, count: int) -> list[Any]:
+    """Make values without attributes; they refer to nothing, so that looking for cycles among them would be in vain."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return list(map(kind.__new__, repeat(kind, count)))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _needed(structs: Any, field: str) -> list[str]:
+    """Return a column of texts, none of which may be missing or empty."""
+    column = structs.field(field)
+    if column.null_count or pc.any(pc.equal(column, pa.scalar(""))).as_py():
+        raise ToolValueError(f"field {field} ({FIELDS[int(field)]}) is missing")
+    return cast("list[str]", column.to_numpy(zero_copy_only=False).tolist())
+
+
+def _text(text: str | None) -> str:
+    if not text:
+        raise ToolValueError("a text is missing")
+    return text
+
+
+def _shared(structs: Any, field: str, read: Callable[[str | None], Any]) -> list[Any]:
+    """Read each different text of a column once; equal texts give the same object."""
+    encoded = structs.field(field).dictionary_encode()
+    distinct = [*map(read, encoded.dictionary.to_pylist())]
+    if encoded.null_count:
+        distinct.append(read(None))
+    indices = encoded.indices.fill_null(len(distinct) - 1).to_numpy(zero_copy_only=False).tolist()
+    return list(map(distinct.__getitem__, indices))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def as_table(table: Any) -> Table:
+    """Return the Arrow table of a table of another library, such as Polars, pandas or DuckDB."""
+    if isinstance(table, pyarrow.Table):
+        return table
+    if hasattr(table, "__arrow_c_stream__"):
+        read: Table = pa.table(table)
+        return read
+    raise ConfigError(f"a {type(table).__name__} is no table; give one of pyarrow, Polars, pandas or DuckDB")
+
+
+def tool_column_name(table: Table, column: str | None = None) -> str:
+    """Return the name of the tool column: the one given, or by default the last; ConfigError where there is none."""
+    fields: Any = table.schema
+    names: list[str] = [field.name for field in fields if _holds_tools(field.type)]
+    if column is None:
+        if not names:
+            raise ConfigError(f"the table has no column of tools; its columns are: {', '.join(table.column_names)}")
+        return names[-1]
+    if column not in table.column_names:
+        raise ConfigError(f"the table has no column {column!r}; its columns are: {', '.join(table.column_names)}")
+    if column not in names:
+        there = f"columns of tools are: {', '.join(names) or 'none'}"
+        raise ConfigError(f"the column {column!r} holds {fields.field(column).type}, not tools; {there}")
+    return column
+
+
+def _holds_tools(kind: Any) -> bool:
+    """Return whether a column has the type of tools, or structs of one of their forms, as other programs write them."""
+    if isinstance(kind, ToolColumnType):
+        return True
+    if not pa.types.is_struct(kind) or kind.num_fields not in _FORMS:
+        return False
+    return [field.name for field in kind] == [str(number) for number in range(kind.num_fields)]
+
+
+def filter_tools(table: Any, tool_type: ToolType, column: str | None = None) -> Table:
+    """Return the rows whose tools are of a type, without decoding any value."""
+    given = as_table(table)
+    chunks: Sequence[Any] = given.column(tool_column_name(given, column)).chunks
+    masks = [pc.equal(_storage_of(chunk).field("0"), pa.scalar(tool_type.value)) for chunk in chunks]
+    found: Table = cast("Any", given).filter(pa.chunked_array(masks, type=pa.bool_()))
+    return found
