@@ -49,15 +49,21 @@ def count(scale: McpScale, *, peers: bool = True) -> int:
 
 def measure(scale: McpScale, tick: Tick, *, peers: bool = True) -> Figure:
     """Measure our own contenders, and the peers in their environment."""
+    return figure(measure_with_peers(OWN, scale, tick, peers=peers))
+
+
+def measure_with_peers(own: str, scale: McpScale, tick: Tick, *, peers: bool) -> dict[str, Taken]:
+    """Measure the contenders of a module, and the peers in their environment, at one server."""
     with serving() as url, told(url), ExitStack() as stack:
-        tracks = [stack.enter_context(Worker(sys.executable, OWN, path=[ROOT]))]
+        tracks = [stack.enter_context(Worker(sys.executable, own, path=[ROOT]))]
         if peers:
             name, module = PEERS
             tracks.append(stack.enter_context(Worker(str(environment(name)), module, path=[ROOT])))
-        return figure(asyncio.run(_taken(scale, tracks, tick)))
+        return asyncio.run(measure_alone_and_in_a_crowd(scale, tracks, tick))
 
 
-async def _taken(scale: McpScale, tracks: Sequence[Track], tick: Tick) -> dict[str, Taken]:
+async def measure_alone_and_in_a_crowd(scale: McpScale, tracks: Sequence[Track], tick: Tick) -> dict[str, Taken]:
+    """Let the contenders take turns, one call at a time and then many."""
     alone, crowds = [OneByOne(track) for track in tracks], [ManyAtOnce(track) for track in tracks]
     await interleave(alone, rounds=scale.rounds, calls=scale.calls, tick=tick)
     await interleave(crowds, rounds=scale.crowds, calls=1, tick=tick)
@@ -85,8 +91,9 @@ def figure(taken: dict[str, Taken]) -> Figure:
     )
 
 
-def _row(name: str, taken: dict[str, Taken]) -> Row:
-    (alone, crowd), floor, bare = taken[name], taken[names.floor_of(name)], taken[names.AIOHTTP]
+def row_beside_floor(name: str, taken: Taken, floor: Taken) -> Row:
+    """The columns that every figure of calls has."""
+    alone, crowd = taken
     return {
         "name": name,
         **alone.measured._asdict(),
@@ -94,6 +101,13 @@ def _row(name: str, taken: dict[str, Taken]) -> Row:
         "many_cpu_us": crowd.measured.cpu_us,
         "of_floor": alone.cpu_times(floor.alone),
         "many_of_floor": crowd.cpu_times(floor.crowd),
+    }
+
+
+def _row(name: str, taken: dict[str, Taken]) -> Row:
+    (alone, crowd), bare = taken[name], taken[names.AIOHTTP]
+    return {
+        **row_beside_floor(name, taken[name], taken[names.floor_of(name)]),
         "of_aiohttp": alone.measured.times(bare.alone.measured),
         "calls_of_aiohttp": bare.crowd.measured.times(crowd.measured),
     }

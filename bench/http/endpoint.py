@@ -11,9 +11,9 @@ from bench.mcp.endpoint import ROOT
 
 
 @contextmanager
-def serving() -> Generator[str]:
-    """Serve in a process of its own; yields the address."""
-    started = [sys.executable, "-m", "bench.http.server"]
+def serving(server: str = "bench.http.server") -> Generator[str]:
+    """Run a server module in a process of its own; yields the address."""
+    started = [sys.executable, "-m", server]
     with subprocess.Popen(started, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
-
 from bench.core.figures import Column, Figure, Row, Target
-from bench.core.harness import Tick, Track, interleave
-from bench.core.processes import Worker
-from bench.envs import environment
-from bench.http.calls import PEERS, Taken, whole
-from bench.http.endpoint import serving
+from bench.core.harness import Tick
+from bench.http.calls import Taken, measure_with_peers, row_beside_floor
 from bench.http.names import UTCP as UTCP_HTTP
 from bench.mcp.calls import COLUMNS as MCP_COLUMNS
-from bench.mcp.endpoint import ROOT, told
 from bench.mcp.scale import McpScale
-from bench.mcp.seats import USUAL, ManyAtOnce, OneByOne, Sat
+from bench.mcp.seats import USUAL
 from bench.utcp import names
 
 OF_OPENAPI = 1.1  # the same, but for what a run differs from the next
@@ -41,23 +32,7 @@ def count(scale: McpScale, *, peers: bool = True) -> int:
 
 def measure(scale: McpScale, tick: Tick, *, peers: bool = True) -> Figure:
     """Measure our own contenders, and the peers in their environment."""
-    with serving() as url, told(url), ExitStack() as stack:
-        tracks = [stack.enter_context(Worker(sys.executable, OWN, path=[ROOT]))]
-        if peers:
-            name, module = PEERS
-            tracks.append(stack.enter_context(Worker(str(environment(name)), module, path=[ROOT])))
-        return figure(asyncio.run(_taken(scale, tracks, tick)))
-
-
-async def _taken(scale: McpScale, tracks: Sequence[Track], tick: Tick) -> dict[str, Taken]:
-    alone, crowds = [OneByOne(track) for track in tracks], [ManyAtOnce(track) for track in tracks]
-    await interleave(alone, rounds=scale.rounds, calls=scale.calls, tick=tick)
-    await interleave(crowds, rounds=scale.crowds, calls=1, tick=tick)
-    return {
-        name: Taken(Sat.of(one.turns[name]), Sat.of([*map(whole, many.turns[name])]))
-        for one, many in zip(alone, crowds, strict=True)
-        for name in one.turns
-    }
+    return figure(measure_with_peers(OWN, scale, tick, peers=peers))
 
 
 def figure(taken: dict[str, Taken]) -> Figure:
@@ -73,14 +48,9 @@ def figure(taken: dict[str, Taken]) -> Figure:
 
 
 def _row(name: str, taken: dict[str, Taken]) -> Row:
-    (alone, crowd), floor, openapi = taken[name], taken[names.floor_of(name)], taken[names.OPENAPI]
+    (alone, crowd), openapi = taken[name], taken[names.OPENAPI]
     return {
-        "name": name,
-        **alone.measured._asdict(),
-        "many_per_s": 1e6 / crowd.measured.sustained_us,
-        "many_cpu_us": crowd.measured.cpu_us,
-        "of_floor": alone.cpu_times(floor.alone),
-        "many_of_floor": crowd.cpu_times(floor.crowd),
+        **row_beside_floor(name, taken[name], taken[names.floor_of(name)]),
         "of_openapi": alone.measured.times(openapi.alone.measured),
         "calls_of_openapi": openapi.crowd.measured.times(crowd.measured),
     }

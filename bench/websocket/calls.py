@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
 
 from bench.core.figures import Column, Figure, Row, Target
-from bench.core.harness import Tick, Track, interleave
+from bench.core.harness import Tick
 from bench.core.processes import Worker
-from bench.http.calls import Taken, whole
+from bench.http.calls import Taken, measure_alone_and_in_a_crowd, row_beside_floor
+from bench.http.endpoint import serving
 from bench.mcp.calls import COLUMNS as MCP_COLUMNS
 from bench.mcp.endpoint import ROOT, told
 from bench.mcp.scale import McpScale
-from bench.mcp.seats import USUAL, ManyAtOnce, OneByOne, Sat
+from bench.mcp.seats import USUAL
 from bench.websocket import names
-from bench.websocket.endpoint import serving
 
 CALLS_OF_FLOOR = 0.7
 OWN = "bench.websocket.own"
@@ -34,19 +33,8 @@ def count(scale: McpScale) -> int:
 
 def measure(scale: McpScale, tick: Tick) -> Figure:
     """Measure all contenders."""
-    with serving() as url, told(url), Worker(sys.executable, OWN, path=[ROOT]) as worker:
-        return figure(asyncio.run(_taken(scale, [worker], tick)))
-
-
-async def _taken(scale: McpScale, tracks: Sequence[Track], tick: Tick) -> dict[str, Taken]:
-    alone, crowds = [OneByOne(track) for track in tracks], [ManyAtOnce(track) for track in tracks]
-    await interleave(alone, rounds=scale.rounds, calls=scale.calls, tick=tick)
-    await interleave(crowds, rounds=scale.crowds, calls=1, tick=tick)
-    return {
-        name: Taken(Sat.of(one.turns[name]), Sat.of([*map(whole, many.turns[name])]))
-        for one, many in zip(alone, crowds, strict=True)
-        for name in one.turns
-    }
+    with serving("bench.websocket.server") as url, told(url), Worker(sys.executable, OWN, path=[ROOT]) as worker:
+        return figure(asyncio.run(measure_alone_and_in_a_crowd(scale, [worker], tick)))
 
 
 def figure(taken: dict[str, Taken]) -> Figure:
@@ -64,13 +52,8 @@ def figure(taken: dict[str, Taken]) -> Figure:
 
 
 def _row(name: str, taken: dict[str, Taken]) -> Row:
-    (alone, crowd), floor = taken[name], taken[names.FLOOR]
+    one, floor = taken[name], taken[names.FLOOR]
     return {
-        "name": name,
-        **alone.measured._asdict(),
-        "many_per_s": 1e6 / crowd.measured.sustained_us,
-        "many_cpu_us": crowd.measured.cpu_us,
-        "of_floor": alone.cpu_times(floor.alone),
-        "many_of_floor": crowd.cpu_times(floor.crowd),
-        "calls_of_floor": floor.crowd.measured.times(crowd.measured),
+        **row_beside_floor(name, one, floor),
+        "calls_of_floor": floor.crowd.measured.times(one.crowd.measured),
     }
