@@ -207,6 +207,11 @@ def test_huge_numbers_pass() -> None:
     assert Redactor(["hunter22"]).value([10**5000, float("inf")]) == [10**5000, float("inf")]
 
 
+@pytest.mark.parametrize("secret", ["000000ß", "000000ŉ", "passwoﬁ", "ßßßß"])
+def test_a_secret_that_folding_case_makes_longer_is_masked_where_it_stands_alone(secret: str) -> None:
+    assert Redactor([secret]).plain({"params": [secret, secret.upper()]}) == {"params": [MASK, MASK]}
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: (

@@ -168,7 +168,8 @@ class SecretMatcher:
         """Return the text with every secret replaced by the mask."""
         if self.is_empty:
             return text
-        if len(text) >= SHORTEST and self._forms and (spans := self._spans(text)):
+        # Folding case never lengthens ASCII; other text it does, as in `ß` and `ss`.
+        if self._forms and (len(text) >= SHORTEST or not text.isascii()) and (spans := self._spans(text)):
             text = _mask_spans(text, spans, mask)
         if not self._exact:
             return text
