@@ -52,17 +52,17 @@ async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> As
 
 
 @asynccontextmanager
-async def listening(app: Any) -> AsyncIterator[str]:
+async def listening(app: Any, *, request_s: float = 60) -> AsyncIterator[str]:
     """Serve any application on a free port; gives its address."""
     with listen("127.0.0.1", 0) as socket:
-        async with serving(app, socket):
+        async with serving(app, socket, request_s=request_s):
             yield f"http://127.0.0.1:{socket.getsockname()[1]}"
 
 
 @asynccontextmanager
-async def serving(app: Any, socket: Any) -> AsyncIterator[None]:
+async def serving(app: Any, socket: Any, *, request_s: float = 60) -> AsyncIterator[None]:
     """Serve an application on a socket."""
-    task = asyncio.create_task(serve_until_stopped(app, socket, grace_s=1))
+    task = asyncio.create_task(serve_until_stopped(app, socket, grace_s=1, request_s=request_s))
     try:
         yield
     finally:

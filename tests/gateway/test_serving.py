@@ -114,3 +114,23 @@ def test_serve_ends_quietly_with_a_client_that_is_gone_and_cancels_its_call(home
 
     assert (code, said) == (0, b"")
     assert (home / "cancelled").exists()
+
+
+def test_serve_answers_the_request_after_lines_that_are_none(home: Path) -> None:
+    lines = [b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"id": 7}', b"x" * 50_000_000]
+    hello, ready, _ = (json.dumps(message).encode() for message in HANGING_CALL)
+    ping = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "ping"}).encode()
+    sent = b"\n".join([hello, ready, *lines, ping, b""])
+    with subprocess.Popen(
+        serving(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child_environment()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(sent)
+        process.stdin.flush()
+        said = next(line for line in process.stdout if json.loads(line).get("id") == 9)
+        process.stdin.close()
+        process.stdout.read()
+
+    assert json.loads(said)["result"] == {}
+    assert process.returncode == 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from toolpost.contracts.errors import ConfigError
 
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 ListeningSocket: TypeAlias = socket.socket
+
+_REQUEST_S = 60.0
+_KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none is closed under a request
+_MOST_HEAD_BYTES = 64 * 1024
+_TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too Large"
 
 
 @contextmanager
@@ -32,9 +39,23 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
         yield listening
 
 
-async def serve_until_stopped(app: ASGIApp, listening: socket.socket, *, grace_s: int = 10) -> None:
-    """Serve until this task is cancelled; requests under way have `grace_s` seconds, or until it is cancelled again."""
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=grace_s, lifespan="on")
+async def serve_until_stopped(
+    app: ASGIApp, listening: socket.socket, *, grace_s: int = 10, request_s: float = _REQUEST_S
+) -> None:
+    """Serve until this task is cancelled; requests under way have `grace_s` seconds, or until it is cancelled again.
+
+    A client has `request_s` seconds to send a request.
+    """
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        http=cast("type[asyncio.Protocol]", partial(_Connection, request_s=request_s)),
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=grace_s,
+    )
     server = _Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]))
     while not serving.done():
@@ -51,3 +72,61 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+
+class _Connection(HttpToolsProtocol):
+    """A connection that ends when a request takes too long to arrive, or its head is too large."""
+
+    def __init__(self, *args: Any, request_s: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._request_s = request_s
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head_bytes: int | None = 0  # None: the head is complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_request()
+
+    def data_received(self, data: bytes) -> None:
+        if self._deadline is None:
+            self._expect_request()
+        super().data_received(data)
+        if self._head_bytes is not None and self._deadline is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_HEAD_BYTES:
+                self._refuse(_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        if self._deadline is None:  # a second request within the same bytes
+            self._expect_request()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._cancel_deadline()
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def _expect_request(self) -> None:
+        self._head_bytes = 0
+        self._deadline = self.loop.call_later(self._request_s, self._refuse, _TOO_SLOW)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _refuse(self, status: bytes) -> None:
+        """Say why, unless a response has begun, and close the connection."""
+        if self.transport.is_closing():
+            return
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+        self.transport.close()
