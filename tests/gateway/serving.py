@@ -11,9 +11,11 @@ import httpx2
 from toolpost import Settings, Toolbox
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.callers import new_caller_key
-from toolpost.gateway.http import caller_in, gateway_app, open_callers
+from toolpost.gateway.callers import Callers, new_caller_key
+from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.gateway.view_servers import ViewServers
+from toolpost.gateway.views import View
 from toolpost.wire.http_server import listen, serve_until_stopped
 
 OPERATOR = "acme:olga"
@@ -41,14 +43,22 @@ async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> As
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
         opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay])
         async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
-            mcp = McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay)
-            app = gateway_app(box, mcp, callers, public_url=url)
+            app = whole_app(box, callers, url, relay)
             bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}
             async with (
                 serving(app, socket),
                 httpx2.AsyncClient(base_url=url, headers=bearer, trust_env=False, timeout=60) as http,
             ):
                 yield Served(box, url, http)
+
+
+def whole_app(box: Toolbox, callers: Callers, url: str, relay: ProgressRelay | None = None) -> Any:
+    """The application of `toolpost up`, without named views."""
+
+    def make_server(view: View | None = None) -> McpServer:
+        return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=view)
+
+    return gateway_app(box, make_server(), ViewServers(make_server, mcp_sessions), callers, public_url=url)
 
 
 @asynccontextmanager

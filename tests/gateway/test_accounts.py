@@ -11,10 +11,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from tests.auth.oauth.provider import provider
-from tests.gateway.serving import serving
+from tests.gateway.serving import serving, whole_app
 from tests.toolbox.signing_in import ANN, CLIENT, NotesApi, Person, address, notes_source, toolbox
-from toolpost.gateway.http import gateway_app, open_callers
-from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.http import open_callers
 
 pytestmark = pytest.mark.programs
 
@@ -43,7 +42,7 @@ async def test_a_clients_user_signs_in_and_the_call_goes_on(
             api,
             toolbox(notes_source(api, tmp_path), url, folder) as box,
             open_callers(box, folder, ANN, host="127.0.0.1") as callers,
-            serving(gateway_app(box, McpServer(box, principal=lambda _ctx: ANN), callers, public_url=url), listening),
+            serving(whole_app(box, callers, url), listening),
             httpx2.AsyncClient(
                 headers={"Authorization": f"Bearer {(folder / 'token').read_text()}"}, timeout=60
             ) as http,
