@@ -73,7 +73,7 @@ def list_pending(
     async def work(box: Toolbox, output: Output) -> int:
         found = await find(box)
         if json:
-            output.document([_action_document(action, box) for action in found])
+            output.document([box.pending.card(action) for action in found])
         else:
             _show_list(found, output, nothing=_nothing_text(user, wanted))
         return 0
@@ -92,7 +92,7 @@ def show_pending(pending_id: Id, config: Config = None, user: User = "", json: J
 
     async def work(box: Toolbox, output: Output) -> int:
         action = await reference.find(box)
-        _show_one(action, _action_document(action, box), output, user=user)
+        _show_one(action, box.pending.card(action), output, user=user)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=pending_sources(find))
@@ -221,39 +221,6 @@ def _nothing_text(user: str, status: PendingStatus | None) -> str:
     return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {describe_user(user)}."
 
 
-def _action_document(action: PendingAction, box: Toolbox) -> dict[str, Any]:
-    """Return a pending action as JSON data with its secrets redacted."""
-    redactor, name = box.redactor, action.tool_name
-    marks = box.registry.find(name).secret_paths if box.registry.has(name) else None
-    redact = redactor.plain if marks is None else redactor.for_tool(arguments=marks[0], results=marks[1])
-    open_text = redact(
-        {
-            "prompt": action.question.prompt,
-            "payload": dict(action.question.payload),
-            "arguments": dict(action.arguments),
-            "outcome": action.outcome,
-        }
-    )
-    return {
-        "id": action.id,
-        "status": action.status,
-        "kind": action.question.kind,
-        "reason": action.question.reason,
-        "tool_name": name,
-        **open_text,
-        "target": dict(action.question.target),
-        "answerers": None if action.answerers is None else list(action.answerers),
-        "four_eyes": action.question.four_eyes,
-        "call_id": action.call_id,
-        "run_id": action.run_id,
-        "asked_by": str(action.asked_by),
-        "created_at": action.created_at,
-        "expires_at": action.expires_at,
-        "answered_by": action.answered_by,
-        "answered_at": action.answered_at,
-    }
-
-
 def _show_list(found: list[PendingAction], output: Output, *, nothing: str) -> None:
     if not found:
         output.text(nothing)
@@ -277,7 +244,7 @@ def _show_one(action: PendingAction, document: dict[str, Any], output: Output, *
     times = {key: format_time(document[key]) for key in ("created_at", "expires_at", "answered_at")}
     payload = dict(document["payload"])
     lines = {"preview": payload.pop("preview", None), "target": describe_target(action.question)}
-    plain = {**document, **times, "payload": payload, **lines}
+    plain = {**document, **times, "payload": payload, **lines, "answers": None}  # the note below names commands
     rows = [(key, format_json(value)) for key, value in plain.items() if value and value != document["prompt"]]
     output.table(["", document["prompt"]], rows)
     if action.status == "open":

@@ -29,6 +29,7 @@ from toolpost.contracts.sources import HoldingSource
 from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.policy.approvals import answer_refusal, arguments_summary, call_hash, target_summary, tool_hash
 from toolpost.policy.redaction import LONGEST_MESSAGE, Redactor
+from toolpost.runtime.cards import approval_card
 from toolpost.runtime.persistence import dump_context, dump_outcome, load_context, load_outcome
 from toolpost.runtime.results import summary_of
 from toolpost.schema.validator import compile_validator
@@ -98,6 +99,10 @@ class PendingActions:
         if action is None:
             raise PendingNotFoundError(pending_id)
         return _visible_to(by, action)
+
+    def card(self, action: PendingAction) -> dict[str, Any]:
+        """Return a pending action as every surface shows it, with secrets masked and the possible answers."""
+        return approval_card(action, self._registry, self._redactor)
 
     async def outcome(self, pending_id: str, *, by: str, wait_s: float) -> Outcome:
         """Return what came of a pending call, or its open question.
