@@ -12,6 +12,7 @@ from toolpost import Settings, Toolbox
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.callers import Callers, new_caller_key
+from toolpost.gateway.event_feed import EventFeed
 from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
 from toolpost.gateway.view_servers import ViewServers
@@ -38,12 +39,12 @@ class Served(NamedTuple):
 @asynccontextmanager
 async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> AsyncIterator[Served]:
     """Serve these tools for as long as the test needs."""
-    relay = ProgressRelay()
+    relay, feed = ProgressRelay(), EventFeed()
     with listen("127.0.0.1", 0) as socket:
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
-        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay])
+        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, feed])
         async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
-            app = whole_app(box, callers, url, relay)
+            app = whole_app(box, callers, url, relay=relay, feed=feed)
             bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}
             async with (
                 serving(app, socket),
@@ -52,13 +53,15 @@ async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> As
                 yield Served(box, url, http)
 
 
-def whole_app(box: Toolbox, callers: Callers, url: str, relay: ProgressRelay | None = None) -> Any:
-    """The application of `toolpost up`, without named views."""
+def whole_app(
+    box: Toolbox, callers: Callers, url: str, *, relay: ProgressRelay | None = None, feed: EventFeed | None = None
+) -> Any:
+    """The application of an open Toolbox, without views."""
 
-    def make_server(view: View | None = None) -> McpServer:
+    def make(view: View | None = None) -> McpServer:
         return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=view)
 
-    return gateway_app(box, make_server(), ViewServers(make_server, mcp_sessions), callers, public_url=url)
+    return gateway_app(box, make(), ViewServers(make, mcp_sessions), callers, feed or EventFeed(), public_url=url)
 
 
 @asynccontextmanager

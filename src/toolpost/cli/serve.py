@@ -62,7 +62,7 @@ def up(
     user: User = "",
     json: Json = False,
 ) -> None:
-    """Serve all tools over HTTP: MCP at /mcp, for callers with a key, or with the token of the data folder.
+    """Serve all tools over HTTP: MCP at /mcp, REST under /api/v1, for callers with a key or the data folder's token.
 
     The views of the configuration are at /mcp/NAME. --view says what clients see at /mcp itself.
     Ends with SIGTERM or Ctrl-C, after the calls under way.
@@ -91,6 +91,7 @@ async def _serve_on(
     view: str | None,
     output: Output,
 ) -> int:
+    from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
     from toolpost.gateway.view_servers import ViewServers
@@ -98,9 +99,9 @@ async def _serve_on(
     from toolpost.toolbox.box import Toolbox
     from toolpost.wire.http_server import serve_until_stopped
 
-    relay, port = ProgressRelay(), listening.getsockname()[1]
+    relay, feed, port = ProgressRelay(), EventFeed(), listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay])
+    opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay, feed])
     async with opened as box, open_callers(box, folder, user, host=host) as callers:
 
         def make_server(shown: View) -> McpServer:
@@ -109,12 +110,12 @@ async def _serve_on(
         mcp, named = make_server(default_view(box, view)), ViewServers(make_server, mcp_sessions)
         await named.show(make_views(box, view))
         public_url = (box.settings.server.public_url or address).rstrip("/")
-        app = gateway_app(box, mcp, named, callers, public_url=public_url)
+        app = gateway_app(box, mcp, named, callers, feed, public_url=public_url)
         token_file = str(folder / "token")
         if output.as_json:
-            output.line({"mcp": f"{address}/mcp", "token_file": token_file})
+            output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token_file})
         else:
-            output.note(f"MCP at {address}/mcp; the operator's token is in {token_file}")
+            output.note(f"MCP at {address}/mcp, REST at {address}/api/v1; the operator's token is in {token_file}")
         await serve_until_stopped(app, listening)
     return 0
 

@@ -152,6 +152,7 @@ class StoredEvent:
     tenant: str
     payload: Mapping[str, Any]
     hash: str
+    user: str = ""
 
     @property
     def is_forgotten(self) -> bool:
@@ -180,11 +181,12 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Filter of events by tool (`*` matches any letters), by codes (empty: all) and by time."""
+    """Filter of events by tool (`*` matches any letters), by codes (empty: all), by time and by user."""
 
     tool: str | None = None
     codes: frozenset[EventCode] = frozenset()
     since: float | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

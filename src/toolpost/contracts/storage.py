@@ -132,8 +132,13 @@ class EventLog(EventSink, Protocol):
         """Return stored events with an id above `after`, oldest first; with `newest` the last `limit` of them."""
         ...
 
-    async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """Return runs, newest first; notices that belong to no call are no runs."""
+    async def runs(
+        self, *, tenant: str | None = None, user: str | None = None, before: str | None = None, limit: int = 50
+    ) -> list[RunSummary]:
+        """Return runs, newest first; notices that belong to no call are no runs.
+
+        With `before` only those that began before the tenant's run of this id.
+        """
         ...
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
@@ -268,6 +273,10 @@ class KeyStore(Protocol):
 
     async def reserve(self, principal: Principal, key: str, record: KeyRecord) -> KeyRecord | None:
         """Reserve a key; return None if it was free, else the record that holds it."""
+        ...
+
+    async def find(self, principal: Principal, call_id: str) -> KeyRecord | None:
+        """Return the record of a principal's call that has a key."""
         ...
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The gateway over HTTP, put together: MCP at `/mcp`, behind the check of who is calling."""
+"""The gateway over HTTP, put together: MCP at `/mcp`, REST under `/api/v1`, behind the check of who is calling."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
 from toolpost.gateway.callers import Callers, local_token
 from toolpost.gateway.problems import ProblemResponse
+from toolpost.gateway.rest.routes import rest_routes
+from toolpost.gateway.rest.service import RestService
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.wiring import network_policy
 
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
     from toolpost.contracts.callers import Caller
+    from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.mcp_server import McpServer
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.toolbox.box import Toolbox
@@ -48,16 +52,18 @@ def mcp_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
     )
 
 
-def gateway_app(box: Toolbox, mcp: McpServer, named: ViewServers, callers: Callers, *, public_url: str) -> ASGIApp:
+def gateway_app(
+    box: Toolbox, mcp: McpServer, named: ViewServers, callers: Callers, feed: EventFeed, *, public_url: str
+) -> ASGIApp:
     """Return the ASGI application of the gateway, which others reach at `public_url`.
 
-    `mcp` is served at `/mcp`, the views of `named` below it.
+    `mcp` is served at `/mcp`, the views of `named` below it. The `feed` must be among the sinks of the Toolbox.
     """
-    sessions = mcp_sessions(mcp)
+    sessions, rest = mcp_sessions(mcp), RestService(box, feed, public_url=public_url)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        async with mcp.publishing(), sessions.run(), named.running():
+        async with mcp.publishing(), sessions.run(), named.running(), rest.running():
             yield
 
     async def healthz(_request: Request) -> PlainTextResponse:
@@ -85,13 +91,22 @@ def gateway_app(box: Toolbox, mcp: McpServer, named: ViewServers, callers: Calle
         Route("/healthz", endpoint=healthz),
         Route(METADATA, endpoint=resource_metadata),
         Route(f"{METADATA}/mcp", endpoint=resource_metadata),
+        *rest_routes(rest),
     ]
     if host is not None and is_loopback(host):  # whose browser it is elsewhere, a login has to say
         routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
-    app = Starlette(routes=routes, lifespan=lifespan)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 500: _broken})
     rates = Rates(box.settings.server.requests_per_minute)
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
     return Access(app, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url)
+
+
+async def _not_found(_request: Request, _error: Exception) -> Response:
+    return ProblemResponse(404, "not_found", "there is nothing here; /openapi.json says what there is")
+
+
+async def _broken(_request: Request, _error: Exception) -> Response:
+    return ProblemResponse(500, "internal_error", "this went wrong here; the log of the gateway says why")
 
 
 @asynccontextmanager

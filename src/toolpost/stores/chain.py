@@ -182,6 +182,7 @@ def stored_event(row: EventRow) -> StoredEvent:
         tenant=row.tenant,
         payload=parse_payload(row.payload),
         hash=row.hash.hex(),
+        user=row.user,
     )
 
 

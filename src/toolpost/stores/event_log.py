@@ -30,6 +30,7 @@ _EVENTS = f"SELECT {ROW_COLUMNS} FROM events WHERE id > :after"  # noqa: S608 - 
 _ROWS = f"SELECT {ROW_COLUMNS} FROM events WHERE run_id = ? AND tenant = ? ORDER BY seq"  # noqa: S608
 _RUNS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
 _CALLED = " AND root_call <> ''"  # notices of sources and of the catalog belong to no call, so that nobody ran them
+_BEFORE = " AND nr < (SELECT max(nr) FROM runs WHERE run_id = :before AND (:tenant IS NULL OR tenant = :tenant))"
 _TOOL = "CASE WHEN json_valid(payload) THEN json_extract(payload, '$.tool_name') END"
 # A run that waits for a person has an open call, too, and nothing of it is lost.
 _ORPHANED = """
@@ -103,7 +104,7 @@ class SQLiteEventLog:
         sql = _EVENTS + _where(tenant=tenant, run_id=run_id) + _filter(only)
         sql += f" ORDER BY id {'DESC' if newest else ''} LIMIT :limit"
         values: dict[str, Any] = {"after": after, "tenant": tenant, "run_id": run_id, "limit": max(0, limit)}
-        values |= {"tool": only.tool, "since": only.since}
+        values |= {"tool": only.tool, "since": only.since, "user": only.user}
 
         def work(db: sqlite3.Connection) -> list[StoredEvent]:
             found = [stored_event(EventRow(*row)) for row in db.execute(sql, values)]
@@ -111,10 +112,13 @@ class SQLiteEventLog:
 
         return await self._reader.query(work)
 
-    async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
+    async def runs(
+        self, *, tenant: str | None = None, user: str | None = None, before: str | None = None, limit: int = 50
+    ) -> list[RunSummary]:
         await self._writer.flush()
-        sql = _RUNS + _CALLED + _where(tenant=tenant) + " ORDER BY nr DESC LIMIT :limit"
-        values = {"tenant": tenant, "limit": max(0, limit)}
+        sql = _RUNS + _CALLED + _where(tenant=tenant) + (" AND user = :user" if user is not None else "")
+        sql += (_BEFORE if before is not None else "") + " ORDER BY nr DESC LIMIT :limit"
+        values = {"tenant": tenant, "user": user, "before": before, "limit": max(0, limit)}
         return await self._reader.query(lambda db: [RunHead.of_row(row).summary() for row in db.execute(sql, values)])
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
@@ -159,6 +163,7 @@ def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
 def _filter(only: EventFilter) -> str:
     sql = f" AND {_TOOL} GLOB :tool" if only.tool is not None else ""
     sql += " AND at >= :since" if only.since is not None else ""
+    sql += " AND user = :user" if only.user is not None else ""
     return sql + (f" AND code IN ({', '.join(str(int(code)) for code in only.codes)})" if only.codes else "")
 
 

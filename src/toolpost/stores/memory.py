@@ -218,9 +218,15 @@ class MemoryEventLog:
             found = list(islice((event for event in meant if only is None or _matches(event, only)), max(0, limit)))
         return found[::-1] if newest else found
 
-    async def runs(self, *, tenant: str | None = None, limit: int = 50) -> list[RunSummary]:
+    async def runs(
+        self, *, tenant: str | None = None, user: str | None = None, before: str | None = None, limit: int = 50
+    ) -> list[RunSummary]:
         newest_first = [run.head for run in reversed(self.collect_runs().by_name.values())]
-        meant = (head for head in newest_first if head.root_call and tenant in (None, head.tenant))
+        theirs = [head for head in newest_first if head.root_call and tenant in (None, head.tenant)]
+        if before is not None:
+            at = next((at for at, head in enumerate(theirs) if head.run_id == before), len(theirs))
+            theirs = theirs[at + 1 :]
+        meant = (head for head in theirs if user in (None, head.user))
         return [head.summary() for head in islice(meant, max(0, limit))]
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
@@ -270,6 +276,8 @@ def _matches(event: StoredEvent, only: EventFilter) -> bool:
     if only.codes and event.code not in only.codes:
         return False
     if only.since is not None and event.at < only.since:
+        return False
+    if only.user is not None and event.user != only.user:
         return False
     return only.tool is None or fnmatchcase(str(event.payload.get("tool_name", "")), only.tool)
 
@@ -398,6 +406,12 @@ class MemoryKeyStore:
                 self.records[principal, key] = (replace(record, outcome=None), self._clock())
                 return None
         return replace(held[0], outcome=copy_json(held[0].outcome, "keys"))
+
+    async def find(self, principal: Principal, call_id: str) -> KeyRecord | None:
+        for (who, _), (held, _at) in list(self.records.items()):
+            if who == principal and held.call_id == call_id:
+                return replace(held, outcome=copy_json(held.outcome, "keys"))
+        return None
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
         kept = copy_json(dict(outcome), "keys")

@@ -52,6 +52,9 @@ ON CONFLICT DO NOTHING
 _HOLDER = """
 SELECT call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND key = ?
 """
+_CALL_OF_KEY = """
+SELECT key, call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND call_id = ?
+"""
 _SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
 _RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
 _OWNERS = """
@@ -139,8 +142,11 @@ class SQLiteJournal:
 class SQLiteKeyStore:
     """Idempotency keys by user: reserved by one statement, stored with the outcome of their call."""
 
-    def __init__(self, writer: Writer, *, sealer: RowSealer, liveness: Liveness, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, writer: Writer, reader: Reader, *, sealer: RowSealer, liveness: Liveness, clock: Callable[[], float]
+    ) -> None:
         self._writer = writer
+        self._reader = reader
         self._sealer = sealer
         self._liveness = liveness
         self._clock = clock
@@ -156,6 +162,10 @@ class SQLiteKeyStore:
 
         holder = await self._writer.submit(work)
         return None if holder is None else self._record(principal, key, holder)
+
+    async def find(self, principal: Principal, call_id: str) -> KeyRecord | None:
+        row = await self._reader.query(lambda db: db.execute(_CALL_OF_KEY, (*principal, call_id)).fetchone())
+        return None if row is None else self._record(principal, row[0], row[1:])
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
         sealed = self._sealer.seal(dict(outcome), "keys", *principal, key, "outcome")
@@ -405,7 +415,7 @@ class SQLiteStore:
         self.events: EventLog = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=rows, liveness=liveness)
         self.pending: PendingStore = SQLitePendingStore(writer, reader, key=ledger.key, sealer=rows, liveness=liveness)
-        self.keys: KeyStore = SQLiteKeyStore(writer, sealer=rows, liveness=liveness, clock=clock)
+        self.keys: KeyStore = SQLiteKeyStore(writer, reader, sealer=rows, liveness=liveness, clock=clock)
         self.caller_keys: CallerKeyStore = SQLiteCallerKeys(writer, reader)
         self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)

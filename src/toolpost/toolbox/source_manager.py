@@ -318,6 +318,10 @@ class SourceManager:
             else:
                 await self._drop(old, grace_s)
 
+    async def reload(self, name: str, *, grace_s: float = _GRACE_S) -> None:
+        """Open a source anew with the settings that it has, as `replace` does."""
+        await self.replace(self._find(name).config, grace_s=grace_s)
+
     async def remove(self, name: str, *, grace_s: float = _GRACE_S) -> None:
         """Take the tools of a source out of the catalog, and close it once its calls in flight have ended.
 

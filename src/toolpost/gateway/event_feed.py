@@ -1,0 +1,164 @@
+"""Follow the event log for many listeners with one reader: none misses an event, none gets one twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    from toolpost.contracts.events import EventFilter, RunEvent, StoredEvent
+    from toolpost.contracts.storage import EventLog
+
+_PAGE = 1000
+_MOST_WAITING = 5_000  # a listener that is further behind reads the log again
+_LOOK_S = 1.0  # other processes write to the log, too
+
+
+class _Listener:
+    """What one listener has not taken yet; `behind` says that it has to read the log again."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[StoredEvent] = deque()
+        self.behind = False
+        self.ready = asyncio.Event()
+
+    def put(self, event: StoredEvent) -> None:
+        if len(self.waiting) >= _MOST_WAITING:
+            self.waiting.clear()
+            self.behind = True
+        if not self.behind:
+            self.waiting.append(event)
+        self.ready.set()
+
+
+class EventFeed:
+    """Event sink that tells listeners of new events in the log; it must be among the sinks of the Toolbox.
+
+    Events are read from the log, so that each has its number, and those of other processes come too.
+    """
+
+    def __init__(self) -> None:
+        self._written = asyncio.Event()
+        self._listeners: defaultdict[tuple[str, str | None], set[_Listener]] = defaultdict(set)
+        self._position = 0
+        self._joining = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, event: RunEvent) -> None:
+        """Look at the log soon; progress may come from a worker thread."""
+        if self._listeners and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._written.set)
+
+    @asynccontextmanager
+    async def following(self, log: EventLog) -> AsyncGenerator[None]:
+        """Read the log while this is open."""
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        task = self._loop.create_task(self._follow())
+        try:
+            yield
+        finally:
+            self._loop = None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def listen(
+        self,
+        *,
+        tenant: str,
+        run_id: str | None = None,
+        after: int | None = None,
+        only: EventFilter | None = None,
+        wanted: Callable[[StoredEvent], bool],
+    ) -> AsyncIterator[StoredEvent | None]:
+        """Yield the events after an id (None: from now on) as they come; None at first, and when there are none.
+
+        `only` narrows what is read from the log, and `wanted` must say the same of an event.
+        """
+        listener, begin = await self._join(tenant, run_id)
+        try:
+            yield None
+            seen = begin if after is None else after
+            async for event in self._catch_up(tenant, run_id, seen, begin, only):
+                seen = event.id
+                yield event
+            seen = max(seen, begin) if after is None or after < begin else after
+            while True:
+                if listener.behind:
+                    listener.behind, upto = False, self._position
+                    async for event in self._catch_up(tenant, run_id, seen, upto, only):
+                        yield event
+                    seen = max(seen, upto)
+                while listener.waiting:
+                    event = listener.waiting.popleft()
+                    if event.id > seen and wanted(event):
+                        yield event
+                    seen = max(seen, event.id)
+                listener.ready.clear()
+                try:
+                    async with asyncio.timeout(15):
+                        await listener.ready.wait()
+                except TimeoutError:
+                    yield None
+        finally:
+            self._leave(tenant, run_id, listener)
+
+    async def _join(self, tenant: str, run_id: str | None) -> tuple[_Listener, int]:
+        listener = _Listener()
+        async with self._joining:
+            if not self._listeners:
+                newest = await self._log.read(limit=1, newest=True)
+                self._position = newest[0].id if newest else 0
+            self._listeners[tenant, run_id].add(listener)
+        return listener, self._position
+
+    def _leave(self, tenant: str, run_id: str | None, listener: _Listener) -> None:
+        others = self._listeners[tenant, run_id]
+        others.discard(listener)
+        if not others:
+            del self._listeners[tenant, run_id]
+
+    async def _catch_up(
+        self, tenant: str, run_id: str | None, after: int, upto: int, only: EventFilter | None
+    ) -> AsyncIterator[StoredEvent]:
+        while after < upto:
+            page = await self._log.read(tenant=tenant, run_id=run_id, after=after, limit=_PAGE, only=only)
+            for event in page:
+                if event.id > upto:
+                    return
+                yield event
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._written.wait()
+            except TimeoutError:
+                pass
+            self._written.clear()
+            if self._listeners:
+                try:
+                    await self._read_on()
+                except StoreError:
+                    continue  # whoever writes reports it; reading goes on when the store does
+
+    async def _read_on(self) -> None:
+        while True:
+            page = await self._log.read(after=self._position, limit=_PAGE)
+            for event in page:
+                for key in ((event.tenant, event.run_id), (event.tenant, None)):
+                    for listener in self._listeners.get(key, ()):
+                        listener.put(event)
+            if page:
+                self._position = page[-1].id
+            if len(page) < _PAGE:
+                return

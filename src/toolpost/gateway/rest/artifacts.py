@@ -1,0 +1,163 @@
+"""Operations on artifacts: list them, read them in parts, and upload files for calls."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response, StreamingResponse
+
+from toolpost.contracts.storage import ArtifactRef
+from toolpost.gateway.problems import Problem, ProblemResponse
+from toolpost.gateway.rest.operations import CURSOR, LIMIT, JsonResponse, Operation, RestRequest, page_of, read_body
+from toolpost.gateway.rest.schemas import page, ref
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_MOST = 10_000
+_PIECE = 1 << 20
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
+_OCTETS = "application/octet-stream"
+_FILE = {_OCTETS: {"type": "string", "format": "binary"}}
+
+
+async def _list_artifacts(ask: RestRequest) -> Response:
+    found = await ask.box.store.artifacts.list(tenant=ask.tenant, run_id=ask.query.get("run"), limit=_MOST)
+    return page_of(ask, found, lambda one: one.id, lambda one: one.to_dict())
+
+
+async def _show_artifact(ask: RestRequest) -> Response:
+    return JsonResponse((await _find(ask)).to_dict())
+
+
+async def _read_artifact(ask: RestRequest) -> Response:
+    """Send the bytes of an artifact, or the range of them that is asked for; they are never shown as a page."""
+    found = await _find(ask)
+    etag = f'"{found.sha256}"'
+    headers = {
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": "attachment",
+        "Cache-Control": "private, no-cache",
+        "Content-Type": found.media_type if _MEDIA_TYPE.fullmatch(found.media_type.partition(";")[0]) else _OCTETS,
+    }
+    known = [one.strip().removeprefix("W/") for one in ask.raw.headers.get("if-none-match", "").split(",")]
+    if etag in known or "*" in known:
+        return Response(status_code=304, headers={"ETag": etag})
+    begin, end, status = 0, found.size, 200
+    wanted = ask.raw.headers.get("range")
+    if wanted is not None and ask.raw.headers.get("if-range", etag) == etag:
+        part = _range(wanted, found.size)
+        if part is not None:
+            begin, end = part
+            if begin >= end:
+                none = {"Content-Range": f"bytes */{found.size}"}
+                return ProblemResponse(416, "range", "there is no such part of it", headers=none)
+            status = 206
+            headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.size}"
+    headers["Content-Length"] = str(end - begin)
+    return StreamingResponse(_pieces(ask, found.id, begin, end), status, headers=headers)
+
+
+def _range(text: str, size: int) -> tuple[int, int] | None:
+    """Return where the part that a Range header names begins and ends; None where the header is to be ignored."""
+    found = _RANGE.fullmatch(text.strip())
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:
+        return max(0, size - int(found[2])), size
+    return int(found[1]), min(size, int(found[2]) + 1) if found[2] else size
+
+
+async def _pieces(ask: RestRequest, artifact_id: str, begin: int, end: int) -> AsyncGenerator[bytes]:
+    store = ask.box.store.artifacts
+    while begin < end:
+        piece = await store.read(artifact_id, tenant=ask.tenant, offset=begin, limit=min(_PIECE, end - begin))
+        if not piece:
+            return
+        begin += len(piece)
+        yield piece
+
+
+async def _upload_artifact(ask: RestRequest) -> Response:
+    """Store a file, so that a call can name it as an argument: `{"artifact_id": ...}`."""
+    kind = ask.raw.headers.get("content-type", _OCTETS).partition(";")[0].strip()
+    if not _MEDIA_TYPE.fullmatch(kind):
+        raise Problem(415, "unsupported_media_type", "the content type is none")
+    data = await read_body(ask.raw, round(ask.box.settings.server.max_upload_mb * 1024 * 1024))
+    stored = await ask.box.store.artifacts.put(
+        data,
+        ArtifactRef(
+            id="",
+            sha256="",
+            size=0,
+            media_type=kind,
+            name=ask.query.get("name", ""),
+            tenant=ask.tenant,
+            run_id=ask.box.router.new_id("run"),
+            call_id="",
+            tool_name="",
+            created_at=time.time(),
+        ),
+    )
+    location = f"{ask.service.public_url}/api/v1/artifacts/{stored.id}"
+    return JsonResponse(stored.to_dict(), 201, headers={"Location": location})
+
+
+async def _find(ask: RestRequest) -> ArtifactRef:
+    artifact_id = ask.path["artifact_id"]
+    found = await ask.box.store.artifacts.info(artifact_id, tenant=ask.tenant)
+    if found is None:
+        raise Problem(404, "artifact_not_found", f"there is no artifact {artifact_id!r}")
+    return found
+
+
+OPERATIONS = [
+    Operation(
+        id="list_artifacts",
+        method="GET",
+        path="/artifacts",
+        summary="List large and binary results, the newest first",
+        tag="artifacts",
+        handler=_list_artifacts,
+        query={"run": {"type": "string", "maxLength": 200}, "limit": LIMIT, "cursor": CURSOR},
+        answers={200: page("Artifact")},
+    ),
+    Operation(
+        id="upload_artifact",
+        method="POST",
+        path="/artifacts",
+        summary="Upload a file that a call can be given",
+        tag="artifacts",
+        handler=_upload_artifact,
+        scope=("call",),
+        query={"name": {"type": "string", "maxLength": 200}},
+        raw_body=True,
+        answers={201: ref("Artifact")},
+        problems=(503,),
+    ),
+    Operation(
+        id="show_artifact",
+        method="GET",
+        path="/artifacts/{artifact_id}",
+        summary="Show what is known of an artifact",
+        tag="artifacts",
+        handler=_show_artifact,
+        answers={200: ref("Artifact")},
+        problems=(404,),
+    ),
+    Operation(
+        id="read_artifact",
+        method="GET",
+        path="/artifacts/{artifact_id}/content",
+        summary="Read an artifact, or a part of it",
+        tag="artifacts",
+        handler=_read_artifact,
+        headers={"Range": {"type": "string"}, "If-None-Match": {"type": "string"}},
+        answers={200: {"*/*": {"type": "string", "format": "binary"}}, 206: {"*/*": {"type": "string"}}, 304: None},
+        problems=(404, 416),
+    ),
+]

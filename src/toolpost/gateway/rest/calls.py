@@ -1,0 +1,259 @@
+"""Operations on calls and runs: call a tool and wait, be called back or listen; look at runs and cancel them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from toolpost.contracts.outcomes import Failed, outcome_to_dict
+from toolpost.contracts.principal import Principal
+from toolpost.gateway.problems import Problem, problem_of
+from toolpost.gateway.rest.event_stream import event_data, event_stream, server_event
+from toolpost.gateway.rest.operations import (
+    CURSOR,
+    LIMIT,
+    JsonResponse,
+    Operation,
+    RestRequest,
+    decode_cursor,
+    page_response,
+)
+from toolpost.gateway.rest.schemas import page, ref
+from toolpost.runtime.persistence import current_outcome
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from toolpost.contracts.events import RunSummary
+    from toolpost.contracts.outcomes import Outcome
+
+_KEY_HEADER = "Idempotency-Key"
+_LONGEST_KEY = 255
+_LONGEST_WAIT_S = 60.0
+_LOOK_S = 0.1
+_MOST_EVENTS = 10_000
+_OPEN = frozenset({"running", "paused"})
+_REFUSALS = {"key_mismatch": 422, "in_progress": 409, "outcome_unknown": 409}
+"""Of an idempotency key: used for another call, its call still runs, or nobody knows whether it happened."""
+
+
+async def _handle_call(ask: RestRequest) -> Response:
+    body = ask.body
+    return await _call(ask, body["tool"], body.get("arguments"), body.get("mode", "wait"), body.get("timeout_s"))
+
+
+async def _call_tool(ask: RestRequest) -> Response:
+    """Call the tool of the path with the body as its arguments, and return its result alone."""
+    outcome = await ask.service.start_call(
+        ask.box.call(ask.path["name"], ask.body, user=ask.user, idempotency_key=_read_key(ask))
+    )
+    if isinstance(outcome, Failed):
+        return _refusal(outcome) or problem_of(outcome.error)
+    shown = outcome_to_dict(outcome)
+    return JsonResponse(shown["content"]) if shown["status"] == "completed" else JsonResponse(shown, 202)
+
+
+async def _call(
+    ask: RestRequest, tool: str, arguments: Mapping[str, Any] | None, mode: str, timeout_s: float | None
+) -> Response:
+    if ask.service.is_stopping:
+        raise Problem(503, "stopping", "the gateway is stopping; call again in a moment", headers={"Retry-After": "2"})
+    run_id, key = ask.box.router.new_id("run"), _read_key(ask)
+    if mode == "async":
+        key = key or f"run:{run_id}"  # under it the outcome is kept
+    # In a task of its own: a client that goes away does not end its call half-way.
+    task = ask.service.start_call(
+        ask.box.call(tool, arguments, user=ask.user, timeout_s=timeout_s, idempotency_key=key, run_id=run_id)
+    )
+    if mode == "async":
+        return await _started(ask, task, run_id)
+    if mode == "stream":
+        return event_stream(_stream_run(ask, task, run_id))
+    return _answer(await asyncio.shield(task), run_id)
+
+
+def _answer(outcome: Outcome, run_id: str) -> Response:
+    """Return an outcome; one of an earlier call with the same key says so."""
+    refused = _refusal(outcome)
+    if refused is not None:
+        return refused
+    replayed = {"Idempotent-Replayed": "true"} if outcome.run_id != run_id else {}
+    return JsonResponse(outcome_to_dict(outcome), headers=replayed)
+
+
+def _refusal(outcome: Outcome) -> Response | None:
+    status = _REFUSALS.get(outcome.error.error_code) if isinstance(outcome, Failed) else None
+    if status is None or not isinstance(outcome, Failed):
+        return None
+    return Problem(status, outcome.error.error_code, outcome.error.message).response()
+
+
+async def _started(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str) -> Response:
+    """Return the run's id at once, or what is already known to be wrong."""
+    await asyncio.wait([task], timeout=0.02)
+    if task.done():
+        refused = _refusal(task.result())
+        if refused is not None:
+            return refused
+        run_id = task.result().run_id  # of the first call with this key
+    location = f"{ask.service.public_url}/api/v1/runs/{run_id}/outcome"
+    return JsonResponse({"status": "running", "run_id": run_id}, 202, headers={"Location": location})
+
+
+async def _stream_run(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str) -> AsyncGenerator[bytes]:
+    """Send the events of a run as they happen, then its outcome."""
+    seen = 0
+    box = ask.box
+    while True:
+        await asyncio.wait([task], timeout=_LOOK_S)
+        done = task.done()  # before reading: what comes after the last event is in this page
+        for event in await box.store.events.read(tenant=ask.tenant, run_id=run_id, after=seen):
+            seen = event.id
+            yield server_event(event.code.name, await event_data(ask, event), event.id)
+        if done:
+            break
+    yield server_event("outcome", outcome_to_dict(task.result()))
+
+
+def _read_key(ask: RestRequest) -> str | None:
+    key = ask.raw.headers.get(_KEY_HEADER)
+    if key is not None and not 0 < len(key) <= _LONGEST_KEY:
+        raise Problem(
+            400, "invalid_parameter", f"{_KEY_HEADER} has at most {_LONGEST_KEY} characters, and at least one"
+        )
+    return key
+
+
+# ---------------------------------------------------------------- runs
+
+
+async def _list_runs(ask: RestRequest) -> Response:
+    limit, before = ask.query["limit"], decode_cursor(ask.query.get("cursor"))
+    if before is not None:
+        await _find_run(ask, before, code="invalid_cursor", status=400)
+    runs = await ask.box.store.events.runs(tenant=ask.tenant, user=ask.only_user, before=before, limit=limit + 1)
+    return page_response([run.to_dict() for run in runs[:limit]], runs[limit - 1].run_id if len(runs) > limit else None)
+
+
+async def _show_run(ask: RestRequest) -> Response:
+    run = await _find_run(ask, ask.path["run_id"])
+    store = ask.box.store
+    events = await store.events.read(tenant=ask.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
+    artifacts = await store.artifacts.list(tenant=ask.tenant, run_id=run.run_id)
+    log = [{**event.to_dict(), "user": event.user} for event in events]
+    return JsonResponse({**run.to_dict(), "log": log, "artifacts": [one.to_dict() for one in artifacts]})
+
+
+async def _find_run(ask: RestRequest, run_id: str, *, code: str = "run_not_found", status: int = 404) -> RunSummary:
+    """Return a run that the caller may see; those of others are missing."""
+    run = await ask.box.run(run_id, user=ask.user)
+    if run is None or (ask.only_user is not None and run.user != ask.only_user):
+        raise Problem(status, code, f"there is no run {run_id!r}")
+    return run
+
+
+async def _cancel_run(ask: RestRequest) -> Response:
+    run = await _find_run(ask, ask.path["run_id"])
+    if not await ask.box.cancel(run.run_id, by=ask.user):
+        raise Problem(409, "run_ended", f"run {run.run_id!r} has ended: {run.status}; there is nothing to cancel")
+    return JsonResponse({"status": "cancelling", "run_id": run.run_id}, 202)
+
+
+async def _run_outcome(ask: RestRequest) -> Response:
+    deadline = time.monotonic() + ask.query["wait_s"]
+    while True:
+        run = await _find_run(ask, ask.path["run_id"])
+        record = await ask.box.store.keys.find(Principal(run.tenant, run.user), run.call_id)
+        if record is not None and record.outcome is not None:
+            return JsonResponse(outcome_to_dict(await current_outcome(ask.box.store.pending, record.outcome)))
+        if run.status not in _OPEN and record is None:
+            raise Problem(404, "outcome_not_kept", "the outcome was given to the caller that waited; it is not kept")
+        if time.monotonic() >= deadline:
+            return JsonResponse({"status": "running", "run_id": run.run_id}, 202)
+        await asyncio.sleep(_LOOK_S)
+
+
+_KEY = {
+    _KEY_HEADER: {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": _LONGEST_KEY,
+        "pattern": "^[!-~]+$",
+        "description": "The same key gives the same answer, once; with other arguments it is refused",
+    }
+}
+OPERATIONS = [
+    Operation(
+        id="call",
+        method="POST",
+        path="/calls",
+        summary="Call a tool: wait for the outcome, get the id of the run, or listen to its events",
+        tag="calls",
+        handler=_handle_call,
+        scope=("call",),
+        headers=_KEY,
+        takes=ref("Call"),
+        answers={
+            200: {"application/json": ref("Outcome"), "text/event-stream": {"type": "string"}},
+            202: ref("Started"),
+        },
+        problems=(409, 503),
+    ),
+    Operation(
+        id="call_tool",
+        method="POST",
+        path="/tools/{name}/call",
+        summary="Call a tool with the body as its arguments, and get its result alone",
+        tag="calls",
+        handler=_call_tool,
+        scope=("call",),
+        headers=_KEY,
+        takes={"type": "object"},
+        answers={200: {}, 202: ref("Outcome")},
+        problems=(404, 409, 429, 500, 503, 504),
+    ),
+    Operation(
+        id="list_runs",
+        method="GET",
+        path="/runs",
+        summary="List runs, the newest first",
+        tag="runs",
+        handler=_list_runs,
+        query={"limit": LIMIT, "cursor": CURSOR},
+        answers={200: page("Run")},
+    ),
+    Operation(
+        id="show_run",
+        method="GET",
+        path="/runs/{run_id}",
+        summary="Show a run with its events and artifacts",
+        tag="runs",
+        handler=_show_run,
+        answers={200: ref("Run")},
+        problems=(404,),
+    ),
+    Operation(
+        id="run_outcome",
+        method="GET",
+        path="/runs/{run_id}/outcome",
+        summary="Get what came of an asynchronous call, or wait for it for a while",
+        tag="runs",
+        handler=_run_outcome,
+        query={"wait_s": {"type": "number", "minimum": 0, "maximum": _LONGEST_WAIT_S, "default": 0}},
+        answers={200: ref("Outcome"), 202: ref("Started")},
+        problems=(404,),
+    ),
+    Operation(
+        id="cancel_run",
+        method="POST",
+        path="/runs/{run_id}/cancel",
+        summary="Cancel a run, in whatever process it runs",
+        tag="runs",
+        handler=_cancel_run,
+        answers={202: {"type": "object"}},
+        problems=(404, 409),
+    ),
+]

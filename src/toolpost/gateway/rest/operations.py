@@ -1,0 +1,238 @@
+"""Operations of the REST interface: declared once, then routed, checked and described from that declaration."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from toolpost.contracts.errors import ToolError
+from toolpost.gateway.access import CALLER, insufficient_scope
+from toolpost.gateway.problems import Problem, problem_of
+from toolpost.gateway.rest.schemas import resolve
+from toolpost.schema.validator import compile_validator
+
+if TYPE_CHECKING:
+    from toolpost.contracts.callers import Caller, CallerScope
+    from toolpost.gateway.rest.service import RestService
+    from toolpost.toolbox.box import Toolbox
+
+T = TypeVar("T")
+JsonSchema: TypeAlias = Mapping[str, Any]
+JSON_BYTES = 4_000_000
+_BODY_S = 60.0
+_MOST_ITEMS = 10_000
+
+LIMIT: JsonSchema = {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
+CURSOR: JsonSchema = {"type": "string", "description": "The `next` of the page before"}
+
+
+class JsonResponse(Response):
+    """A response with any JSON value, whatever odd text or number a tool put into it."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json_bytes(content)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return a value as JSON; half characters are escaped, and numbers that JSON does not have become null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode()
+    except (ValueError, UnicodeEncodeError):
+        text = json.dumps(value, default=str)
+        return json.dumps(json.loads(text, parse_constant=lambda _: None), separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestRequest:
+    """A request to an operation: who sends it, and its parts as they fit the declaration."""
+
+    service: RestService
+    caller: Caller
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    body: Any
+    raw: Request
+
+    @property
+    def box(self) -> Toolbox:
+        """The Toolbox that is served."""
+        return self.service.box
+
+    @property
+    def user(self) -> str:
+        """For whom the request is, as `tenant:user`."""
+        return str(self.caller.principal)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose data the request may see."""
+        return self.caller.principal.tenant
+
+    @property
+    def only_user(self) -> str | None:
+        """The user whose runs and questions the caller sees: its own, if it can do no more than call."""
+        return self.caller.principal.user if self.caller.scopes <= {"call"} else None
+
+
+Handler: TypeAlias = Callable[[RestRequest], Awaitable[Response]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """An operation of the interface.
+
+    `scope` is what a caller needs, any one of them; `answers` are the responses: a status, and the schema of its JSON
+    or a media type. `takes` is the schema of a JSON body, `raw_body` says that the body is a file.
+    """
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    handler: Handler
+    tag: str
+    scope: tuple[CallerScope, ...] = ()
+    query: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
+    headers: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
+    takes: JsonSchema | None = None
+    raw_body: bool = False
+    answers: Mapping[int, Any]
+    problems: tuple[int, ...] = ()
+
+    async def __call__(self, service: RestService, request: Request) -> Response:
+        """Check a request against the declaration and carry it out; a refusal is a problem."""
+        try:
+            caller: Caller = request.scope[CALLER]
+            if self.scope and not caller.scopes.intersection(self.scope):
+                raise insufficient_scope(self.scope[0])
+            return await self.handler(
+                RestRequest(
+                    service=service,
+                    caller=caller,
+                    path=request.path_params,
+                    query=self._read_query(request),
+                    body=await self._read_body(request),
+                    raw=request,
+                )
+            )
+        except Problem as problem:
+            return problem.response()
+        except ToolError as error:
+            error.conceal(service.box.redactor.message)
+            return problem_of(error)
+        except ClientDisconnect:
+            return Response(status_code=400)
+
+    def _read_query(self, request: Request) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for name, text in request.query_params.multi_items():
+            schema = self.query.get(name)
+            if schema is None:
+                known = ", ".join(self.query) or "none"
+                raise Problem(400, "unknown_parameter", f"there is no parameter {name!r} here; there are: {known}")
+            if name in given:
+                raise Problem(400, "repeated_parameter", f"the parameter {name!r} is given twice")
+            given[name] = _parse(name, text, schema)
+        return {name: schema["default"] for name, schema in self.query.items() if "default" in schema} | given
+
+    async def _read_body(self, request: Request) -> Any:
+        if self.takes is None:
+            return None
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Problem(415, "unsupported_media_type", "the body must be application/json")
+        try:
+            value = json.loads(await read_body(request, JSON_BYTES), parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise Problem(400, "malformed_json", "the body is no JSON") from None
+        issues = self._validator.issues(value)
+        if issues:
+            raise Problem(422, "invalid_body", f"the body does not fit: {issues[0]}", errors=issues)
+        return value
+
+    @cached_property
+    def _validator(self) -> Any:
+        return compile_validator(resolve(self.takes or {}))
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _parse(name: str, text: str, schema: JsonSchema) -> Any:
+    """Return a parameter as its schema has it."""
+    value: Any = text
+    try:
+        if schema["type"] == "integer":
+            value = int(text) if text.isascii() and text.lstrip("-").isdigit() else None
+        elif schema["type"] == "number":
+            value = float(text)
+    except ValueError:
+        value = None
+    if compile_validator(dict(schema)).issues(value):
+        raise Problem(400, "invalid_parameter", f"the parameter {name!r} does not fit: {text[:100]!r}")
+    return value
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Read a body of at most so many bytes; it must come within a minute."""
+    too_large = Problem(413, "body_too_large", f"the body has more than {most} bytes")
+    told = request.headers.get("content-length", "")
+    if told.isdigit() and int(told) > most:
+        raise too_large
+    chunks, size = list[bytes](), 0
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > most:
+                    raise too_large
+                chunks.append(chunk)
+    except TimeoutError:
+        raise Problem(408, "body_too_slow", "the body did not come in time") from None
+    return b"".join(chunks)
+
+
+def encode_cursor(position: str) -> str:
+    """Return a position as an opaque cursor."""
+    return base64.urlsafe_b64encode(position.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None) -> str | None:
+    """Return the position of a cursor; a problem where it was made up."""
+    if cursor is None:
+        return None
+    try:
+        position = base64.b64decode(f"{cursor}{'=' * (-len(cursor) % 4)}", altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise Problem(400, "invalid_cursor", "the cursor is none of those that were given out") from None
+    return position
+
+
+def page_of(ask: RestRequest, items: Sequence[T], key: Callable[[T], str], show: Callable[[T], Any]) -> JsonResponse:
+    """Return the page of a list that the cursor and the limit of a request ask for."""
+    after, limit = decode_cursor(ask.query.get("cursor")), ask.query["limit"]
+    begin = 0
+    if after is not None:
+        begin = next((at for at, item in enumerate(items, 1) if key(item) == after), -1)
+        if begin < 0:
+            raise Problem(400, "invalid_cursor", "what the cursor points at is gone; begin with the first page")
+    chosen = items[begin : begin + limit]
+    more = begin + limit < len(items)
+    return page_response([show(item) for item in chosen], key(chosen[-1]) if more else None)
+
+
+def page_response(items: list[Any], last: str | None) -> JsonResponse:
+    """Return a page, with the cursor of the next one where there is more."""
+    return JsonResponse({"items": items, "next": None if last is None else encode_cursor(last)})

@@ -1,0 +1,218 @@
+"""JSON Schemas of what the REST interface takes and returns, as the components of its document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from toolpost.contracts.questions import PendingStatus
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"}
+_MAYBE_TEXT: dict[str, Any] = {"type": ["string", "null"]}
+_MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix time in seconds"}
+_OBJECT: dict[str, Any] = {"type": "object"}
+STATUSES = [*get_args(PendingStatus), "all"]
+
+
+def _record(required: dict[str, Any], optional: dict[str, Any] | None = None, about: str = "") -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+    }
+    return {**schema, "description": about} if about else schema
+
+
+def ref(name: str) -> dict[str, Any]:
+    """Return a reference to a component."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def resolve(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema, or the component that it refers to."""
+    return COMPONENTS[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else dict(schema)
+
+
+def page(name: str) -> dict[str, Any]:
+    """Return the schema of a page of items."""
+    return _record({"items": {"type": "array", "items": ref(name)}, "next": _MAYBE_TEXT})
+
+
+COMPONENTS: dict[str, Any] = {
+    "Problem": _record(
+        {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "code": _TEXT, "detail": _TEXT},
+        {"errors": {"type": "array", "items": _TEXT}},
+        "Problem details (RFC 9457); `code` is for programs, `detail` for people",
+    ),
+    "Tool": _record(
+        {"name": _TEXT, "description": _TEXT, "input_schema": _OBJECT},
+        {"source": _MAYBE_TEXT, "tags": {"type": "array", "items": _TEXT}},
+        "A tool of the catalog",
+    ),
+    "Call": {
+        "type": "object",
+        "properties": {
+            "tool": {"type": "string", "minLength": 1},
+            "arguments": {"type": "object", "default": {}},
+            "mode": {
+                "enum": ["wait", "async", "stream"],
+                "default": "wait",
+                "description": "Wait for the outcome, get the id of the run at once, or get events as they happen",
+            },
+            "timeout_s": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400},
+        },
+        "required": ["tool"],
+        "additionalProperties": False,
+    },
+    "Outcome": _record(
+        {
+            "status": {"enum": ["completed", "failed", "paused"]},
+            "call_id": _MAYBE_TEXT,
+            "run_id": _MAYBE_TEXT,
+            "tool_name": _MAYBE_TEXT,
+            "content": {"description": "The result; of a large one a preview, and `artifacts` names the whole"},
+            "error": {"type": ["object", "null"]},
+            "pending": {"type": ["object", "null"], "description": "The question that the call waits with"},
+            "artifacts": {"type": "array", "items": _TEXT},
+            "meta": _OBJECT,
+            "duration_ms": {"type": "number"},
+        },
+        about="What came of a call",
+    ),
+    "Started": _record(
+        {"status": {"const": "running"}, "run_id": _TEXT}, about="A call that runs, and where its outcome will be"
+    ),
+    "Run": _record(
+        {
+            "run_id": _TEXT,
+            "tenant": _TEXT,
+            "user": _TEXT,
+            "tool_name": _TEXT,
+            "status": _TEXT,
+            "started_at": _TIME,
+            "updated_at": _TIME,
+            "events": {"type": "integer"},
+            "call_id": _TEXT,
+        },
+        {
+            "log": {"type": "array", "items": {"$ref": "#/components/schemas/Event"}},
+            "artifacts": {"type": "array", "items": {"$ref": "#/components/schemas/Artifact"}},
+        },
+    ),
+    "Event": _record(
+        {
+            "id": {"type": "integer"},
+            "run_id": _TEXT,
+            "seq": {"type": "integer", "description": "Without gaps within its run"},
+            "code": {"type": "integer"},
+            "type": _TEXT,
+            "at": _TIME,
+            "call_id": _TEXT,
+            "payload": _OBJECT,
+            "hash": _TEXT,
+            "user": _TEXT,
+        },
+        {"card": {"$ref": "#/components/schemas/Card"}},
+    ),
+    "Card": _record(
+        {
+            "id": _TEXT,
+            "status": {"enum": list(get_args(PendingStatus))},
+            "kind": {"enum": ["approval", "consent", "input", "unknown"]},
+            "reason": _TEXT,
+            "tool_name": _TEXT,
+            "prompt": _TEXT,
+            "payload": _OBJECT,
+            "arguments": {**_OBJECT, "description": "The exact arguments, with secrets masked"},
+            "outcome": {"type": ["object", "null"]},
+            "target": {**_OBJECT, "description": "Where the call goes: `kind`, and one line of `summary`"},
+            "preview": {
+                "type": ["object", "null"],
+                "properties": {"kind": {"enum": ["diff", "text", "http_request", "command"]}, "text": _TEXT},
+                "required": ["kind", "text"],
+            },
+            "answers": {
+                "type": "array",
+                "items": _record({"decision": _TEXT, "schema": _OBJECT}),
+                "description": "The possible answers, each with the schema of its body",
+            },
+            "answerers": {"type": ["array", "null"], "items": _TEXT},
+            "four_eyes": {"type": "boolean"},
+            "call_id": _TEXT,
+            "run_id": _TEXT,
+            "asked_by": _TEXT,
+            "created_at": _TIME,
+            "expires_at": _TIME,
+            "answered_by": _MAYBE_TEXT,
+            "answered_at": _MAYBE_TIME,
+        },
+        about="A pending action as data: who asks, for what, why, what it would do, and which answers it takes",
+    ),
+    "Answer": {
+        "type": "object",
+        "properties": {
+            "decision": {"enum": ["approve", "modify", "deny", "answer", "happened", "not_happened", "rerun"]},
+            "arguments": {"type": "object", "description": "Of `modify`: the call runs with these instead"},
+            "value": {"description": "Of `answer` and `happened`"},
+            "reason": {"type": "string", "description": "Of `deny`: the caller is told"},
+        },
+        "required": ["decision"],
+        "additionalProperties": False,
+    },
+    "Artifact": _record(
+        {
+            "id": _TEXT,
+            "sha256": _TEXT,
+            "size": {"type": "integer"},
+            "media_type": _TEXT,
+            "name": _TEXT,
+            "tenant": _TEXT,
+            "run_id": _TEXT,
+            "call_id": _TEXT,
+            "tool_name": _TEXT,
+            "created_at": _TIME,
+        }
+    ),
+    "Account": _record(
+        {
+            "provider": _TEXT,
+            "display_name": _TEXT,
+            "status": {"enum": ["connected", "doubtful", "revoked", "missing"]},
+            "scopes": {"type": "array", "items": _TEXT},
+            "expires_at": _MAYBE_TIME,
+            "connected_at": _MAYBE_TIME,
+        }
+    ),
+    "SignIn": _record(
+        {"status": {"enum": ["started", "connected"]}, "provider": _TEXT, "url": _MAYBE_TEXT},
+        about="Where to send the person's browser",
+    ),
+    "Source": _record(
+        {
+            "name": _TEXT,
+            "transport": _TEXT,
+            "ok": {"type": "boolean"},
+            "tools": {"type": "integer"},
+            "error": _MAYBE_TEXT,
+            "state": {"enum": ["up", "connecting", "down"]},
+        }
+    ),
+    "Stats": _record(
+        {
+            "tools": {"type": "integer"},
+            "by_category": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "calls": {
+                "type": "object",
+                "additionalProperties": _record(
+                    {
+                        "count": {"type": "integer"},
+                        "failures": {"type": "integer"},
+                        "average_ms": {"type": "number"},
+                        "misfits": {"type": "integer"},
+                    }
+                ),
+            },
+        }
+    ),
+}

@@ -1,0 +1,349 @@
+"""The REST interface over real HTTP: call, wait, listen, answer, upload; and what becomes of wrong requests."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from tests.gateway.serving import Served, served
+from toolpost import ToolContext, tool
+from toolpost.contracts.callers import CallerScope
+from toolpost.contracts.outcomes import outcome_to_dict
+
+dropped: list[str] = []
+released: list[asyncio.Event] = []  # of the event loop of this test
+
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(side_effects="write", destructive=True)
+async def drop(name: str, password: SecretStr | None = None) -> dict[str, str]:
+    """Drop a table."""
+    dropped.append(name)
+    return {"gone": name}
+
+
+@tool(side_effects="pure")
+async def hold(ctx: ToolContext) -> str:
+    """Wait until somebody says so."""
+    ctx.progress("waiting")
+    await released[-1].wait()
+    return "released"
+
+
+@tool(side_effects="pure")
+async def odd() -> Any:
+    """Return what JSON has no word for."""
+    return {"number": float("nan"), "text": "\ud800"}
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Served]:
+    dropped.clear()
+    released.append(asyncio.Event())
+    async with served(tmp_path / "data", [add, drop, hold, odd]) as gate:
+        yield gate
+
+
+async def paused(gate: Served, **headers: str) -> Any:
+    reply = await gate.http.post("/api/v1/calls", json={"tool": "drop", "arguments": {"name": "t"}}, headers=headers)
+    assert (reply.status_code, reply.json()["status"]) == (200, "paused")
+    return reply.json()
+
+
+async def answer(gate: Served, pending_id: str, headers: dict[str, str] | None = None, **body: Any) -> Any:
+    return await gate.http.post(f"/api/v1/pending/{pending_id}/answer", json=body, headers=headers or {})
+
+
+async def test_a_call_answers_the_same_object_as_the_command_line(gate: Served) -> None:
+    reply = await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 2, "b": 3}})
+    failed = await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 2, "b": "x"}})
+    missing = await gate.http.post("/api/v1/calls", json={"tool": "ad"})
+    same = outcome_to_dict(await gate.box.call("add", {"a": 2, "b": 3}))
+
+    assert reply.status_code == 200
+    assert reply.json().keys() == same.keys()
+    assert (reply.json()["status"], reply.json()["content"]) == ("completed", 5)
+    assert (failed.json()["status"], failed.json()["error"]["error_code"]) == ("failed", "validation_failed")
+    assert missing.json()["error"]["error_code"] == "tool_not_found"
+
+
+async def test_the_same_key_gives_the_same_answer_and_other_arguments_are_refused(gate: Served) -> None:
+    key = {"Idempotency-Key": "k1"}
+    first = await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 2}}, headers=key)
+    again = await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 2}}, headers=key)
+    other = await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 3}}, headers=key)
+
+    assert again.json()["run_id"] == first.json()["run_id"]
+    assert ("idempotent-replayed" in first.headers, again.headers["idempotent-replayed"]) == (False, "true")
+    assert (other.status_code, other.json()["code"]) == (422, "key_mismatch")
+
+
+async def test_an_asynchronous_call_is_collected_by_its_run(gate: Served) -> None:
+    started = await gate.http.post("/api/v1/calls", json={"tool": "hold", "mode": "async"})
+    outcome = started.headers["location"]
+    running = await gate.http.get(outcome)
+    released[-1].set()
+    done = await gate.http.get(outcome, params={"wait_s": 30})
+
+    assert (started.status_code, started.json()["status"]) == (202, "running")
+    assert (running.status_code, done.status_code) == (202, 200)
+    assert done.json()["content"] == "released"
+
+
+async def test_a_streamed_call_sends_its_events_and_then_the_outcome(gate: Served) -> None:
+    released[-1].set()
+    async with gate.http.stream("POST", "/api/v1/calls", json={"tool": "hold", "mode": "stream"}) as reply:
+        text = (await reply.aread()).decode()
+    blocks = [dict(line.split(": ", 1) for line in block.splitlines()) for block in text.strip().split("\n\n")]
+
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    names = [block["event"] for block in blocks]
+    assert names == [
+        "TOOL_CALL_REQUESTED", "TOOL_CALL_STARTED", "SUBAGENT_ACTION", "TOOL_CALL_COMPLETED", "outcome",
+    ]  # fmt: skip
+    assert json.loads(blocks[-1]["data"])["content"] == "released"
+
+
+async def test_a_run_is_listed_shown_cancelled_and_then_over(gate: Served) -> None:
+    run_id = (await gate.http.post("/api/v1/calls", json={"tool": "hold", "mode": "async"})).json()["run_id"]
+    listed = (await gate.http.get("/api/v1/runs")).json()["items"]
+    cancelled = await gate.http.post(f"/api/v1/runs/{run_id}/cancel")
+    outcome = await gate.http.get(f"/api/v1/runs/{run_id}/outcome", params={"wait_s": 30})
+    again = await gate.http.post(f"/api/v1/runs/{run_id}/cancel")
+    shown = (await gate.http.get(f"/api/v1/runs/{run_id}")).json()
+
+    assert [run["run_id"] for run in listed] == [run_id]
+    assert (cancelled.status_code, again.status_code) == (202, 409)
+    assert outcome.json()["status"] == "failed"
+    assert [event["seq"] for event in shown["log"]] == list(range(1, len(shown["log"]) + 1))
+
+
+async def test_pages_go_on_by_cursor_and_made_up_cursors_are_refused(gate: Served) -> None:
+    made = [(await gate.http.post("/api/v1/calls", json={"tool": "odd"})).json()["run_id"] for _ in range(5)]
+    seen, cursor = list[str](), None
+    while True:
+        page = (
+            await gate.http.get("/api/v1/runs", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))
+        ).json()
+        seen += [run["run_id"] for run in page["items"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    wrong = [
+        (await gate.http.get(f"/api/v1/{path}", params={"cursor": cursor})).status_code
+        for path in ("runs", "tools", "pending", "artifacts")
+        for cursor in ("x", "!!", "cnVuXzk", "\u00e9")
+    ]
+
+    assert seen == made[::-1]
+    assert set(wrong) == {400}
+
+
+async def test_tools_are_listed_searched_and_told_unchanged_by_etag(gate: Served) -> None:
+    listed = await gate.http.get("/api/v1/tools", params={"limit": 2})
+    again = await gate.http.get("/api/v1/tools", params={"limit": 2}, headers={"If-None-Match": listed.headers["etag"]})
+    found = await gate.http.get("/api/v1/tools", params={"q": "add numbers", "limit": 1})
+    shown = await gate.http.get("/api/v1/tools/add")
+
+    assert (len(listed.json()["items"]), again.status_code, again.content) == (2, 304, b"")
+    assert found.json()["items"][0]["name"] == "add"
+    assert shown.json()["input_schema"]["required"] == ["a", "b"]
+
+
+async def test_what_json_has_no_word_for_is_still_answered(gate: Served) -> None:
+    reply = await gate.http.post("/api/v1/calls", json={"tool": "odd"})
+
+    assert reply.status_code == 200
+    assert reply.json()["status"] in ("completed", "failed")
+
+
+# ---------------------------------------------------------------- cards and answers
+
+
+async def test_a_card_shows_who_asks_for_what_and_the_answers_it_takes(gate: Served) -> None:
+    asked = {"tool": "drop", "arguments": {"name": "t", "password": "hunter2"}}
+    pending_id = (await gate.http.post("/api/v1/calls", json=asked)).json()["pending"]["id"]
+    (card,) = (await gate.http.get("/api/v1/pending")).json()["items"]
+    shown = await gate.http.get(f"/api/v1/pending/{pending_id}")
+
+    assert (card["id"], card["tool_name"], card["asked_by"]) == (pending_id, "drop", "acme:olga")
+    assert card["arguments"]["name"] == "t"
+    assert "hunter2" not in shown.text
+    assert [one["decision"] for one in card["answers"]] == ["approve", "modify", "deny"]
+    assert card["answers"][1]["schema"]["properties"]["arguments"]["required"] == ["name"]
+    assert card == shown.json() == gate.box.pending.card(await gate.box.pending.get(pending_id, by="acme:olga"))
+
+
+async def test_an_answer_runs_the_call_once_with_the_arguments_that_were_approved(gate: Served) -> None:
+    approved = (await paused(gate))["pending"]["id"]
+    done = await answer(gate, approved, decision="approve")
+    second = await answer(gate, approved, decision="approve")
+    modified = await answer(gate, (await paused(gate))["pending"]["id"], decision="modify", arguments={"name": "other"})
+    denied = await answer(gate, (await paused(gate))["pending"]["id"], decision="deny", reason="not today")
+
+    assert (done.json()["content"], modified.json()["content"]) == ({"gone": "t"}, {"gone": "other"})
+    assert (second.status_code, second.json()["code"]) == (409, "already_answered")
+    assert "not today" in denied.json()["error"]["message"]
+    assert dropped == ["t", "other"]
+
+
+async def test_an_answer_with_wrong_arguments_leaves_the_question_open(gate: Served) -> None:
+    pending_id = (await paused(gate))["pending"]["id"]
+    wrong = [
+        await answer(gate, pending_id, decision="modify", arguments={"name": 7}),
+        await answer(gate, pending_id, decision="modify"),
+        await answer(gate, pending_id, decision="approve", arguments={"name": "x"}),
+        await answer(gate, pending_id, decision="perhaps"),
+        await answer(gate, pending_id, decision="approve", extra=1),
+        await answer(gate, pending_id, decision="answer", value=1),
+    ]
+    card = (await gate.http.get(f"/api/v1/pending/{pending_id}")).json()
+
+    assert {reply.status_code for reply in wrong} == {422}
+    assert (card["status"], dropped) == ("open", [])
+
+
+@pytest.mark.parametrize("scope", ["call", "admin"])
+async def test_a_key_without_the_scope_to_answer_never_answers(gate: Served, scope: CallerScope) -> None:
+    pending_id = (await paused(gate))["pending"]["id"]
+
+    reply = await answer(gate, pending_id, await gate.key("acme:bot", scope), decision="approve")
+
+    assert (reply.status_code, dropped) == (403, [])
+
+
+async def test_an_agent_sees_its_own_and_other_tenants_ids_are_as_missing(gate: Served) -> None:
+    asked = await paused(gate)
+    stored = (await gate.http.post("/api/v1/artifacts", content=b"x")).json()["id"]
+    stranger, bot = await gate.key("beta:eve", "answer", "admin"), await gate.key("acme:bot", "call")
+
+    async def replies(headers: dict[str, str], run: str, pending: str, artifact: str) -> list[Any]:
+        paths = [f"runs/{run}", f"runs/{run}/outcome", f"pending/{pending}", f"artifacts/{artifact}"]
+        found = [await gate.http.get(f"/api/v1/{path}", headers=headers) for path in paths]
+        found.append(await gate.http.post(f"/api/v1/runs/{run}/cancel", headers=headers))
+        hidden = [run, pending, artifact]
+        return [(one.status_code, *(part for part in one.text.split("'") if part not in hidden)) for one in found]
+
+    theirs = await replies(stranger, asked["run_id"], asked["pending"]["id"], stored)
+    missing = await replies(stranger, "run_none", "ask_none", "art_none")
+    own = (await gate.http.get("/api/v1/pending", headers=bot)).json()["items"]
+    runs = (await gate.http.get("/api/v1/runs", headers=bot)).json()["items"]
+    refused = await answer(gate, asked["pending"]["id"], stranger, decision="approve")
+
+    assert theirs == missing
+    assert {status for status, *_ in theirs} == {404}
+    assert (own, runs, refused.status_code, dropped) == ([], [], 404, [])
+
+
+# ---------------------------------------------------------------- artifacts, sources, audit
+
+
+async def test_a_file_is_uploaded_and_read_in_parts(gate: Served) -> None:
+    stored = await gate.http.post(
+        "/api/v1/artifacts", params={"name": "a.txt"}, content=b"0123456789", headers={"Content-Type": "text/plain"}
+    )
+    content = f"{stored.headers['location']}/content"
+    whole = await gate.http.get(content)
+    parts = {text: await gate.http.get(content, headers={"Range": text}) for text in (
+        "bytes=2-4", "bytes=7-", "bytes=-3", "bytes=20-", "bytes=a-b", "bytes=5-2",
+    )}  # fmt: skip
+    known = await gate.http.get(content, headers={"If-None-Match": whole.headers["etag"]})
+
+    assert (stored.status_code, stored.json()["size"], whole.content) == (201, 10, b"0123456789")
+    assert [(one.status_code, one.content) for one in list(parts.values())[:3]] == [
+        (206, b"234"), (206, b"789"), (206, b"789"),
+    ]  # fmt: skip
+    assert [one.status_code for one in list(parts.values())[3:]] == [416, 200, 416]
+    assert parts["bytes=2-4"].headers["content-range"] == "bytes 2-4/10"
+    assert (known.status_code, whole.headers["content-disposition"]) == (304, "attachment")
+
+
+async def test_a_source_is_added_reloaded_and_removed_while_it_runs(gate: Served, tmp_path: Path) -> None:
+    file = tmp_path / "more.py"
+    file.write_text(
+        'from toolpost import tool\n\n@tool(side_effects="pure")\ndef hi() -> str:\n    """Greet."""\n    return "hi"\n'
+    )
+    config = {"name": "more", "transport": "python", "connection": str(file)}
+    added = await gate.http.post("/api/v1/sources", json=config)
+    again = await gate.http.post("/api/v1/sources", json=config)
+    wrong = await gate.http.post("/api/v1/sources", json={**config, "name": "x", "transport": "pigeon"})
+    called = await gate.http.post("/api/v1/calls", json={"tool": "more.hi"})
+    reloaded = await gate.http.post("/api/v1/sources/more/reload")
+    agent = await gate.http.post("/api/v1/sources", json=config, headers=await gate.key("acme:bot", "call"))
+    removed = await gate.http.delete("/api/v1/sources/more")
+    gone = await gate.http.get("/api/v1/sources/more")
+
+    assert (added.status_code, added.json()["tools"], called.json()["content"]) == (201, 1, "hi")
+    assert (again.status_code, wrong.status_code, agent.status_code) == (409, 422, 403)
+    assert (reloaded.json()["state"], removed.status_code, gone.status_code) == ("up", 204, 404)
+
+
+async def test_the_record_is_exported_with_its_hashes_and_verified(gate: Served) -> None:
+    await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 1}})
+    reply = await gate.http.get("/api/v1/audit", params={"verify": "yes"})
+    *events, verdict = [json.loads(line) for line in reply.text.splitlines()]
+    stats = (await gate.http.get("/api/v1/stats")).json()
+
+    assert [event["type"] for event in events][:1] == ["TOOL_CALL_REQUESTED"]
+    assert all(event["hash"] for event in events)
+    assert verdict == {"status": "verified", "problems": []}
+    assert stats["calls"]["add"]["count"] == 1
+
+
+# ---------------------------------------------------------------- wrong requests
+
+
+async def test_wrong_requests_are_problems_that_say_what_is_wrong(gate: Served) -> None:
+    http, kind = gate.http, {"Content-Type": "application/json"}
+    replies = {
+        "no JSON": (await http.post("/api/v1/calls", content=b"{", headers=kind), 400),
+        "not a number": (
+            await http.post("/api/v1/calls", content=b'{"tool": "add", "timeout_s": NaN}', headers=kind),
+            400,
+        ),
+        "deep": (await http.post("/api/v1/calls", content=b"[" * 100_000, headers=kind), 400),
+        "bytes": (await http.post("/api/v1/calls", content=b"\xff\xfe", headers=kind), 400),
+        "a list": (await http.post("/api/v1/calls", json=[]), 422),
+        "unknown field": (await http.post("/api/v1/calls", json={"tool": "add", "user": "acme:boss"}), 422),
+        "a form": (await http.post("/api/v1/calls", data={"tool": "add"}), 415),
+        "large": (await http.post("/api/v1/calls", content=b"x" * 5_000_000, headers=kind), 413),
+        "long key": (
+            await http.post("/api/v1/calls", json={"tool": "add"}, headers={"Idempotency-Key": "k" * 256}),
+            400,
+        ),
+        "parameter": (await http.get("/api/v1/runs", params={"user": "x"}), 400),
+        "limit": (await http.get("/api/v1/runs", params={"limit": "1e3"}), 400),
+        "twice": (await http.get("/api/v1/runs?limit=1&limit=2"), 400),
+        "path": (await http.get("/api/v1/nothing"), 404),
+        "method": (await http.delete("/api/v1/calls"), 405),
+        "event id": (await http.get("/api/v1/events", headers={"Last-Event-ID": "-1"}), 400),
+    }
+
+    assert {why: reply.status_code for why, (reply, _) in replies.items()} == {
+        why: status for why, (_, status) in replies.items()
+    }
+    for reply, _ in replies.values():
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert reply.json()["detail"]
+
+
+async def test_a_client_that_goes_away_does_not_end_its_call(gate: Served) -> None:
+    waiting = asyncio.create_task(gate.http.post("/api/v1/calls", json={"tool": "hold"}))
+    while not (runs := (await gate.http.get("/api/v1/runs")).json()["items"]):
+        await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    released[-1].set()
+    while (await gate.http.get(f"/api/v1/runs/{runs[0]['run_id']}")).json()["status"] == "running":
+        await asyncio.sleep(0.01)
+
+    assert (await gate.http.get(f"/api/v1/runs/{runs[0]['run_id']}")).json()["status"] == "completed"

@@ -1,0 +1,124 @@
+"""Events over HTTP: from any event on, without gaps and without doubles, to many listeners at once."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.serving import Served, served
+from toolpost import tool
+
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(side_effects="write", destructive=True)
+async def drop(name: str) -> str:
+    """Drop a table."""
+    return name
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path / "data", [add, drop]) as gate:
+        yield gate
+
+
+@asynccontextmanager
+async def listening(gate: Served, headers: dict[str, str] | None = None, **params: Any) -> AsyncIterator[Any]:
+    """Listen; gives the events, once the gateway has said that it listens."""
+    async with gate.http.stream("GET", "/api/v1/events", params=params, headers=headers or {}) as reply:
+        lines = reply.aiter_lines()
+        assert await anext(lines) == ": listening"
+        yield _events(lines)
+
+
+async def _events(lines: Any) -> AsyncIterator[dict[str, Any]]:
+    block: dict[str, str] = {}
+    async for line in lines:
+        if line:
+            name, _, value = line.partition(": ")
+            block[name] = value
+        elif "data" in block:
+            data = json.loads(block["data"])
+            assert (int(block["id"]), block["event"]) == (data["id"], data["type"])
+            yield data
+            block = {}
+
+
+async def take(events: Any, count: int) -> list[Any]:
+    async with asyncio.timeout(60):
+        return [await anext(events) for _ in range(count)]
+
+
+async def test_a_listener_hears_of_calls_as_they_happen_and_goes_on_where_it_was(gate: Served) -> None:
+    await gate.box.call("add", {"a": 0, "b": 0}, user="acme:olga")  # before anybody listens
+    async with listening(gate) as events:
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
+        first = await take(events, 2)
+    await gate.box.call("add", {"a": 2, "b": 2}, user="acme:olga")
+    async with listening(gate, {"Last-Event-ID": str(first[-1]["id"])}) as events:
+        rest = await take(events, 4)
+    async with listening(gate, after=0) as events:
+        everything = await take(events, 9)
+
+    assert [event["type"] for event in first] == ["TOOL_CALL_REQUESTED", "TOOL_CALL_STARTED"]
+    assert [event["type"] for event in rest][:1] == ["TOOL_CALL_COMPLETED"]
+    ids = [event["id"] for event in everything]
+    assert ids == list(range(ids[0], ids[0] + 9))
+    assert [event["id"] for event in first + rest] == ids[3:]
+
+
+async def test_events_are_filtered_by_run_tool_and_user_and_those_of_others_do_not_come(gate: Served) -> None:
+    bot = await gate.key("acme:bot", "call")
+    async with (
+        listening(gate, tool="dr*") as by_tool,
+        listening(gate, user="bot") as by_user,
+        listening(gate, run="run_x") as by_run,
+        listening(gate, bot) as own,
+    ):
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga")
+        await gate.box.call("add", {"a": 1, "b": 1}, user="beta:bot", run_id="run_x")
+        await gate.box.call("add", {"a": 1, "b": 1}, user="acme:bot")
+        await gate.box.call("drop", {"name": "t"}, user="acme:olga", run_id="run_x")
+        found = [(await take(events, 1))[0] for events in (by_tool, by_user, by_run, own)]
+
+    assert [event["payload"]["tool_name"] for event in found] == ["drop", "add", "drop", "add"]
+    assert [event["user"] for event in found] == ["olga", "bot", "olga", "bot"]
+
+
+async def test_that_a_person_is_asked_comes_with_the_same_card_as_everywhere(gate: Served) -> None:
+    async with listening(gate, tool="drop") as events:
+        await gate.http.post("/api/v1/calls", json={"tool": "drop", "arguments": {"name": "t"}})
+        while (event := (await take(events, 1))[0])["type"] != "APPROVAL_REQUESTED":
+            pass
+        shown = (await gate.http.get(f"/api/v1/pending/{event['card']['id']}")).json()
+
+    assert event["card"] == shown
+
+
+async def test_no_listener_misses_an_event_of_its_run_or_gets_one_twice(gate: Served) -> None:
+    runs = [f"run_{number}" for number in range(40)]
+
+    async def listen(run_id: str) -> list[int]:
+        async with listening(gate, run=run_id) as events:
+            heard.release()
+            return [event["seq"] for event in await take(events, 9)]
+
+    heard = asyncio.Semaphore(0)
+    listeners = [asyncio.create_task(listen(run_id)) for run_id in runs]
+    for _ in runs:
+        await heard.acquire()
+    for _ in range(3):
+        await asyncio.gather(
+            *(gate.box.call("add", {"a": 1, "b": 1}, user="acme:olga", run_id=run_id) for run_id in runs)
+        )
+
+    assert await asyncio.gather(*listeners) == [list(range(1, 10))] * len(runs)
