@@ -82,6 +82,12 @@ async def test_what_is_no_message_is_an_error(said: Any, why: str) -> None:
         await ask_model(PlainModel(said), HELLO)
 
 
+async def test_a_text_in_parts_is_a_text() -> None:
+    parts = [{"type": "text", "text": "It is "}, {"type": "text", "text": "42."}]
+    reply = await ask_model(PlainModel({"content": parts}), HELLO)
+    assert reply.message == {"role": "assistant", "content": "It is 42."}
+
+
 async def test_a_model_that_raises_or_is_silent_is_a_tool_error() -> None:
     with pytest.raises(ToolExecutionError, match="the language model failed: OSError: gone"):
         await ask_model(PlainModel(OSError("gone")), HELLO)

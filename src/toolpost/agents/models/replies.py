@@ -83,7 +83,10 @@ def check_message(message: object) -> dict[str, Any]:
     asked: Any = message.get("tool_calls") or []
     if not is_array(asked) or not all(is_object(call) for call in asked):
         raise ToolOutputError("the language model's tool_calls are not a list of objects")
-    return {**message, "role": "assistant"}
+    content: Any = message.get("content")
+    if is_array(content) and all(is_object(part) and part.get("type") == "text" for part in content):
+        content = "".join(str(part.get("text", "")) for part in content)
+    return {**message, "role": "assistant"} | ({} if content is None else {"content": content})
 
 
 def read_usage(data: object) -> Usage:
