@@ -47,6 +47,10 @@ class CallServices(Protocol):
         """Emit one value of a stream."""
         ...
 
+    def extend_deadline(self, timeout_s: float) -> None:
+        """Give the call this long in all, where that is longer than it has."""
+        ...
+
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         """Emit an event that one provider failed and the next is asked."""
         ...
@@ -60,6 +64,26 @@ class CallServices(Protocol):
         ...
 
 
+class CallingClient(Protocol):
+    """The MCP client that made a call: what a server behind can have of it.
+
+    `capabilities` are those that it declared and may be passed on; `log_level` is the least that it wants to hear.
+    `input_responses` are responses that it sent with the call, before anything was asked.
+    """
+
+    capabilities: Mapping[str, Any]
+    log_level: str | None
+    input_responses: Mapping[str, Any]
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        """Pass on a message of the server's log."""
+        ...
+
+    def became_task(self) -> None:
+        """Say that the server works on the call in the background."""
+        ...
+
+
 class ToolContext:
     """The user of a call, the paths it may use, and its services: pause, once, progress, nested calls, artifacts.
 
@@ -67,6 +91,7 @@ class ToolContext:
     read-only and may be shown to a model; `tool_context` is for tools alone. Neither holds credentials, which are
     passed beside the context. `allowed_paths` are by default the Toolbox's, None is no restriction;
     `protected_paths` hold whatever is allowed. `preview` is the result of the tool's own `preview`, if it has one.
+    `client` is the MCP client that made the call, if one did; it does not outlive a pause.
     """
 
     def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
@@ -88,6 +113,7 @@ class ToolContext:
         answers: Mapping[str, Answer] | None = None,
         services: CallServices | None = None,
         preview: CallPreview | None = None,
+        client: CallingClient | None = None,
     ) -> None:
         self.task_id = task_id
         self.tenant_id = tenant_id
@@ -108,6 +134,7 @@ class ToolContext:
         self._answers = dict(answers or {})
         self._services = services
         self.preview = preview
+        self.client = client
         self._pauses = 0
 
     @classmethod
@@ -183,6 +210,11 @@ class ToolContext:
         """
         if self._services is not None:
             self._services.stream(value)
+
+    def extend_deadline(self, timeout_s: float) -> None:
+        """Give the call this long in all, where that is longer than it has."""
+        if self._services is not None:
+            self._services.extend_deadline(timeout_s)
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         """Emit an event that one provider failed and the next is asked."""

@@ -52,7 +52,8 @@ class Question:
     never shown. With `deliver_denial` a denial is an answer for the tool, not the end of the call. `arguments` (with
     secrets masked and long values cut) and `target` (`kind` and one line of `summary`) describe the call; the runtime
     fills them in when the call pauses. A `preview` in the payload shows what would change. `answerers` (None: anyone
-    of the tenant) and `four_eyes` (not the requester) restrict who may answer.
+    of the tenant) and `four_eyes` (not the requester) restrict who may answer. `requests` are what an MCP server asks
+    its client, by key and as it sent them: an MCP client that made the call may answer them itself.
     """
 
     kind: QuestionKind
@@ -68,6 +69,7 @@ class Question:
     target: Mapping[str, str] = field(default_factory=dict[str, str])
     answerers: tuple[str, ...] | None = None
     four_eyes: bool = False
+    requests: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what every surface shows of the question."""
@@ -100,13 +102,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A person's answer: the decision, a value for the tool, or changed arguments; `state` is the question's."""
+    """A person's answer: the decision, a value for the tool, or changed arguments; `state` is the question's.
+
+    `responses` are those of an MCP client to the question's `requests`, by key.
+    """
 
     decision: Decision
     value: Any = field(default=None, repr=False)
     reason: str = ""
     arguments: Mapping[str, Any] | None = field(default=None, repr=False)
     state: Any = field(default=None, repr=False)
+    responses: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

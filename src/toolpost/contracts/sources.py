@@ -70,6 +70,14 @@ class SourceListener(Protocol):
         """Report a log message of the server."""
         ...
 
+    def contents_changed(self, source: ToolSource) -> None:
+        """Report that the source lists other resources or prompts."""
+        ...
+
+    def resource_updated(self, source: ToolSource, uri: str) -> None:
+        """Report that a resource has changed."""
+        ...
+
 
 class SourceHealth(NamedTuple):
     """The state of a source's connection, and why."""
@@ -116,6 +124,45 @@ class PersonalSource(ToolSource, Protocol):
 
     async def list_for(self, credential: Credential) -> None:
         """List with a user's credential and report the tools to the listener."""
+        ...
+
+
+class ServerContents(NamedTuple):
+    """What an MCP server lists besides tools, as it lists it.
+
+    `completes` says that it completes arguments of prompts and templates, `notifies` that it tells when a resource
+    has changed.
+    """
+
+    resources: Sequence[Mapping[str, Any]] = ()
+    templates: Sequence[Mapping[str, Any]] = ()
+    prompts: Sequence[Mapping[str, Any]] = ()
+    completes: bool = False
+    notifies: bool = False
+
+
+@runtime_checkable
+class ContentSource(ToolSource, Protocol):
+    """A source with resources and prompts besides tools; `resources_read` and `prompts_get` are tools that read them.
+
+    Whoever may call these tools may do what is done here.
+    """
+
+    @property
+    def contents(self) -> ServerContents:
+        """What the source listed last."""
+        ...
+
+    async def complete(self, call: AuthorizedCall, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Complete an argument of a prompt or a template."""
+        ...
+
+    async def subscribe(self, uri: str) -> None:
+        """Report changes of a resource to the listener from now on; one call for each who wants them."""
+        ...
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Report no more changes of a resource; one call for each subscription."""
         ...
 
 

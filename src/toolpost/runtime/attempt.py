@@ -69,6 +69,7 @@ class RouterServices(Protocol):
     store: Store
     emitter: EventEmitter
     context_defaults: ContextDefaults
+    inflight: InFlightCalls
 
     def call(
         self,
@@ -213,6 +214,7 @@ class Attempt:
             answers=request.answers,
             services=AttemptServices(self),
             preview=self.preview,
+            client=given.client if given else None,
         )
 
     def journal_data(self) -> dict[str, Any]:
@@ -310,6 +312,12 @@ class AttemptServices:
         if self._values.dropped:
             facts["left_out"], self._values.dropped = self._values.dropped, 0
         self._attempt.router.emitter.emit(self._attempt.call, EventCode.SUBAGENT_ACTION, facts)
+
+    def extend_deadline(self, timeout_s: float) -> None:
+        """Give the call this long in all, where that is longer than it has."""
+        attempt = self._attempt
+        if timeout_s > attempt.timeout_s:
+            attempt.router.inflight.move_deadline(attempt, timeout_s)
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         """Emit that one provider failed and the next is used."""

@@ -140,20 +140,32 @@ class PendingActions:
         decision: Decision = "answer",
         reason: str = "",
         arguments: Mapping[str, Any] | None = None,
+        responses: Mapping[str, Any] | None = None,
         context: ToolContext | None = None,
     ) -> Outcome:
-        """Answer a question, run the waiting call, in `context` if given, and return its outcome."""
+        """Answer a question, run the waiting call, in `context` if given, and return its outcome.
+
+        `responses` are those of an MCP client to the question's `requests`, in place of a value.
+        """
         self._router.inflight.check_loop()  # before the action is claimed
         action = await self.get(pending_id, by=by)
         if decision not in _WITHOUT_TOOL:
             await self._router.await_tool(action.tool_name)
         self._check(action, by, decision)
-        self._check_value(action, value, decision)
+        if responses is None:
+            self._check_value(action, value, decision)
         if decision == "approve":
             value = self._grant(action, arguments)
         elif decision == "rerun":
             self._refuse_changed(action)
-        answer = Answer(decision=decision, value=value, reason=reason, arguments=arguments, state=action.question.state)
+        answer = Answer(
+            decision=decision,
+            value=value,
+            reason=reason,
+            arguments=arguments,
+            state=action.question.state,
+            responses=responses,
+        )
         return await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context)))
 
     async def _claim(self, pending_id: str, answer: Answer, by: str, context: ToolContext | None) -> Outcome:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall, writable
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     StoreError,
     ToolCancelledError,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from toolpost.auth.credentials import Authorizer
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.calls import PermittedCall, ToolOutput, ValidatedCall
-    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.principal import Principal
     from toolpost.policy.rules import Policy
 
@@ -298,6 +298,23 @@ class ToolRouter:
             if request.timeout_s is None:
                 self.inflight.move_deadline(attempt, runtime.timeout_s)
         return runtime
+
+    async def authorize(
+        self, tool_name: str, arguments: Mapping[str, Any], *, principal: Principal
+    ) -> AuthorizedCall | Question:
+        """Take a call as far as its credential without running it, for what a source does beside calls.
+
+        A ToolError is raised where a call would fail by it.
+        """
+        await self.await_tool(tool_name)
+        runtime = await self._runtimes.prepare(tool_name)
+        tick = self._ids.tick()
+        request = RequestedCall(f"call_{tick}", f"run_{tick}", tool_name, dict(arguments), principal)
+        permitted = runtime.verdict.review(runtime.validate(request))
+        if isinstance(permitted, Question):
+            return permitted
+        credential = await runtime.access.authorize(permitted)
+        return credential if isinstance(credential, Question) else AuthorizedCall(permitted, credential, ToolContext)
 
     async def await_tool(self, tool_name: str) -> None:
         """Wait for a tool whose source is still connecting; ToolSourceDownError when the source is down."""

@@ -46,6 +46,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import (
+    ContentSource,
     CredentialProvider,
     DescribedCommands,
     LiveSource,
@@ -62,6 +63,7 @@ from toolpost.transports.registry import find_transport, make_source
 
 ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]
 Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
+ContentListener = Callable[[str, str | None], None]
 
 
 class FinishCalls(Protocol):
@@ -224,6 +226,7 @@ class SourceManager:
         self.files: frozenset[tuple[str, str]] = frozenset()  # those that sources have read, with the source's name
         self.protect: Callable[[], object] = lambda: None  # resolves `files`
         self._exchanging = asyncio.Lock()  # of two drafts of the catalog one would be made in vain
+        self._content_listeners: list[ContentListener] = []
         self.joining = False  # while a source enters the catalog for the first time
 
     @property
@@ -636,6 +639,29 @@ class SourceManager:
         log = logging.getLogger(f"toolpost.sources.{managed.config.transport if managed else 'removed'}")
         log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, line)
         self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": line})
+
+    def contents_changed(self, source: ToolSource) -> None:
+        """Tell listeners that a source lists other resources or prompts."""
+        for listener in list(self._content_listeners):
+            listener(source.name, None)
+
+    def resource_updated(self, source: ToolSource, uri: str) -> None:
+        """Tell listeners that a resource of a source has changed."""
+        for listener in list(self._content_listeners):
+            listener(source.name, uri)
+
+    def content_sources(self) -> dict[str, ContentSource]:
+        """Return the sources with resources and prompts, by name."""
+        found = {name: managed.source for name, managed in self._sources.items()}
+        return {name: source for name, source in found.items() if isinstance(source, ContentSource)}
+
+    def subscribe_contents(self, listener: ContentListener) -> Callable[[], None]:
+        """Call a function when the resources or prompts of a source change; return the function that ends it.
+
+        It gets the name of the source, and the URI of a resource that was updated; None when the lists changed.
+        """
+        self._content_listeners.append(listener)
+        return partial(self._content_listeners.remove, listener)
 
     async def withdraw(self) -> None:
         """Remove all tools of all sources from the catalog, for good."""

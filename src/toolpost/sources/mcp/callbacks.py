@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from mcp_types import (
     CreateMessageResult,
@@ -18,6 +18,7 @@ from mcp_types import (
     ListRootsResult,
     PromptListChangedNotification,
     ResourceListChangedNotification,
+    ResourceUpdatedNotification,
     ToolListChangedNotification,
 )
 
@@ -27,22 +28,38 @@ from toolpost.contracts.spec import Tool
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.mcp.session import McpSession
 
-Elicit = Callable[[McpSession, Any, Any], Awaitable[ElicitResult]]
-
 _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _LOGS_PER_WINDOW = 100
 _WINDOW_S = 10.0
 _MAX_LOG_LENGTH = 1 << 20  # bounds memory; listeners shorten logs further
-_NOT_SUPPORTED = -32600
+
+
+class RequestHandlers(Protocol):
+    """Handlers of what servers of the older protocol ask their client."""
+
+    async def handle_elicitation(self, session: McpSession, context: Any, params: Any) -> ElicitResult:
+        """Ask a person."""
+        ...
+
+    async def handle_sampling(self, session: McpSession, context: Any, params: Any) -> CreateMessageResult | ErrorData:
+        """Ask a model."""
+        ...
+
+    async def handle_roots(self, session: McpSession, context: Any) -> ListRootsResult | ErrorData:
+        """Return folders."""
+        ...
 
 
 class SessionCallbacks:
     """Build the callbacks of each session and forward tools, health and logs to the source's listener."""
 
-    def __init__(self, source: ToolSource, capabilities: ClientCapabilities, *, elicit: Elicit | None) -> None:
+    def __init__(
+        self, source: ToolSource, calls: RequestHandlers, capabilities: ClientCapabilities, *, elicitation: bool
+    ) -> None:
         self._source = source
+        self._calls = calls
         self._capabilities = capabilities
-        self._elicit = elicit
+        self._elicitation = elicitation
         self._window_start = 0.0
         self._log_count = 0
         self.listener: SourceListener | None = None
@@ -53,26 +70,39 @@ class SessionCallbacks:
         callbacks: dict[str, Any] = {
             "client_info": Implementation(name="toolpost", version=version("toolpost")),
             "message_handler": self._on_message,
-            "logging_callback": self._on_log,
+            "logging_callback": partial(self._on_log, session),
             "log_level": "info",
-            **self._capabilities.session_callbacks(),
         }
-        if self._elicit is not None:
-            callbacks["elicitation_callback"] = partial(self._elicit, session)
-        return callbacks
+        return callbacks | {name: partial(handle, session) for name, handle in self._handlers().items()}
+
+    def _handlers(self) -> dict[str, Callable[..., Any]]:
+        """Return the handlers of what the session declares; a client may have a model that the Toolbox has not."""
+        offered = self._capabilities.declared(elicitation=self._elicitation)
+        calls, handlers = self._calls, dict[str, Callable[..., Any]]()
+        if "elicitation" in offered:
+            handlers["elicitation_callback"] = calls.handle_elicitation
+        if "sampling" in offered or self._capabilities.sampling:
+            handlers["sampling_callback"] = calls.handle_sampling
+        if "roots" in offered:
+            handlers["list_roots_callback"] = calls.handle_roots
+        return handlers
 
     async def _on_message(self, message: Any) -> None:
         if isinstance(message, _LIST_CHANGES):
             self.list_changed.set()
+        elif isinstance(message, ResourceUpdatedNotification):
+            self.publish_update(str(message.params.uri))
 
-    async def _on_log(self, params: Any) -> None:
-        """Forward a log message, up to a rate limit."""
+    async def _on_log(self, session: McpSession, params: Any) -> None:
+        """Forward a log message, up to a rate limit, also to the clients of the calls under way."""
         now = time.monotonic()
         if now - self._window_start > _WINDOW_S:
             self._window_start, self._log_count = now, 0
         self._log_count += 1
         if self._log_count > _LOGS_PER_WINDOW:
             return
+        for client in session.calls.listeners(session.busy):
+            client.log(str(params.level), params.data, params.logger)
         if self.listener is not None:
             self.listener.logged(self._source, str(params.level), str(params.data)[:_MAX_LOG_LENGTH])
 
@@ -81,6 +111,16 @@ class SessionCallbacks:
         if self.listener is not None:
             await self.listener.tools_found(self._source, tools, problems)
 
+    def publish_contents(self) -> None:
+        """Tell the listener that resources or prompts have changed."""
+        if self.listener is not None:
+            self.listener.contents_changed(self._source)
+
+    def publish_update(self, uri: str) -> None:
+        """Tell the listener that a resource has changed."""
+        if self.listener is not None:
+            self.listener.resource_updated(self._source, uri)
+
     def publish_health(self, health: SourceHealth) -> None:
         """Send the connection's health to the listener."""
         if self.listener is not None:
@@ -88,20 +128,32 @@ class SessionCallbacks:
 
 
 class ClientCapabilities:
-    """Answer a server's requests for roots and sampling; sampling is off without a model."""
+    """Answer a server's requests for roots and sampling.
 
-    def __init__(self, roots: Sequence[str] | None, model: ChatModel | None) -> None:
+    Without a model, sampling is for calls of MCP clients that have one; `pass_roots` lets clients answer with folders
+    of theirs.
+    """
+
+    def __init__(
+        self, roots: Sequence[str] | None, model: ChatModel | None, *, sampling: bool, pass_roots: bool
+    ) -> None:
         self._roots = roots
         self._model = model
+        self.sampling = sampling
+        self._pass_roots = pass_roots
 
-    def session_callbacks(self) -> dict[str, Any]:
-        """Return the callbacks of the capabilities on offer; the others are not announced to the server."""
-        offered: dict[str, Any] = {}
-        if self._roots is not None:
-            offered["list_roots_callback"] = self._list_roots
-        if self._model is not None:
-            offered["sampling_callback"] = self._sample
-        return offered
+    def declared(self, *, elicitation: bool) -> dict[str, Any]:
+        """Return the capabilities that a session declares; what is not on offer is not announced to the server."""
+        offers: dict[str, Any] = {
+            "elicitation": {"form": {}, "url": {}} if elicitation else None,
+            "roots": None if self._roots is None else {},
+            "sampling": None if self._model is None else {},
+        }
+        return {name: offer for name, offer in offers.items() if offer is not None}
+
+    def passes_on(self, capability: str) -> bool:
+        """Return whether the client of a call may answer for a capability."""
+        return self.sampling if capability == "sampling" else self._pass_roots
 
     async def handle_request(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Answer a request that came inside a result; None for a capability that is not on offer."""
@@ -117,15 +169,6 @@ class ClientCapabilities:
         """Return the roots as file URIs."""
         folders = [Path(folder).resolve() for folder in self._roots or ()]
         return {"roots": [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]}
-
-    async def _list_roots(self, context: Any) -> ListRootsResult:
-        return ListRootsResult.model_validate(self._roots_result())
-
-    async def _sample(self, context: Any, params: Any) -> CreateMessageResult | ErrorData:
-        if self._model is None:
-            return ErrorData(code=_NOT_SUPPORTED, message="sampling is off")
-        raw = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return CreateMessageResult.model_validate(await self._complete(self._model, raw))
 
     async def _complete(self, model: ChatModel, params: Mapping[str, Any]) -> dict[str, Any]:
         """Complete the server's messages with the chat model."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from toolpost.contracts.calls import AuthorizedCall, RequestedCall
+from toolpost.contracts.context import CallingClient
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Question
@@ -22,6 +23,7 @@ ELICIT = "elicitation/create"
 _KEY = "mcp:"
 _URL_ELICITATION_REQUIRED = -32042
 _SHOWN_FIELDS = ("mode", "message", "requestedSchema", "url", "elicitationId")
+HELD = "request"  # what the state of a held call's question keeps: the request that the server waits with
 CANCELLED: dict[str, Any] = {"action": "cancel"}
 _ABANDONED_S = 900.0  # how long a server may still elicit for a cancelled call
 
@@ -66,15 +68,20 @@ def build_question(
     number: int,
     deliver_denial: bool = True,
     held: bool = False,
+    requests: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Question:
     """Build the question for a server's elicitations.
 
     `state` comes back with the answer. `held` marks a question that only the process holding the call can answer.
+    `requests` are all that the client of the call may answer: the elicitations, and what is for its model or its
+    folders.
     """
     forms = _forms(elicitations)
     for form in forms.values():
         _check_url(form, source)
-    prompt = "\n".join(str(form.get("message", "")) for form in forms.values())
+    asked = {str(request.get("method")) for key, request in (requests or {}).items() if key not in elicitations}
+    messages = [str(form.get("message", "")) for form in forms.values()]
+    prompt = "\n".join([*messages, *(f"its client for {method}" for method in sorted(asked))])
     shown = {key: {name: form[name] for name in _SHOWN_FIELDS if name in form} for key, form in forms.items()}
     return Question(
         kind="input",
@@ -85,6 +92,7 @@ def build_question(
         answer_schema=_check_form(_answer_schema(forms), source),
         state=dict(state),
         deliver_denial=deliver_denial,
+        requests=dict(elicitations if requests is None else requests),
     )
 
 
@@ -134,7 +142,9 @@ def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_responses(elicitations: Mapping[str, Mapping[str, Any]], answer: Answer) -> dict[str, dict[str, Any]]:
-    """Convert an answer to the response for each of the server's requests."""
+    """Convert an answer to the response for each of the server's requests; a client's own responses are passed on."""
+    if answer.responses is not None:
+        return {key: answer.responses[key] for key in elicitations if key in answer.responses}
     forms = _forms(elicitations)
     return {key: _build_response(form, answer, key if len(forms) > 1 else None) for key, form in forms.items()}
 
@@ -179,9 +189,8 @@ class SessionCall:
     ) -> None:
         loop = asyncio.get_running_loop()
         self.request: RequestedCall = call.request
-        self._earlier_answers = [
-            answer for answer in elicitation_answers(call.request.answers) if "params" in answer.state
-        ]
+        self.client = None if call.request.context is None else call.request.context.client
+        self._earlier_answers = [answer for answer in elicitation_answers(call.request.answers) if HELD in answer.state]
         self._on_end = on_end
         self._next_question: asyncio.Future[dict[str, Any] | None] = loop.create_future()
         self._response: asyncio.Future[dict[str, Any]] | None = None
@@ -227,14 +236,14 @@ class SessionCall:
         if not task.cancelled():
             task.exception()  # marks it as retrieved when nobody waits for the result
 
-    async def elicit(self, params: dict[str, Any], *, hold_s: float) -> dict[str, Any]:
-        """Raise an elicitation and wait for its response; repeat the earlier answer to an identical one."""
-        if earlier := next((answer for answer in self._earlier_answers if answer.state["params"] == params), None):
+    async def ask(self, request: dict[str, Any], *, hold_s: float) -> dict[str, Any]:
+        """Raise a request of the server and wait for its response; repeat the earlier answer to an identical one."""
+        if earlier := next((answer for answer in self._earlier_answers if answer.state[HELD] == request), None):
             self._earlier_answers.remove(earlier)
-            return self._build_response(params, earlier)
+            return self._build_response(request, earlier)
         self._response = asyncio.get_running_loop().create_future()
         if not self._next_question.done():
-            self._next_question.set_result(params)
+            self._next_question.set_result(request)
         try:
             async with asyncio.timeout(hold_s):
                 return await self._response
@@ -243,14 +252,14 @@ class SessionCall:
         finally:
             self._response = None
 
-    def resolve(self, params: dict[str, Any], answer: Answer) -> None:
-        """Answer the open elicitation."""
+    def resolve(self, request: dict[str, Any], answer: Answer) -> None:
+        """Answer the open request."""
         if self._response is not None and not self._response.done():
-            self._response.set_result(self._build_response(params, answer))
+            self._response.set_result(self._build_response(request, answer))
 
     @staticmethod
-    def _build_response(params: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        return build_responses({"": {"method": ELICIT, "params": params}}, answer)[""]
+    def _build_response(request: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        return build_responses({"": request}, answer).get("", CANCELLED)
 
     def cancel(self) -> None:
         """Cancel the call and notify the server."""
@@ -266,6 +275,7 @@ class SessionCalls:
     """The calls in flight on one session, with their principals."""
 
     def __init__(self) -> None:
+        self._clients: list[tuple[Principal, CallingClient]] = []
         self._open: dict[str, SessionCall] = {}
         self._unheld: Counter[Principal] = Counter()
         self._abandoned: list[tuple[float, Principal]] = []
@@ -297,6 +307,24 @@ class SessionCalls:
         finally:
             self._unheld[principal] -= 1
             self._unheld += Counter()  # drops entries at zero
+
+    @contextmanager
+    def heard_by(self, principal: Principal, client: CallingClient) -> Generator[None]:
+        """Let the client of a request hear what the server logs meanwhile."""
+        listener = (principal, client)
+        self._clients.append(listener)
+        try:
+            yield
+        finally:
+            self._clients.remove(listener)
+
+    def listeners(self, busy: int) -> list[CallingClient]:
+        """Return the clients that may hear a log; none when one of `busy` requests may be another person's.
+
+        Servers do not say to which request a log belongs.
+        """
+        alone = len({principal for principal, _ in self._clients}) == 1 and busy <= len(self._clients)
+        return [client for _, client in self._clients] if alone else []
 
     def find_held(self, call_id: str) -> SessionCall | None:
         """Return the call if it waits for an answer."""

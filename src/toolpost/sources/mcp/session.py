@@ -23,9 +23,9 @@ from fastmcp.client.transports import FastMCPTransport
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp import ClientSession, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value, find_invalid_x_mcp_header, x_mcp_header_map
 from mcp.shared.message import SessionMessage
-from mcp_types import DiscoverResult, jsonrpc_message_adapter
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, DiscoverResult, jsonrpc_message_adapter
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolpost.auth.credentials import secrets_of
@@ -124,15 +124,26 @@ class McpSession:
         return True
 
     async def request(
-        self, method: str, params: dict[str, Any], *, on_progress: ProgressFnT | None = None
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        on_progress: ProgressFnT | None = None,
+        capabilities: dict[str, Any] | None = None,
+        log_level: str | None = None,
     ) -> dict[str, Any]:
-        """Send a request and return its raw result; raise a ToolError when it fails."""
+        """Send a request and return its raw result; raise a ToolError when it fails.
+
+        In the stateless protocol each request says what its client can do, and what it wants to hear of the log.
+        """
         if self.closed.is_set():
             raise ToolConnectionError(f"the session with {self._connection.config.name!r} is over", sent=False)
         self.busy += 1
         messages_written = self._connection.messages_written
         try:
-            return await self.client_session.request_raw(method, params, on_progress=on_progress)
+            return await self.client_session.request_raw(
+                method, params, on_progress=on_progress, capabilities=capabilities, log_level=log_level
+            )
         except Exception as raised:
             tool_error = await self._classify(to_tool_error(raised))
             nothing_written = messages_written is not None and self._connection.messages_written == messages_written
@@ -521,12 +532,26 @@ class RawSession(ClientSession):
     """Client session that returns results unparsed; the catalog validates schemas and outputs."""
 
     async def request_raw(
-        self, method: str, params: dict[str, Any], *, on_progress: ProgressFnT | None = None
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        on_progress: ProgressFnT | None = None,
+        capabilities: dict[str, Any] | None = None,
+        log_level: str | None = None,
     ) -> dict[str, Any]:
         """Send one request and return its result; raise MCPError when the server or the transport fails it."""
         data: dict[str, Any] = {"method": method, "params": params}
         options: CallOptions = {}
         self._stamp(data, options)
+        if self.modern:
+            meta = params["_meta"]
+            if capabilities is not None:
+                meta[CLIENT_CAPABILITIES_META_KEY] = capabilities
+            if log_level is not None:
+                meta[LOG_LEVEL_META_KEY] = log_level
+            if method.startswith("tasks/"):
+                options.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(params["taskId"])
         if on_progress is not None:
             options["on_progress"] = on_progress
         return await self._dispatcher.send_raw_request(method, data["params"], options)

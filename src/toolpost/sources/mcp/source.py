@@ -6,11 +6,8 @@ import asyncio
 import base64
 import binascii
 import json
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
-
-from mcp_types import ElicitResult
 
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.errors import (
@@ -21,21 +18,13 @@ from toolpost.contracts.errors import (
     ToolSourceDownError,
     ToolTimeoutError,
 )
-from toolpost.contracts.questions import Answer, Question
-from toolpost.contracts.sources import SourceHealth, SourceListener
+from toolpost.contracts.questions import Question
+from toolpost.contracts.sources import ServerContents, SourceHealth, SourceListener
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.mcp.callbacks import ClientCapabilities, SessionCallbacks
-from toolpost.sources.mcp.elicitation import (
-    CANCELLED,
-    ELICIT,
-    build_question,
-    build_responses,
-    elicitation_answers,
-    next_question_number,
-    parse_input_required,
-    parse_url_elicitations,
-)
+from toolpost.sources.mcp.calls import McpCalls, ask_lost_call_outcome, client_of
+from toolpost.sources.mcp.contents import ResourceNews, list_contents
 from toolpost.sources.mcp.endpoint import parse_endpoint
 from toolpost.sources.mcp.session import McpConnection, McpSession, limit_sdk_logs
 from toolpost.sources.mcp.tools import AnonymousListing, ConnectionMonitor, UtilityTool, list_tools
@@ -45,18 +34,13 @@ from toolpost.web.session_pool import SessionPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mcp.shared.dispatcher import ProgressFnT
-
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.spec import Tool
-    from toolpost.sources.mcp.elicitation import InputRequired
     from toolpost.sources.mcp.tools import ServerTool, ToolListing
 
-_MAX_ROUNDS = 10
-_MAX_HOLD_S = 900.0
-_MIN_PROGRESS_INTERVAL_S = 0.05  # limits the rate of progress events
+_RELAYED = {"resources_read": "resources/read", "prompts_get": "prompts/get"}
 
 
 class McpSource(BaseSource):
@@ -80,11 +64,11 @@ class McpSource(BaseSource):
         capabilities = ClientCapabilities(
             services.roots if config.mcp.roots is None else config.mcp.roots,
             services.chat_model if config.mcp.sampling else None,
+            sampling=config.mcp.sampling,
+            pass_roots=config.mcp.roots is None,
         )
         self._calls = McpCalls(config.name, capabilities, elicitation=config.mcp.elicitation)
-        self._callbacks = SessionCallbacks(
-            self, capabilities, elicit=self._calls.handle_elicitation if config.mcp.elicitation else None
-        )
+        self._callbacks = SessionCallbacks(self, self._calls, capabilities, elicitation=config.mcp.elicitation)
         self._sessions = SessionPool(config.name, self._open_session, pinned=credential)
         self._connect = partial(self._sessions.get, credential)
         self._anonymous = AnonymousListing(self, services.listings)
@@ -92,6 +76,14 @@ class McpSource(BaseSource):
             self._callbacks, self._connect, self._list, anonymous=self._anonymous, poll_s=config.mcp.poll_s
         )
         self._closed = False
+        self._contents = ServerContents()
+        self._listing_contents: asyncio.Task[None] | None = None
+        self._news = ResourceNews(self._connect, self._callbacks.publish_update)
+
+    @property
+    def contents(self) -> ServerContents:
+        """What the server listed last besides tools."""
+        return self._contents
 
     @property
     def health(self) -> SourceHealth:
@@ -119,7 +111,20 @@ class McpSource(BaseSource):
             raise ToolTimeoutError(f"{self.name!r} did not list its tools within {seconds}", cause=error) from error
         self.problems = listing.problems
         await asyncio.to_thread(self._anonymous.save, listing, key=key)
+        if listing.contents is not None:
+            self._set_contents(listing.contents)
+        elif self._listing_contents is None or self._listing_contents.done():
+            self._listing_contents = asyncio.get_running_loop().create_task(self._list_contents(session))
         return listing
+
+    async def _list_contents(self, session: McpSession) -> None:
+        """List what there is besides tools, where that takes longer than a listing of tools waits for it."""
+        self._set_contents(await list_contents(session))
+
+    def _set_contents(self, contents: ServerContents) -> None:
+        changed, self._contents = contents != self._contents, contents
+        if changed:
+            self._callbacks.publish_contents()
 
     async def recall(self) -> Sequence[ServerTool]:
         """Return the tools of the last listing; a call to one connects first."""
@@ -186,10 +191,34 @@ class McpSource(BaseSource):
 
     async def _run_on(self, session: McpSession, call: AuthorizedCall) -> ToolOutput | Question:
         request, tool, arguments = call.permitted.validated
-        if isinstance(tool, UtilityTool):
-            with session.calls.track(request.principal):
-                return await run_utility(session, tool.remote_name, arguments, call.context)
-        return await self._calls.run(session, cast("ServerTool", tool), call)
+        if not isinstance(tool, UtilityTool):
+            return await self._call_tool(session, cast("ServerTool", tool), call)
+        if client_of(call) is not None and tool.remote_name in _RELAYED:
+            # The client in front is an MCP client itself: it gets what the server said, unchanged.
+            raw = await self._calls.run(session, call, _RELAYED[tool.remote_name], dict(arguments))
+            return raw if isinstance(raw, Question) else ToolOutput(raw)
+        with session.calls.track(request.principal):
+            return await run_utility(session, tool.remote_name, arguments, call.context)
+
+    async def _call_tool(self, session: McpSession, tool: ServerTool, call: AuthorizedCall) -> ToolOutput | Question:
+        if tool.has_header_arguments:
+            session.client_session.register_header_arguments(tool.remote_name, tool.spec.input_schema)
+        params: dict[str, Any] = {"name": tool.remote_name, "arguments": call.permitted.validated.arguments}
+        raw = await self._calls.run(session, call, "tools/call", params)
+        return raw if isinstance(raw, Question) else await parse_result(raw, call.context)
+
+    async def complete(self, call: AuthorizedCall, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Complete an argument of a prompt or a template, on the session of the call's credential."""
+        async with asyncio.timeout(self.config.timeout_s):
+            return await (await self._session(call.credential)).request("completion/complete", dict(params))
+
+    async def subscribe(self, uri: str) -> None:
+        """Report changes of a resource from now on, as the source's own credential hears of them."""
+        await self._news.subscribe(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Report no more changes of a resource."""
+        await self._news.unsubscribe(uri)
 
     async def run_directly(self, tool: Tool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Validate the arguments and run a tool without a router, within `timeout_s`."""
@@ -200,7 +229,10 @@ class McpSource(BaseSource):
     async def close(self) -> None:
         """Close every session; safe to call twice."""
         self._closed = True
+        if self._listing_contents is not None:
+            self._listing_contents.cancel()
         try:
+            await self._news.stop()
             await self._monitor.stop()
         finally:
             await self._sessions.close()
@@ -209,162 +241,6 @@ class McpSource(BaseSource):
         """Cancel a held call that will get no answer."""
         for session in self._sessions:
             session.calls.release(call_id)
-
-
-class McpCalls:
-    """Runs the tool calls of one source."""
-
-    def __init__(self, source: str, capabilities: ClientCapabilities, *, elicitation: bool) -> None:
-        self._source = source
-        self._capabilities = capabilities
-        self._elicitation = elicitation
-
-    async def run(self, session: McpSession, tool: ServerTool, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run a tool and return its output, or a question of the server."""
-        params: dict[str, Any] = {"name": tool.remote_name, "arguments": call.permitted.validated.arguments}
-        try:
-            raw = await self._send(session, tool, call, params)
-        except ToolClientError as error:
-            question = self._ask_to_open_pages(error, call) if self._elicitation else None
-            if question is None:
-                raise
-            return question
-        return raw if isinstance(raw, Question) else await parse_result(raw, call.context)
-
-    async def _send(
-        self, session: McpSession, tool: ServerTool, call: AuthorizedCall, params: dict[str, Any]
-    ) -> dict[str, Any] | Question:
-        if session.client_session.modern:
-            if tool.has_header_arguments:
-                session.client_session.register_header_arguments(tool.remote_name, tool.spec.input_schema)
-            return await self._run_modern(session, call, params)
-        if self._elicitation:
-            return await self._run_legacy(session, call, params)
-        return await session.request("tools/call", params, on_progress=_progress_callback(call.context))
-
-    def _ask_to_open_pages(self, error: ToolClientError, call: AuthorizedCall) -> Question | None:
-        """Build the question of a server that refuses, without effect, until a person has visited its pages."""
-        pages = parse_url_elicitations(error.__cause__)
-        if not pages:
-            return None
-        number = next_question_number(call.request.answers)
-        return build_question(self._source, pages, {"pages": True}, number=number, deliver_denial=False)
-
-    async def _run_modern(
-        self, session: McpSession, call: AuthorizedCall, params: dict[str, Any]
-    ) -> dict[str, Any] | Question:
-        """Call a tool in the stateless protocol: each retry carries all answers and the server's state."""
-        known = call.permitted.validated.request.answers
-        answers = elicitation_answers(known) if known else []
-        request = {**params, **_retry_params(answers[-1])} if answers and "people" in answers[-1].state else params
-        on_progress = _progress_callback(call.context)
-        for round_number in range(_MAX_ROUNDS):
-            raw = await session.request("tools/call", request, on_progress=on_progress)
-            if raw.get("resultType", "complete") == "complete":
-                return raw
-            needed = self._parse_needed_input(raw)
-            responses = {
-                key: await self._answer_client_request(request) for key, request in needed.client_requests.items()
-            }
-            if needed.elicitations:
-                # Stored with the paused call, so these keys stay as they are.
-                state = {"people": needed.elicitations, "lent": responses, "request_state": needed.state}
-                return build_question(self._source, needed.elicitations, state, number=next_question_number(known))
-            request = {**params, **_input_params(responses, needed.state)}
-            if not responses:
-                await asyncio.sleep(min(1.0, 0.1 * 2**round_number))  # the server needs time, not input
-        raise ToolClientError(f"MCP tool error: {self._source!r} still needs input after {_MAX_ROUNDS} rounds")
-
-    def _parse_needed_input(self, raw: dict[str, Any]) -> InputRequired:
-        """Parse a result that asks for input; raise when that input is not on offer."""
-        if raw["resultType"] != "input_required":
-            raise ToolOutputError(f"the MCP server's answer is of a kind that is not known: {raw['resultType']!r}")
-        needed = parse_input_required(raw)
-        if needed.elicitations and not self._elicitation:
-            raise ToolClientError(f"MCP tool error: {self._source!r} wants to ask a person, which is not on offer here")
-        return needed
-
-    async def _answer_client_request(self, request: dict[str, Any]) -> dict[str, Any]:
-        response = await self._capabilities.handle_request(request)
-        if response is None:
-            method = request.get("method")
-            raise ToolClientError(f"MCP tool error: {self._source!r} asks for {method!r}, which is not on offer here")
-        return response
-
-    async def _run_legacy(
-        self, session: McpSession, call: AuthorizedCall, params: dict[str, Any]
-    ) -> dict[str, Any] | Question:
-        """Call a tool in the older protocol: continue a held call, or start one unless its first run was lost."""
-        in_flight = session.calls.find_held(call.request.call_id)
-        if in_flight is not None:
-            last = elicitation_answers(call.request.answers)[-1]
-            in_flight.resolve(last.state["params"], last)
-        elif (question := ask_lost_call_outcome(call, self._source)) is not None:
-            return question
-        else:
-            request = session.request("tools/call", params, on_progress=_progress_callback(call.context))
-            in_flight = session.calls.begin(call, request)
-        elicitation = await in_flight.next_question()
-        if elicitation is None:
-            return await in_flight.result()
-        elicitations = {"": {"method": ELICIT, "params": elicitation}}
-        number = next_question_number(call.request.answers)
-        try:
-            return build_question(self._source, elicitations, {"params": elicitation}, number=number, held=True)
-        except ToolClientError:
-            in_flight.cancel()
-            raise
-
-    async def handle_elicitation(self, session: McpSession, context: Any, params: Any) -> ElicitResult:
-        """Handle an elicitation of an older session; return when a person has answered."""
-        raw: dict[str, Any] = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        in_flight = session.calls.find_asker()
-        response = CANCELLED if in_flight is None else await in_flight.elicit(raw, hold_s=_MAX_HOLD_S)
-        return ElicitResult.model_validate(response)
-
-
-def ask_lost_call_outcome(call: AuthorizedCall, source: str) -> Question | None:
-    """Build the question whether a held call whose session is gone had its effect; None when it may run again.
-
-    A permission to run again counts once: it is bound to the number of answers known when it was given.
-    """
-    spec, answers = call.tool.spec, elicitation_answers(call.request.answers)
-    if spec.replay != "unsafe" or not answers or "params" not in answers[-1].state:
-        return None
-    state = {"rounds": len(answers)}
-    permission = call.request.answers.get("unknown")
-    if permission is not None and permission.state == state:
-        return None
-    prompt = f"{spec.name} was interrupted while {source} waited for an answer. Did it happen?"
-    return Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown", state=state)
-
-
-def _retry_params(answer: Answer) -> dict[str, Any]:
-    """Build the responses of the last round, with the server's state unchanged."""
-    state = answer.state
-    return _input_params({**state["lent"], **build_responses(state["people"], answer)}, state["request_state"])
-
-
-def _input_params(responses: dict[str, Any], state: str | None) -> dict[str, Any]:
-    return {
-        **({"inputResponses": responses} if responses else {}),
-        **({} if state is None else {"requestState": state}),
-    }
-
-
-def _progress_callback(context: Callable[[], ToolContext]) -> ProgressFnT:
-    last = 0.0
-
-    async def report(progress: float, total: float | None, message: str | None) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < _MIN_PROGRESS_INTERVAL_S and progress != total:
-            return
-        last = now
-        text = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
-        context().progress(text, fraction=None if not total else progress / total)
-
-    return report
 
 
 async def run_utility(

@@ -17,11 +17,12 @@ from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
 from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolSchemaError
-from toolpost.contracts.sources import SourceHealth
+from toolpost.contracts.sources import ServerContents, SourceHealth
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.secrets import drop_secrets
+from toolpost.sources.mcp.contents import declared_kinds, list_contents
 from toolpost.sources.mcp.endpoint import describe_server, is_remote
 from toolpost.sources.mcp.errors import to_tool_error
 from toolpost.sources.mcp.session import McpSession, items_of
@@ -171,38 +172,12 @@ _OFFERED = {
         ("prompts_get", "Fill in one prompt of {}.", _ONE_PROMPT),
     ),
 }
-_LISTS = {
-    "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
-    "prompts": (("prompts/list", "prompts"),),
-}
 
 
 class UtilityTool(ServerTool):
     """A tool over a server's resources or prompts."""
 
     __slots__ = ()
-
-
-def declared_offers(session: McpSession) -> list[str]:
-    """Return what the server declares besides tools."""
-    capabilities = session.client_session.server_capabilities
-    return [kind for kind in _OFFERED if getattr(capabilities, kind, None) is not None]
-
-
-async def probe_offers(session: McpSession) -> list[str]:
-    """Return what the server declares besides tools and really lists at least one item of."""
-    requests = [(kind, method, key) for kind in declared_offers(session) for method, key in _LISTS[kind]]
-    available = await asyncio.gather(*(_has_any(session, method, key) for _, method, key in requests))
-    return list(dict.fromkeys(kind for (kind, _, _), has in zip(requests, available, strict=True) if has))
-
-
-async def _has_any(session: McpSession, method: str, key: str) -> bool:
-    """Whether a list has an item; a list that the server refuses has none."""
-    try:
-        page = await session.request(method, {})
-    except ToolError:
-        return False
-    return bool(items_of(page, key)) or bool(page.get("nextCursor"))
 
 
 def utility_tools(offers: Sequence[str], source: BaseSource) -> list[UtilityTool]:
@@ -246,7 +221,8 @@ _NO_TOOLS_KNOWN = SourceHealth(
 class ToolListing(NamedTuple):
     """The tools of a server; `ttl_s` is how long the server says that they stay valid.
 
-    `raw` are the usable tools as the server listed them, `offers` what it has besides tools.
+    `raw` are the usable tools as the server listed them, `offers` the kinds of what it has besides tools, and
+    `contents` are these things; None where listing them takes long.
     """
 
     tools: list[ServerTool]
@@ -254,16 +230,20 @@ class ToolListing(NamedTuple):
     ttl_s: float | None
     raw: list[Any]
     offers: list[str]
+    contents: ServerContents | None
 
 
 async def list_tools(session: McpSession, source: BaseSource) -> ToolListing:
     """List the server's tools, page by page, and add utility tools for its resources and prompts."""
-    pages, offers = await _fetch(session)
+    pages, contents = await _fetch(session)
     # In a thread: a server may list thousands of tools.
-    return await asyncio.to_thread(_read_pages, session, source, pages, offers)
+    return await asyncio.to_thread(_read_pages, session, source, pages, contents)
 
 
-def _read_pages(session: McpSession, source: BaseSource, pages: list[dict[str, Any]], offers: list[str]) -> ToolListing:
+def _read_pages(
+    session: McpSession, source: BaseSource, pages: list[dict[str, Any]], contents: ServerContents | None
+) -> ToolListing:
+    offers = declared_kinds(session) if contents is None else _offered(contents)
     raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
     tools, problems = build_tools(raw, source)
     if pages and pages[-1].get("nextCursor"):
@@ -272,18 +252,24 @@ def _read_pages(session: McpSession, source: BaseSource, pages: list[dict[str, A
     names = {tool.remote_name for tool in usable}
     offerable = [one for one in raw if is_object(one) and one.get("name") in names]
     all_tools = _add_utility_tools(usable, offers, source)
-    return ToolListing(all_tools, problems, _ttl(pages), offerable, offers)
+    return ToolListing(all_tools, problems, _ttl(pages), offerable, offers, contents)
 
 
-async def _fetch(session: McpSession) -> tuple[list[dict[str, Any]], list[str]]:
-    """Request the pages of tools and, at the same time, what the server offers besides tools."""
+def _offered(contents: ServerContents) -> list[str]:
+    """Return the kinds of which there is at least one."""
+    found = {"resources": contents.resources or contents.templates, "prompts": contents.prompts}
+    return [kind for kind, items in found.items() if items]
+
+
+async def _fetch(session: McpSession) -> tuple[list[dict[str, Any]], ServerContents | None]:
+    """Request the pages of tools and, at the same time, what the server has besides tools."""
     capabilities = session.client_session.server_capabilities
     asks = capabilities is None or capabilities.tools is not None or capabilities == type(capabilities)()
-    probe = asyncio.get_running_loop().create_task(probe_offers(session))
+    probe = asyncio.get_running_loop().create_task(list_contents(session))
     try:
         pages = await session.list_pages("tools/list") if asks else []
         in_time, _ = await asyncio.wait([probe], timeout=_MAX_PROBE_WAIT_S)
-        return pages, probe.result() if in_time else declared_offers(session)
+        return pages, probe.result() if in_time else None
     finally:
         probe.cancel()
         await asyncio.gather(probe, return_exceptions=True)

@@ -1,0 +1,135 @@
+"""What a server has besides tools: its lists of resources, templates and prompts, and news of resources."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from mcp.client.subscriptions import ResourceUpdated, listen
+
+from toolpost.contracts.errors import ToolClientError, ToolError
+from toolpost.contracts.sources import ServerContents
+from toolpost.schema.json_values import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from toolpost.sources.mcp.session import McpSession
+
+LISTS = {
+    "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
+    "prompts": (("prompts/list", "prompts"),),
+}
+_KEYS = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+_RETRY_S = 1.0
+_LONGEST_RETRY_S = 60.0
+
+
+def declared_kinds(session: McpSession) -> list[str]:
+    """Return what the server declares besides tools."""
+    capabilities = session.client_session.server_capabilities
+    return [kind for kind in LISTS if getattr(capabilities, kind, None) is not None]
+
+
+async def list_contents(session: McpSession) -> ServerContents:
+    """List everything that the server declares besides tools; a list that it refuses is empty."""
+    requests = [request for kind in declared_kinds(session) for request in LISTS[kind]]
+    found = await asyncio.gather(*(_items(session, method, key) for method, key in requests))
+    lists = {key: items for (_, key), items in zip(requests, found, strict=True)}
+    capabilities = session.client_session.server_capabilities
+    return ServerContents(
+        resources=lists.get("resources", []),
+        templates=lists.get("resourceTemplates", []),
+        prompts=lists.get("prompts", []),
+        completes=getattr(capabilities, "completions", None) is not None,
+        notifies=bool(getattr(getattr(capabilities, "resources", None), "subscribe", False)),
+    )
+
+
+async def _items(session: McpSession, method: str, key: str) -> list[dict[str, Any]]:
+    try:
+        listed = await session.list_all(method, key)
+    except ToolError:
+        return []
+    return usable(listed, key)
+
+
+def usable(items: Iterable[Any], key: str) -> list[dict[str, Any]]:
+    """Return the items that have what names them."""
+    return [one for one in items if is_object(one) and isinstance(one.get(_KEYS[key]), str) and one[_KEYS[key]]]
+
+
+class ResourceNews:
+    """Keeps a server's news of resources coming, for as long as somebody wants them, over reconnects too."""
+
+    def __init__(self, connect: Callable[[], Awaitable[McpSession]], updated: Callable[[str], None]) -> None:
+        self._connect = connect
+        self._updated = updated
+        self._wanted: dict[str, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def subscribe(self, uri: str) -> None:
+        """Subscribe to a resource, once for however many want it; ToolError where the server refuses."""
+        session = await self._connect()
+        first = uri not in self._wanted
+        if first and not session.client_session.modern:
+            await session.request("resources/subscribe", {"uri": uri})
+        self._wanted[uri] = self._wanted.get(uri, 0) + 1
+        if first:
+            await self._restart()
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Say that one less wants a resource, and end the subscription with the last."""
+        left = self._wanted.get(uri, 0) - 1
+        if left > 0:
+            self._wanted[uri] = left
+            return
+        if self._wanted.pop(uri, None) is None:
+            return
+        await self._restart()
+        with contextlib.suppress(ToolError):  # it ends with the session at the latest
+            session = await self._connect()
+            if not session.client_session.modern:
+                await session.request("resources/unsubscribe", {"uri": uri})
+
+    async def stop(self) -> None:
+        """End all subscriptions."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _restart(self) -> None:
+        await self.stop()
+        if self._wanted:
+            self._task = asyncio.get_running_loop().create_task(self._run(subscribed=True))
+
+    async def _run(self, *, subscribed: bool) -> None:
+        """Listen in the newer protocol; in the older one, subscribe anew to each session."""
+        pause_s = _RETRY_S
+        while True:
+            with contextlib.suppress(Exception):  # the next try may work
+                session = await self._connect()
+                if session.client_session.modern:
+                    await self._listen(session)
+                else:
+                    await self._hold(session, subscribed=subscribed)
+                pause_s = _RETRY_S
+            subscribed = False
+            await asyncio.sleep(pause_s)
+            pause_s = min(_LONGEST_RETRY_S, pause_s * 2)
+
+    async def _listen(self, session: McpSession) -> None:
+        async with listen(session.client_session, resource_subscriptions=list(self._wanted)) as events:
+            async for event in events:
+                if isinstance(event, ResourceUpdated):
+                    self._updated(event.uri)
+
+    async def _hold(self, session: McpSession, *, subscribed: bool) -> None:
+        """Wait for the end of a session of the older protocol, whose news come as notifications."""
+        if not subscribed:
+            for uri in list(self._wanted):
+                with contextlib.suppress(ToolClientError):
+                    await session.request("resources/subscribe", {"uri": uri})
+        await session.closed.wait()
