@@ -1,4 +1,4 @@
-"""Runs the suite's client scenarios, a few at a time, and tells which of them our client passes."""
+"""Runs the suite's scenarios, a few at a time, and tells which of them our client, server and gateway pass."""
 
 import argparse
 import asyncio
@@ -10,9 +10,11 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -25,10 +27,16 @@ from tests import parts
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 45.0
+STARTUP_S = 60.0
 LISTED = re.compile(r"^  - (\S+)", re.MULTILINE)
 COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
+ON_EVERY_MESSAGE = "wire-schema-valid"  # checked in every scenario, also where nothing else is
+
 Verdict = Literal["passed", "failed", "skipped"]
+Subject = Literal["client", "server", "gateway"]
+SUBJECTS: tuple[Subject, ...] = ("client", "server", "gateway")
+TITLES = {"client": "mcp client", "server": "mcp server", "gateway": "mcp server through the gateway"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +62,9 @@ def own_client() -> str:
     return f"exec {shlex.join([sys.executable, '-m', 'conformance.driver'])}"
 
 
-async def list_scenarios() -> list[str]:
-    """The names of all client scenarios, in the suite's order."""
-    code, output = await _suite("list", "--client")
+async def list_scenarios(subject: Subject = "client") -> list[str]:
+    """The names of all scenarios of clients or of servers, in the suite's order."""
+    code, output = await _suite("list", "--client" if subject == "client" else "--server")
     if code:
         raise RuntimeError(f"the conformance suite could not list its scenarios: {output}")
     return LISTED.findall(output)
@@ -83,8 +91,42 @@ async def _run_once(name: str, client: str, spec_version: str | None, keep: Path
     return _judge(name, code, output, checks, time.monotonic() - begun)
 
 
+@asynccontextmanager
+async def server_under_test(subject: Subject) -> AsyncGenerator[str]:
+    """A running server of the fixture, alone or behind the gateway, and its address."""
+    arguments = () if subject == "server" else ("--through-gateway",)
+    process = await asyncio.create_subprocess_exec(  # noqa: TID251 - a program under test, and this is no part of the package
+        sys.executable,
+        "-m",
+        "conformance.fixture",
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=parts.ROOT,
+    )
+    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    try:
+        async with asyncio.timeout(STARTUP_S):
+            yield (await process.stdout.readline()).decode().strip()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def run_server_scenario(name: str, url: str, *, keep: Path | None = None) -> Result:
+    """Run one scenario against a server."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        where = keep or Path(scratch)
+        wanted = ["--url", url, "--scenario", name, "--timeout", str(round(TIMEOUT_S * 1000))]
+        code, output = await _suite("server", *wanted, "--output-dir", str(where))
+        checks = _newest_checks(where, f"server-{name}")
+    return _judge(name, code, output, checks, time.monotonic() - begun)
+
+
 def _judge(name: str, code: int, output: str, checks: list[dict[str, Any]], seconds: float) -> Result:
-    statuses = [check["status"] for check in checks]
+    statuses = [check["status"] for check in checks if check["id"] != ON_EVERY_MESSAGE]
     passed = statuses.count("SUCCESS")
     counted = passed + statuses.count("FAILURE") + statuses.count("WARNING")
     return Result(
@@ -137,14 +179,14 @@ async def _suite(*arguments: str) -> tuple[int, str]:
 
 
 async def run_all(
-    names: Iterable[str], *, jobs: int, keep: Path | None, done: Callable[[Result], None]
+    names: Iterable[str], run: Callable[[str], Awaitable[Result]], *, jobs: int, done: Callable[[Result], None]
 ) -> list[Result]:
     """Run scenarios, never more than `jobs` at a time, and tell of each as it ends."""
     free = asyncio.Semaphore(jobs)
 
     async def one(name: str) -> Result:
         async with free:
-            result = await run_scenario(name, keep=keep)
+            result = await run(name)
         done(result)
         return result
 
@@ -161,9 +203,9 @@ class Expected:
     skipped: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
-    def read(cls) -> Self:
+    def read(cls, subject: Subject) -> Self:
         """What `expected.toml` says."""
-        return cls(**tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8")))
+        return cls(**tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))[subject])
 
 
 def surprises(results: Iterable[Result], expected: Expected) -> list[str]:
@@ -180,12 +222,12 @@ def surprises(results: Iterable[Result], expected: Expected) -> list[str]:
     return lines
 
 
-def summary(results: Sequence[Result]) -> str:
-    """The last line; it counts as the suite does, and says what that is worth."""
+def summary(results: Sequence[Result], subject: Subject = "client") -> str:
+    """The line at the end; it counts as the suite does, and says what that is worth."""
     count = sum(result.verdict != "failed" for result in results)
     idle = [result.scenario for result in results if result.verdict == "skipped"]
     note = f" ({len(idle)} of them with nothing but skipped checks: {', '.join(idle)})" if idle else ""
-    return f"mcp client: {count} of {len(results)}{note}"
+    return f"{TITLES[subject]}: {count} of {len(results)}{note}"
 
 
 def table(results: Sequence[Result], expected: Expected) -> Table:
@@ -201,10 +243,27 @@ def table(results: Sequence[Result], expected: Expected) -> Table:
     return shown
 
 
-async def conform(only: str, *, jobs: int, keep: Path | None) -> int:
+async def conform(only: str, subjects: Sequence[Subject], *, jobs: int, keep: Path | None) -> int:
     """Run what matches and tell of it; 0 when all went as expected."""
     console = Console()
-    names = [name for name in await list_scenarios() if fnmatch(name, only)]
+    lines: list[str] = []
+    surprised = False
+    for subject in subjects:
+        results = await _run_subject(subject, only, console, jobs=jobs, keep=keep)
+        expected = Expected.read(subject)
+        console.print(table(results, expected))
+        for line in surprises(results, expected):
+            surprised = True
+            console.print(line, markup=False, highlight=False)
+        lines.append(summary(results, subject))
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 1 if surprised else 0
+
+
+async def _run_subject(subject: Subject, only: str, console: Console, *, jobs: int, keep: Path | None) -> list[Result]:
+    """Run the scenarios of one subject; those of servers one after the other, for they change what it lists."""
+    names = [name for name in await list_scenarios(subject) if fnmatch(name, only)]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("scenarios", total=len(names))
@@ -212,21 +271,18 @@ async def conform(only: str, *, jobs: int, keep: Path | None) -> int:
         def done(result: Result) -> None:
             progress.update(bar, advance=1, description=result.scenario)
 
-        results = await run_all(names, jobs=jobs, keep=keep, done=done)
-    expected = Expected.read()
-    console.print(table(results, expected))
-    found = surprises(results, expected)
-    for line in found:
-        console.print(line, markup=False, highlight=False)
-    console.print(summary(results), markup=False, highlight=False, soft_wrap=True)
-    return 1 if found else 0
+        if subject == "client":
+            return await run_all(names, partial(run_scenario, keep=keep), jobs=jobs, done=done)
+        async with server_under_test(subject) as url:
+            return await run_all(names, partial(run_server_scenario, url=url, keep=keep), jobs=1, done=done)
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
     parser.add_argument("only", nargs="?", default="*", help="the scenarios to run, with * and ? (all of them)")
-    parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time (2)")
+    parser.add_argument("--subject", choices=SUBJECTS, action="append", help="what is tested (all three)")
+    parser.add_argument("--jobs", type=int, default=2, help="scenarios of clients at a time (2)")
     parser.add_argument("--keep", type=Path, help="a folder for the suite's own records")
     given = parser.parse_args(arguments)
-    return asyncio.run(conform(given.only, jobs=given.jobs, keep=given.keep))
+    return asyncio.run(conform(given.only, given.subject or SUBJECTS, jobs=given.jobs, keep=given.keep))

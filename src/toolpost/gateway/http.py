@@ -6,8 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
@@ -18,6 +17,7 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
 from toolpost.gateway.callers import Callers, local_token
+from toolpost.gateway.http_sessions import http_sessions
 from toolpost.gateway.problems import ProblemResponse
 from toolpost.gateway.rest.routes import rest_routes
 from toolpost.gateway.rest.service import RestService
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute
@@ -39,17 +40,10 @@ if TYPE_CHECKING:
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.toolbox.box import Toolbox
 
-_MAX_BODY = 4_000_000
-
 
 def mcp_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
     """Return the sessions of an MCP server over HTTP."""
-    return StreamableHTTPSessionManager(
-        app=mcp.server,
-        max_request_body_size=_MAX_BODY,
-        # Access has looked at host and origin already.
-        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
+    return http_sessions(mcp.server, check_hosts=False)  # Access has looked at host and origin already
 
 
 def gateway_app(

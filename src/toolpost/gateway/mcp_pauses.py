@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
@@ -17,15 +17,17 @@ from mcp_types import INVALID_PARAMS
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
 from toolpost.contracts.outcomes import Failed, Paused
 from toolpost.contracts.questions import NEXT_STEPS
+from toolpost.gateway.mcp_client import client_capabilities
 from toolpost.gateway.mcp_results import META
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams
 
+    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import PendingAction, Question
     from toolpost.contracts.spec import ToolSpec
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
     Context = ServerRequestContext[Any, Any]
 
+_ELICIT = "elicitation/create"
+_NEEDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
 COLLECT_S = 25.0  # a retry waits this long for a person before it says again what is missing
 _STATUS, _WAIT = "pending_status", "pending_wait"
 _LONGEST_WAIT_S = 120.0
@@ -60,6 +64,15 @@ PENDING_TOOLS: list[dict[str, Any]] = [
 ]
 
 
+class Retry(NamedTuple):
+    """A call that a client makes again, with the state that it was given and what it was asked for."""
+
+    tool_name: str
+    arguments: dict[str, Any]
+    state: str
+    responses: Mapping[str, Any]
+
+
 class PausedCalls:
     """Ask about and collect the paused calls of an open Toolbox's MCP clients; of tools that they see."""
 
@@ -70,23 +83,38 @@ class PausedCalls:
 
     # ------------------------------------------------------------------ newer clients, which retry
 
-    async def collect(self, params: CallToolRequestParams, user: str) -> Outcome:
-        """Return what came of a call that is retried; hand in what the client's user filled in, if that is asked for.
+    async def collect(self, retry: Retry, user: str, context: ToolContext) -> Outcome:
+        """Return what came of a call that is retried; hand in what the client answered, if that is asked for.
 
         The state begins with the first pause, whose arguments are those of the retry: a person may have changed them
         since. It ends with the question that the client knows of; another is returned at once.
         """
-        first_id, _, known_id = str(params.request_state).partition(_AND)
+        first_id, _, known_id = retry.state.partition(_AND)
         first = await self._own(first_id, user)
-        if first is None or not self._is_same_call(first, params):
-            raise MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState: call the tool without it")
+        if first is None or not self._is_same_call(first, retry):
+            raise _invalid_state()
+        if known_id and await self._own(known_id, user) is None:
+            raise _invalid_state()
         now = await self._pending.outcome(first.id, by=user, wait_s=0)
         if not isinstance(now, Paused) or now.pending_id != (known_id or first_id):
             return now
-        responses: Mapping[str, Any] = params.input_responses or {}
-        if now.question.kind == "input" and now.pending_id in responses:
-            return await self._hand_in(now, _plain(responses[now.pending_id]), user)
+        if now.question.kind == "input":
+            if now.pending_id in retry.responses:
+                return await self._hand_in(now, _plain(retry.responses[now.pending_id]), user, context)
+            if now.question.requests and retry.responses:
+                return await self.answer(now, retry.responses, user, context)
         return await self._pending.outcome(now.pending_id, by=user, wait_s=COLLECT_S)
+
+    async def answer(self, paused: Paused, responses: Mapping[str, Any], user: str, context: ToolContext) -> Outcome:
+        """Hand in a client's responses to what the server behind asks; what is missing is asked for again."""
+        requests = paused.question.requests
+        given = {key: _plain(responses[key]) for key in requests if key in responses}
+        closed = any(given[key].get("action") == "cancel" for key in given if requests[key].get("method") == _ELICIT)
+        if closed or len(given) < len(requests):
+            return paused
+        return await self._settle(
+            paused, user, self._pending.answer(paused.pending_id, by=user, responses=given, context=context)
+        )
 
     async def _own(self, pending_id: str, user: str) -> PendingAction | None:
         """Return the pending action of this user's own call; None for all others, which are not told apart."""
@@ -99,22 +127,29 @@ class PausedCalls:
     def _is_own(self, action: PendingAction, user: str) -> bool:
         return str(action.asked_by) == user and self._sees(action.tool_name)
 
-    def _is_same_call(self, action: PendingAction, params: CallToolRequestParams) -> bool:
+    def _is_same_call(self, action: PendingAction, retry: Retry) -> bool:
         registry = self._box.registry
-        canonical = registry.find(params.name).spec.name if registry.has(params.name) else params.name
-        return action.tool_name == canonical and dict(action.arguments) == (params.arguments or {})
+        canonical = registry.find(retry.tool_name).spec.name if registry.has(retry.tool_name) else retry.tool_name
+        return action.tool_name == canonical and dict(action.arguments) == retry.arguments
 
-    async def _hand_in(self, paused: Paused, response: dict[str, Any], user: str) -> Outcome:
+    async def _hand_in(self, paused: Paused, response: dict[str, Any], user: str, context: ToolContext) -> Outcome:
         """Hand in a form that the client's user filled in, declined or closed."""
         pending, pending_id = self._pending, paused.pending_id
+        match response.get("action"):
+            case "accept":
+                value: Any = response.get("content") or {}
+                return await self._settle(paused, user, pending.answer(pending_id, value, by=user, context=context))
+            case "decline":
+                denial = pending.deny(pending_id, by=user, reason="declined in the client")
+                return await self._settle(paused, user, denial)
+            case _:
+                return paused
+
+    async def _settle(self, paused: Paused, user: str, answer: Awaitable[Outcome]) -> Outcome:
+        """Return what comes of an answer; somebody else may have been faster."""
+        pending, pending_id = self._pending, paused.pending_id
         try:
-            match response.get("action"):
-                case "accept":
-                    return await pending.answer(pending_id, response.get("content") or {}, by=user)
-                case "decline":
-                    return await pending.deny(pending_id, by=user, reason="declined in the client")
-                case _:
-                    return paused
+            return await answer
         except ToolError as error:
             if error.error_code == "already_answered":
                 return await pending.outcome(pending_id, by=user, wait_s=COLLECT_S)
@@ -122,22 +157,24 @@ class PausedCalls:
 
     # ------------------------------------------------------------------ older clients, which are asked
 
-    async def ask(self, ctx: Context, paused: Paused, user: str) -> Outcome:
-        """Ask the user of an older client that can ask, until nothing is asked any more or nobody answers."""
+    async def ask(self, ctx: Context, paused: Paused, user: str, context: ToolContext) -> Outcome:
+        """Ask an older client that can be asked, until nothing is asked any more or nobody answers."""
         while True:
-            request = _elicitation(paused, ctx)
-            if request is None or not ctx.session.can_send_request:
+            requests = client_requests(paused, ctx)
+            if not requests or not ctx.session.can_send_request:
                 return paused
-            outcome = await self._ask_once(ctx, paused, request, user)
+            outcome = await self._ask_once(ctx, paused, requests, user, context)
             if not isinstance(outcome, Paused) or outcome.pending_id == paused.pending_id:
                 return outcome
             paused = outcome
 
-    async def _ask_once(self, ctx: Context, paused: Paused, request: dict[str, Any], user: str) -> Outcome:
+    async def _ask_once(
+        self, ctx: Context, paused: Paused, requests: Mapping[str, Any], user: str, context: ToolContext
+    ) -> Outcome:
         """Ask, and stop asking when it is decided elsewhere meanwhile or has expired."""
         loop = asyncio.get_running_loop()
         decided = loop.create_task(self._pending.outcome(paused.pending_id, by=user, wait_s=math.inf))
-        asked = loop.create_task(_elicit(ctx, request))
+        asked = loop.create_task(_ask_client(ctx, requests))
         try:
             await asyncio.wait((decided, asked), return_when=asyncio.FIRST_COMPLETED)
             if decided.done():
@@ -146,11 +183,26 @@ class PausedCalls:
             for task in (decided, asked):
                 task.cancel()
             await asyncio.gather(decided, asked, return_exceptions=True)
-        reply = asked.result()
+        return await self.take(paused, asked.result(), user, context)
+
+    async def take(self, paused: Paused, replies: Mapping[str, Any], user: str, context: ToolContext) -> Outcome:
+        """Go on with a client's replies to what `client_requests` returned for a pause."""
+        if paused.pending_id not in replies:
+            return await self.answer(paused, replies, user, context)
+        reply = _plain(replies[paused.pending_id])
         if paused.question.kind == "input":
-            return await self._hand_in(paused, reply, user)
+            return await self._hand_in(paused, reply, user, context)
         wait_s = COLLECT_S if reply.get("action") == "accept" else 0
         return await self._pending.outcome(paused.pending_id, by=user, wait_s=wait_s)
+
+    async def decided(self, paused: Paused, user: str) -> Outcome:
+        """Wait until somebody has decided, elsewhere."""
+        return await self._pending.outcome(paused.pending_id, by=user, wait_s=math.inf)
+
+    async def give_up(self, paused: Paused, user: str) -> None:
+        """Decline what a client was asked that does not want the result any more."""
+        if paused.question.kind == "input":
+            await self._settle(paused, user, self._pending.deny(paused.pending_id, by=user, reason="cancelled"))
 
     # ------------------------------------------------------------------ clients that can be asked nothing
 
@@ -187,11 +239,36 @@ def input_required(paused: Paused, ctx: Context, *, state: str | None) -> dict[s
     first = paused.pending_id if state is None else state.partition(_AND)[0]
     known = first if first == paused.pending_id else f"{first}{_AND}{paused.pending_id}"
     result: dict[str, Any] = {"resultType": "input_required", "requestState": known}
+    requests = client_requests(paused, ctx)
+    return {**result, "inputRequests": requests} if requests else result
+
+
+def client_requests(paused: Paused, ctx: Context) -> dict[str, Any]:
+    """Return what the client is asked: by the server behind, if the client can answer it all, or about the pause.
+
+    The key of the latter names the question: a retry that comes late answers no other.
+    """
+    question = paused.question
+    if question.kind == "input" and question.requests and _can_answer(question.requests, ctx):
+        return dict(question.requests)
     request = _elicitation(paused, ctx)
-    if request is not None:
-        # The key names the question: a retry that comes late answers no other.
-        result["inputRequests"] = {paused.pending_id: {"method": "elicitation/create", "params": request}}
-    return result
+    return {} if request is None else {paused.pending_id: {"method": _ELICIT, "params": request}}
+
+
+def _can_answer(requests: Mapping[str, Any], ctx: Context) -> bool:
+    declared, modes = client_capabilities(ctx), _elicitation_modes(ctx)
+    for request in requests.values():
+        method, params = request.get("method"), request.get("params")
+        mode = params.get("mode", "form") if is_object(params) else "form"
+        if method == _ELICIT and mode not in modes:
+            return False
+        if method != _ELICIT and _NEEDS.get(method) not in declared:
+            return False
+    return True
+
+
+def _invalid_state() -> MCPError:
+    return MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState: call the tool without it")
 
 
 def pending_result(paused: Paused, spec: ToolSpec) -> dict[str, Any]:
@@ -200,7 +277,7 @@ def pending_result(paused: Paused, spec: ToolSpec) -> dict[str, Any]:
     Clients refuse a result without structured content where the tool has an output schema, unless it is an error.
     """
     text = (
-        f"This call waits for a person. {_where_to_answer(paused)}\nThen call {_WAIT}, pending_id: {paused.pending_id}"
+        f"This call waits for a person. {where_to_answer(paused)}\nThen call {_WAIT}, pending_id: {paused.pending_id}"
     )
     meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}kind": paused.question.kind}
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
@@ -219,7 +296,7 @@ def _elicitation(paused: Paused, ctx: Context) -> dict[str, Any] | None:
         return None
     if question.kind == "input":
         return {"mode": "form", "message": question.prompt, "requestedSchema": _form(question)}
-    return {"mode": "form", "message": _where_to_answer(paused), "requestedSchema": _EMPTY_FORM}
+    return {"mode": "form", "message": where_to_answer(paused), "requestedSchema": _EMPTY_FORM}
 
 
 def _form(question: Question) -> dict[str, Any]:
@@ -238,22 +315,22 @@ def _elicitation_modes(ctx: Context) -> set[str]:
     return modes or {"form"}  # an empty capability means forms, as before there were modes
 
 
-async def _elicit(ctx: Context, request: dict[str, Any]) -> dict[str, Any]:
-    """Send an elicitation and return the reply; a client that refuses to ask has closed the form."""
-    session, related = ctx.session, ctx.request_id
+async def _ask_client(ctx: Context, requests: Mapping[str, Any]) -> dict[str, Any]:
+    """Send requests to an older client and return its replies; one that refuses to ask has closed the form."""
+    replies = await asyncio.gather(*(_send(ctx, request) for request in requests.values()))
+    return dict(zip(requests, replies, strict=True))
+
+
+async def _send(ctx: Context, request: dict[str, Any]) -> dict[str, Any]:
+    outbound = ctx.session._request_outbound  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - requests as they are
     try:
-        if request["mode"] == "url":
-            reply = await session.elicit_url(
-                request["message"], request["url"], request["elicitationId"], related_request_id=related
-            )
-        else:
-            reply = await session.elicit_form(request["message"], request["requestedSchema"], related)
+        return await outbound.send_raw_request(request["method"], request.get("params") or {})
     except MCPError:
         return {"action": "cancel"}
-    return _plain(reply)
 
 
-def _where_to_answer(paused: Paused) -> str:
+def where_to_answer(paused: Paused) -> str:
+    """Return what a person is asked, and how to answer it."""
     question = paused.question
     target = question.target.get("summary", "")
     shown = f"{question.prompt}\narguments: {dict(question.arguments)}" + (f"\ntarget: {target}" if target else "")
@@ -263,5 +340,8 @@ def _where_to_answer(paused: Paused) -> str:
 
 
 def _plain(response: Any) -> dict[str, Any]:
-    data: Any = response if is_object(response) else response.model_dump(by_alias=True, mode="json")
-    return cast("dict[str, Any]", data)
+    """Return a reply as it was on the wire; what is none is empty."""
+    if is_object(response):
+        return response
+    dump: Any = getattr(response, "model_dump", None)
+    return {} if dump is None else cast("dict[str, Any]", dump(by_alias=True, mode="json", exclude_none=True))

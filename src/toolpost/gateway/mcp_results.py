@@ -6,6 +6,11 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
+
+from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.outcomes import Failed
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
@@ -13,11 +18,13 @@ from toolpost.schema.json_values import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
+    from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Completed
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactStore
 
 ARTIFACTS = "artifact://"
+_NO_RESOURCE = -32002  # of the older protocol
 META = "toolpost/"
 _WRAPPED = "result"
 _ROOT_KEYS = frozenset({"$defs", "$schema", "definitions"})  # references point at the root of a schema
@@ -160,6 +167,30 @@ def failed_result(outcome: Failed) -> dict[str, Any]:
         f"{META}retryable": error.is_retryable,
     }
     return {"content": [{"type": "text", "text": model_text(outcome)}], "isError": True, "_meta": meta}
+
+
+def protocol_error(error: ToolError) -> MCPError | None:
+    """Return the error of the protocol with which a server behind answered, if it was one."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, MCPError):
+        cause = cause.__cause__
+    if cause is None or isinstance(error, ToolConnectionError | ToolTimeoutError):
+        return None
+    data: Any = cause.error.data
+    return MCPError(code=cause.error.code, message=cause.error.message, data=data if data != {} else None)
+
+
+def refuse_missing_capability(error: ToolError) -> None:
+    """Raise what a server behind says of a client that lacks a capability: only the client can change that."""
+    refused = protocol_error(error)
+    if refused is not None and refused.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+        raise refused
+
+
+def is_refusal(error: ToolError) -> bool:
+    """Return whether a server behind says that there is no such thing."""
+    refused = protocol_error(error)
+    return refused is not None and refused.error.code in (INVALID_PARAMS, _NO_RESOURCE)
 
 
 def resource_contents(uri: str, media_type: str, data: bytes) -> dict[str, Any]:

@@ -8,43 +8,68 @@ the same store, exactly once. Nothing that a client sends answers an approval.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     CallToolRequestParams,
+    CompleteRequestParams,
+    GetPromptRequestParams,
     ListToolsResult,
     PaginatedRequestParams,
     ReadResourceRequestParams,
+    SetLevelRequestParams,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolpost import __version__
 from toolpost.configuration.settings import ViewSettings
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolNotFoundError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.mcp_pauses import PENDING_TOOLS, PausedCalls, input_required, pending_result
+from toolpost.gateway.mcp_client import RequestClient
+from toolpost.gateway.mcp_contents import Contents, no_prompt, no_resource
+from toolpost.gateway.mcp_names import Names, Origin
+from toolpost.gateway.mcp_news import News, connection_of
+from toolpost.gateway.mcp_pauses import (
+    PENDING_TOOLS,
+    PausedCalls,
+    Retry,
+    client_requests,
+    input_required,
+    pending_result,
+    where_to_answer,
+)
 from toolpost.gateway.mcp_results import (
-    ARTIFACTS,
     completed_result,
     failed_result,
-    resource_contents,
+    is_refusal,
+    protocol_error,
+    refuse_missing_capability,
     tool_definition,
 )
+from toolpost.gateway.mcp_tasks import Task, Tasks, knows_tasks
 from toolpost.gateway.views import View, differs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Coroutine, Mapping
 
     from mcp.server.connection import Connection
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-    from mcp_types import CallToolResult, InputRequiredResult, ReadResourceResult
+    from mcp_types import CallToolResult, InputRequiredResult, SubscriptionsListenResult
 
     from toolpost.contracts.events import RunEvent
     from toolpost.contracts.outcomes import Outcome
@@ -55,7 +80,8 @@ if TYPE_CHECKING:
 
 _COMPLETE = {"resultType": "complete"}  # dropped where the protocol is older
 _LIST_CACHE = {"ttlMs": 60_000, "cacheScope": "private"}
-_SETTLE_S = 0.1
+_TASK_AFTER_S = 5.0  # a call that takes longer is a task for clients that know tasks
+_DEFAULT_LOG_LEVEL = "info"  # of older clients that have set none
 _INSTRUCTIONS = (
     "Tools of many sources under one policy. Some calls wait until a person has agreed; the result says so, and the "
     "same call is never carried out twice."
@@ -103,8 +129,9 @@ async def _send_progress(queue: asyncio.Queue[Mapping[str, Any] | None], ctx: Co
 class McpServer:
     """Serve the tools of an open Toolbox over MCP; `principal` says for whom a request is, as `tenant:user`.
 
-    `relay` must be among the sinks of the Toolbox for progress to reach clients. Clients see the tools of `view`, by
-    default all.
+    Clients see the tools of `view`, by default all, and the resources and prompts of the MCP servers behind them. With
+    `only`, one source is served alone, under its own names. `relay` must be among the sinks of the Toolbox for progress
+    to reach clients.
     """
 
     def __init__(
@@ -115,35 +142,47 @@ class McpServer:
         relay: ProgressRelay | None = None,
         view: View | None = None,
         name: str = "toolpost",
+        only: str | None = None,
     ) -> None:
         self._box = box
         self._principal = principal
+        self._names = Names(box.registry, only)
         self._view = view or View(box, "all", ViewSettings())
+        self._contents = Contents(box, self._names, sees=self._sees)
         self._paused = PausedCalls(box, sees=self._sees)
+        self._tasks = Tasks(principal)
         self._relay = relay or ProgressRelay()
-        self._bus = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._bus)
+        self._news = News(self._contents, self._names, tools_differ=self._tools_differ)
         self._lists: dict[str, dict[str, Any]] = {}
-        self._listed = [self._view.shown()]  # what clients may have seen since they were last told of a change
-        self._changed = asyncio.Event()
-        self._connections = cast("set[Connection]", set())  # of older clients, which are told of changes unasked
-        self.server: Server[Any] = Server(
+        self._listed = [self._shown()]  # what clients may have seen since they were last told of a change
+        self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
+        self.server: Server[Any] = _Server(
             name,
             version=__version__,
             instructions=_INSTRUCTIONS,
+            get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._end_subscription,
             on_subscriptions_listen=self._listen,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
         )
+        self.server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
+        self._tasks.serve(self.server)
         self.server.middleware.append(self._serve_cached_list)
         self._unsubscribe = box.registry.subscribe(self._catalog_changed)
+        self._unsubscribe_contents = box.sources.subscribe_contents(self._contents_changed)
 
     @property
     def initialization(self) -> Any:
         """The options that older clients get when they initialize."""
-        return self.server.create_initialization_options(NotificationOptions(tools_changed=True))
+        return self.server.create_initialization_options()
 
     # ------------------------------------------------------------------ lists
 
@@ -155,16 +194,31 @@ class McpServer:
     def _sees(self, tool_name: str) -> bool:
         return self._view.has(tool_name)
 
+    def _shown(self) -> Mapping[str, ToolSpec]:
+        return self._view.shown() if self._names.only is None else dict(self._names.tools())
+
+    def _tools_differ(self) -> bool:
+        """Return whether clients would see other tools than when they were last told of a change."""
+        now = self._shown()
+        before, self._listed = self._listed, [now]
+        return any(differs(listed, now) for listed in before)
+
     def _catalog_changed(self, _change: object) -> None:
         self._lists.clear()
-        self._changed.set()
+        self._news.catalog_changed()
+
+    def _contents_changed(self, source: str, uri: str | None) -> None:
+        if not self._names.serves(source):
+            return
+        if uri is None:
+            self._news.catalog_changed()
+        else:
+            self._news.resource_updated(Origin(source, uri))
 
     async def _serve_cached_list(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Answer `tools/list` from the cache, which is validated once for each protocol version."""
         if ctx.method == "notifications/initialized":
-            connection = ctx.session._connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no other way
-            self._connections.add(connection)
-            connection.exit_stack.callback(self._connections.discard, connection)
+            self._news.add_older_client(connection_of(ctx))
         if (
             ctx.method != "tools/list"
             or (ctx.params or {}).get("cursor")
@@ -179,105 +233,253 @@ class McpServer:
     async def _list_tools(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         if not self._view.is_for(self._principal(ctx)):
             return cast("ListToolsResult", {"tools": [], **_LIST_CACHE, **_COMPLETE})
-        shown = self._view.shown()
+        shown = self._shown()
         self._listed.append(shown)
         pending = [tool for tool in PENDING_TOOLS if self._paused.is_own_tool(tool["name"])]
-        tools = [*(tool_definition(name, spec) for name, spec in shown.items()), *pending]
+        own = [] if self._names.only else pending
+        tools = [*(tool_definition(name, spec) for name, spec in shown.items()), *own]
         return cast("ListToolsResult", {"tools": tools, **_LIST_CACHE, **_COMPLETE})
 
-    # ------------------------------------------------------------------ calls
+    def _input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the schema that says which arguments a request also carries as headers."""
+        spec = self._names.find_tool(name)
+        return None if spec is None else spec.input_schema
+
+    async def _list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> Any:
+        user = self._principal(ctx)
+        resources = await self._contents.resources(user) if self._view.is_for(user) else []
+        return {"resources": resources, **_LIST_CACHE, **_COMPLETE}
+
+    async def _list_templates(self, ctx: Context, params: PaginatedRequestParams | None) -> Any:
+        templates = self._contents.templates() if self._view.is_for(self._principal(ctx)) else []
+        return {"resourceTemplates": templates, **_LIST_CACHE, **_COMPLETE}
+
+    async def _list_prompts(self, ctx: Context, params: PaginatedRequestParams | None) -> Any:
+        prompts = self._contents.prompts() if self._view.is_for(self._principal(ctx)) else []
+        return {"prompts": prompts, **_LIST_CACHE, **_COMPLETE}
+
+    # ------------------------------------------------------------------ requests that are calls
 
     async def _call_tool(self, ctx: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        user = self._principal(ctx)
+        user, name = self._principal(ctx), self._names.canonical(params.name)
         if not self._view.is_for(user):
             raise MCPError(code=INVALID_PARAMS, message=str(ToolNotFoundError(params.name)))
         if self._paused.is_own_tool(params.name):
             told = await self._paused.call_own_tool(params, user)
-            result = told if isinstance(told, dict) else await self._result(told, user)
-        elif params.request_state is not None:
-            name, arguments = self._view.unwrap(params.name, params.arguments)
-            retried = params.model_copy(update={"name": name, "arguments": arguments})
-            result = await self._present(ctx, await self._paused.collect(retried, user), user, params.request_state)
-        else:
-            result = await self._call(ctx, params, user)
-        return cast("CallToolResult", {**_COMPLETE, **result})
+            result = told if isinstance(told, dict) else await self._tool_result(told, user)
+            return cast("CallToolResult", {**_COMPLETE, **result})
+        tool_name, arguments = self._view.unwrap(name, params.arguments)
+        spec = self._view.spec(tool_name)  # as the client knows it
+        call = _Call(
+            ctx,
+            params,
+            user,
+            tool_name,
+            arguments or {},
+            run=partial(self._view.call, name, params.arguments, user=user),
+            finish=partial(self._tool_result, user=user, spec=spec, is_own=self._view.is_own(params.name)),
+        )
+        return cast("CallToolResult", await self._serve(call))
 
-    async def _call(self, ctx: Context, params: CallToolRequestParams, user: str) -> dict[str, Any]:
-        run_id = self._box.router.new_id("run")
-        spec = self._view.spec(self._view.unwrap(params.name, params.arguments)[0])  # as the client knows it
-        async with self._relay.to_client(run_id, ctx):
-            outcome = await self._view.call(params.name, params.arguments, user=user, run_id=run_id)
-        if isinstance(outcome, Failed) and self._view.is_own(params.name):
-            return failed_result(outcome)  # the tool exists; the one that it was asked for may not
-        return await self._present(ctx, outcome, user, spec=spec)
+    async def _read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> Any:
+        user, uri = self._principal(ctx), str(params.uri)
+        artifact = await self._contents.read_artifact(uri, user)
+        if artifact is not None:
+            return {**artifact, **_LIST_CACHE, **_COMPLETE}
+        if not self._view.is_for(user):
+            raise no_resource(uri)
+        origin = self._contents.find_resource(uri)
+        finish = partial(self._read_result, uri=uri, origin=origin, user=user)
+        return await self._relay_to(ctx, params, user, *self._contents.reading(origin), finish)
 
-    async def _present(
-        self, ctx: Context, outcome: Outcome, user: str, state: str | None = None, *, spec: ToolSpec | None = None
+    async def _get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> Any:
+        user = self._principal(ctx)
+        if not self._view.is_for(user):
+            raise no_prompt(params.name)
+        origin = self._contents.find_prompt(params.name)
+        finish = partial(self._prompt_result, origin=origin, user=user)
+        return await self._relay_to(ctx, params, user, *self._contents.getting(origin, params.arguments), finish)
+
+    async def _relay_to(
+        self,
+        ctx: Context,
+        params: ReadResourceRequestParams | GetPromptRequestParams,
+        user: str,
+        tool_name: str,
+        arguments: dict[str, Any],
+        finish: Callable[[Outcome], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
+        """Serve a request about a resource or a prompt by the tool of its source."""
+        run = partial(self._box.call, tool_name, arguments, user=user)
+        return await self._serve(_Call(ctx, params, user, tool_name, arguments, run, finish))
+
+    async def _serve(self, call: _Call) -> dict[str, Any]:
+        """Run the call of a request, or go on with it, and return what this client can take."""
+        level = self._log_levels.get(connection_of(call.ctx), _DEFAULT_LOG_LEVEL)
+        given = _plain_responses(call.params.input_responses)
+        client = RequestClient(call.ctx, input_responses=given, log_level=level)
+        context = ToolContext(client=client)
+        if not knows_tasks(call.ctx) or not isinstance(call.params, CallToolRequestParams):
+            return await self._present(call, await self._outcome(call, client, context), context)
+        running = asyncio.get_running_loop().create_task(self._outcome(call, client, context))
+        await _first(running, client.is_task.wait(), within_s=_TASK_AFTER_S)
+        if running.done() and not (client.is_task.is_set() and isinstance(running.result(), Paused)):
+            return await self._present(call, running.result(), context)
+        return self._tasks.start(call.ctx, lambda task: self._work(task, call, running, context))
+
+    async def _outcome(self, call: _Call, client: RequestClient, context: ToolContext) -> Outcome:
+        state = call.params.request_state
+        async with client.listening():
+            if state is not None:
+                retry = Retry(call.tool_name, call.arguments, state, client.input_responses)
+                return await self._paused.collect(retry, call.user, context)
+            run_id = self._box.router.new_id("run")
+            async with self._relay.to_client(run_id, call.ctx):
+                return await call.run(run_id=run_id, context=context)
+
+    async def _present(self, call: _Call, outcome: Outcome, context: ToolContext) -> dict[str, Any]:
         """Return an outcome as this client can take it; a pause may be asked and collected on the way."""
+        ctx = call.ctx
         if isinstance(outcome, Paused):
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                return input_required(outcome, ctx, state=state)
-            outcome = await self._paused.ask(ctx, outcome, user)
-        return await self._result(outcome, user, spec)
+                return input_required(outcome, ctx, state=call.params.request_state)
+            outcome = await self._paused.ask(ctx, outcome, call.user, context)
+        if isinstance(outcome, Failed):
+            refuse_missing_capability(outcome.error)
+        return {**_COMPLETE, **await call.finish(outcome)}
 
-    async def _result(self, outcome: Outcome, user: str, spec: ToolSpec | None = None) -> dict[str, Any]:
+    async def _work(
+        self, task: Task, call: _Call, running: asyncio.Task[Outcome], context: ToolContext
+    ) -> dict[str, Any]:
+        """Finish a call as a task: its client is asked by the task, and a person where the client cannot answer."""
+        outcome = await running
+        while isinstance(outcome, Paused):
+            outcome = await self._go_on(task, call, outcome, context)
+        if isinstance(outcome, Failed) and (error := protocol_error(outcome.error)) is not None:
+            raise error
+        return await call.finish(outcome)
+
+    async def _go_on(self, task: Task, call: _Call, paused: Paused, context: ToolContext) -> Outcome:
+        """Ask the client of a task, or wait for a person, and return what came of it."""
+        requests = client_requests(paused, call.ctx) if paused.question.requests else {}
+        try:
+            if requests:
+                return await self._paused.take(paused, await task.ask(requests), call.user, context)
+            task.message = paused.question.prompt
+            return await self._paused.decided(paused, call.user)
+        except asyncio.CancelledError:
+            await self._paused.give_up(paused, call.user)
+            raise
+
+    # ------------------------------------------------------------------ results
+
+    async def _tool_result(
+        self, outcome: Outcome, user: str, spec: ToolSpec | None = None, *, is_own: bool = False
+    ) -> dict[str, Any]:
         spec = spec or self._view.spec(outcome.tool_name)
         match outcome:
             case Completed():
                 tenant = Principal.parse(user).tenant
-                return await completed_result(outcome, spec, self._box.store.artifacts, tenant=tenant)
-            case Failed(error=ToolNotFoundError() as error):
+                result = await completed_result(outcome, spec, self._box.store.artifacts, tenant=tenant)
+                return {**result, "content": self._contents.shown_blocks(result["content"], spec.source or "")}
+            case Failed(error=ToolNotFoundError() as error) if not is_own:
                 raise MCPError(code=INVALID_PARAMS, message=str(error))
-            case Failed():
+            case Failed():  # of a view's own tool too: it exists, the one that it was asked for may not
                 return failed_result(outcome)
             case Paused():
                 return pending_result(outcome, spec)
 
-    # ------------------------------------------------------------------ artifacts
+    async def _read_result(self, outcome: Outcome, uri: str, origin: Origin, user: str) -> dict[str, Any]:
+        if isinstance(outcome, Failed) and is_refusal(outcome.error):
+            raise no_resource(uri)
+        return {**_LIST_CACHE, **await self._contents.read_result(_completed(outcome), origin, user)}
 
-    async def _list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> Any:
-        tenant = Principal.parse(self._principal(ctx)).tenant
-        found = await self._box.store.artifacts.list(tenant=tenant)
-        resources = [
-            {"uri": f"{ARTIFACTS}{ref.id}", "name": ref.name or ref.id, "mimeType": ref.media_type, "size": ref.size}
-            for ref in found
-        ]
-        return {"resources": resources, **_LIST_CACHE, **_COMPLETE}
+    async def _prompt_result(self, outcome: Outcome, origin: Origin, user: str) -> dict[str, Any]:
+        return await self._contents.prompt_result(_completed(outcome), origin, user)
 
-    async def _read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        uri, tenant = str(params.uri), Principal.parse(self._principal(ctx)).tenant
-        artifacts, artifact_id = self._box.store.artifacts, uri.removeprefix(ARTIFACTS)
-        ref = await artifacts.info(artifact_id, tenant=tenant) if uri.startswith(ARTIFACTS) else None
-        if ref is None:
-            raise MCPError(code=INVALID_PARAMS, message=f"there is no resource {uri!r}", data={"uri": uri})
-        data = await artifacts.read(artifact_id, tenant=tenant)
-        return cast(
-            "ReadResourceResult",
-            {"contents": [resource_contents(uri, ref.media_type, data)], **_LIST_CACHE, **_COMPLETE},
-        )
+    # ------------------------------------------------------------------ beside calls
+
+    async def _complete(self, ctx: Context, params: CompleteRequestParams) -> Any:
+        plain = params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"meta"})
+        return {**_COMPLETE, **await self._contents.complete(plain, self._principal(ctx))}
+
+    async def _set_level(self, ctx: Context, params: SetLevelRequestParams) -> Any:
+        self._log_levels[connection_of(ctx)] = params.level
+        return {}
+
+    async def _subscribe(self, ctx: Context, params: SubscribeRequestParams) -> Any:
+        await self._news.subscribe(connection_of(ctx), str(params.uri), self._principal(ctx))
+        return {}
+
+    async def _end_subscription(self, ctx: Context, params: UnsubscribeRequestParams) -> Any:
+        await self._news.unsubscribe(connection_of(ctx), str(params.uri))
+        return {}
+
+    async def _listen(self, ctx: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        return await self._news.listen(ctx, params, self._principal(ctx))
 
     @asynccontextmanager
     async def publishing(self) -> AsyncGenerator[None]:
-        """Tell clients when their list of tools changes, while this is open; several changes at once are told once."""
-        task = asyncio.get_running_loop().create_task(self._publish_changes())
+        """Tell clients when the catalog changes, while this is open; several changes at once are told once."""
         try:
-            yield
+            async with self._news.publishing():
+                yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            self._listen.close()
             self._unsubscribe()
+            self._unsubscribe_contents()
+            await self._tasks.close()
 
-    async def _publish_changes(self) -> None:
-        while True:
-            await self._changed.wait()
-            await asyncio.sleep(_SETTLE_S)
-            self._changed.clear()
-            now = self._view.shown()
-            before, self._listed = self._listed, [now]
-            if not any(differs(listed, now) for listed in before):
-                continue
-            await self._bus.publish(ToolsListChanged())
-            for connection in list(self._connections):
-                await connection.send_tool_list_changed()
+
+class _Call(NamedTuple):
+    """A request of a client that is a call: its tool, how it is run, and how its outcome becomes a result."""
+
+    ctx: Context
+    params: CallToolRequestParams | ReadResourceRequestParams | GetPromptRequestParams
+    user: str
+    tool_name: str
+    arguments: dict[str, Any]
+    run: Callable[..., Awaitable[Outcome]]
+    finish: Callable[[Outcome], Awaitable[dict[str, Any]]]
+
+
+class _Server(Server[Any]):
+    """A server that tells clients of both eras that its lists change."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *given: Any, **options: Any
+    ) -> Any:
+        """Return what older clients get when they initialize."""
+        changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
+        return super().create_initialization_options(notification_options or changes, *given, **options)
+
+
+async def _first(running: asyncio.Task[Any], signal: Coroutine[Any, Any, Any], *, within_s: float) -> None:
+    """Wait for a call to end, or for a signal, or some time; a call is cancelled with whoever waits."""
+    signalled = asyncio.get_running_loop().create_task(signal)
+    try:
+        await asyncio.wait({running, signalled}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        running.cancel()
+        raise
+    finally:
+        signalled.cancel()
+
+
+def _completed(outcome: Outcome) -> Completed:
+    """Return what a server said; raise what went wrong, for there is no result that could tell it."""
+    match outcome:
+        case Completed():
+            return outcome
+        case Failed(error=error):
+            raise protocol_error(error) or MCPError(code=INTERNAL_ERROR, message=str(error))
+        case Paused():
+            raise MCPError(code=INVALID_REQUEST, message=where_to_answer(outcome))
+
+
+def _plain_responses(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return responses as they were on the wire."""
+    plain: dict[str, Any] = {}
+    for key, one in (given or {}).items():
+        dump: Any = getattr(one, "model_dump", None)
+        plain[key] = one if dump is None else dump(by_alias=True, mode="json", exclude_none=True)
+    return plain

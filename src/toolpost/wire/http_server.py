@@ -16,7 +16,7 @@ from toolpost.contracts.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 ListeningSocket: TypeAlias = socket.socket
 
@@ -47,7 +47,7 @@ async def serve_until_stopped(
     A client has `request_s` seconds to send a request.
     """
     config = uvicorn.Config(
-        app,
+        _trimmed(app),
         log_config=None,
         access_log=False,
         http=cast("type[asyncio.Protocol]", partial(_Connection, request_s=request_s)),
@@ -64,6 +64,17 @@ async def serve_until_stopped(
         except asyncio.CancelledError:
             server.force_exit = server.should_exit
             server.should_exit = True
+
+
+def _trimmed(app: ASGIApp) -> ASGIApp:
+    """Take the whitespace around header values away, which is no part of them (RFC 9110, 5.5); the parser leaves it."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await app(scope, receive, send)
+
+    return call
 
 
 class _Server(uvicorn.Server):

@@ -77,7 +77,7 @@ async def test_a_client_that_does_nothing_fails() -> None:
 
 async def test_all_scenarios_are_known_here_and_none_is_expected_to_fail() -> None:
     names = await runner.list_scenarios()
-    expected = runner.Expected.read()
+    expected = runner.Expected.read("client")
     skipped = [name for name in names if name in expected.skipped]
     assert (len(names), len(skipped), expected.failing) == (48, 4, {})
     assert [name for name in names if not name.startswith("auth/") and name not in skipped] == SCENARIOS

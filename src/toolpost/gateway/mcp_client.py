@@ -1,0 +1,75 @@
+"""The MCP client of one request, as the server behind can have it: what it can be asked, and what it wants to hear."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from mcp_types import LOG_LEVEL_META_KEY, LoggingMessageNotification, LoggingMessageNotificationParams
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from mcp.server.context import ServerRequestContext
+
+    Context = ServerRequestContext[Any, Any]
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_MOST_LOGS = 1000
+
+
+class RequestClient:
+    """The client of one request; `log_level` is what a client of the older protocol has set."""
+
+    def __init__(self, ctx: Context, *, input_responses: Mapping[str, Any] | None, log_level: str) -> None:
+        self._ctx = ctx
+        self.capabilities: Mapping[str, Any] = client_capabilities(ctx)
+        self.input_responses: Mapping[str, Any] = input_responses or {}
+        self.log_level: str | None = _wanted_level(ctx, log_level)
+        self.is_task = asyncio.Event()
+        self._logs: asyncio.Queue[LoggingMessageNotificationParams | None] = asyncio.Queue(_MOST_LOGS)
+
+    def became_task(self) -> None:
+        """Say that the server works on the call in the background."""
+        self.is_task.set()
+
+    def log(self, level: str, data: Any, logger: str | None) -> None:
+        """Send a message of the server's log, if the client wants those of its level."""
+        wanted = self.log_level
+        if wanted is None or level not in LOG_LEVELS or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+            return
+        params = {"level": level, "data": data, "logger": logger}
+        with suppress(asyncio.QueueFull):  # who does not read them does not miss them
+            self._logs.put_nowait(LoggingMessageNotificationParams.model_validate(params))
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncGenerator[None]:
+        """Send logs while this is open; all of them are sent before it closes."""
+        sending = asyncio.get_running_loop().create_task(self._send_logs())
+        try:
+            yield
+        finally:
+            await self._logs.put(None)
+            await sending
+
+    async def _send_logs(self) -> None:
+        while (params := await self._logs.get()) is not None:
+            with suppress(Exception):  # the client may have gone
+                message = LoggingMessageNotification(params=params)
+                await self._ctx.session.send_notification(message, related_request_id=self._ctx.request_id)
+
+
+def client_capabilities(ctx: Context) -> dict[str, Any]:
+    """Return what the client of a request declared, as it is on the wire."""
+    declared = ctx.session.client_capabilities
+    return {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _wanted_level(ctx: Context, level: str) -> str | None:
+    """Return the least level that the client wants; a stateless one says so in each request, or wants none."""
+    if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return level
+    wanted: Any = (ctx.meta or {}).get(LOG_LEVEL_META_KEY)
+    return wanted if wanted in LOG_LEVELS else None

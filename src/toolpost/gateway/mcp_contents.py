@@ -1,0 +1,246 @@
+"""Resources and prompts of the MCP servers behind, and artifacts, for MCP clients.
+
+Lists come from what the sources listed last. Reading a resource and getting a prompt are calls of the tools
+`resources_read` and `prompts_get` of their source: whoever may not call these sees and reads nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Question
+from toolpost.gateway.mcp_names import Origin
+from toolpost.gateway.mcp_results import ARTIFACTS, resource_contents
+from toolpost.schema.json_values import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from toolpost.contracts.outcomes import Completed
+    from toolpost.contracts.sources import ContentSource
+    from toolpost.gateway.mcp_names import Names
+    from toolpost.toolbox.box import Toolbox
+
+Raw: TypeAlias = "dict[str, Any]"
+_READ, _GET = "resources_read", "prompts_get"
+
+
+class Contents:
+    """What the sources of an open Toolbox have besides tools, under the names that clients see."""
+
+    def __init__(self, box: Toolbox, names: Names, *, sees: Callable[[str], bool]) -> None:
+        self._box = box
+        self._names = names
+        self._sees = sees
+
+    # ------------------------------------------------------------------ lists
+
+    async def resources(self, user: str) -> list[Raw]:
+        """Return the resources of all sources, and the artifacts of this user's tenant."""
+        return self.listed_resources() + await self._artifacts(user)
+
+    def listed_resources(self) -> list[Raw]:
+        """Return the resources of all sources."""
+        return [
+            {**one, "uri": self._names.uri(Origin(name, one["uri"]))}
+            for name, source in self._sources(_READ)
+            for one in source.contents.resources
+        ]
+
+    def templates(self) -> list[Raw]:
+        """Return the resource templates of all sources."""
+        return [
+            {**one, "uriTemplate": self._names.uri(Origin(name, one["uriTemplate"]))}
+            for name, source in self._sources(_READ)
+            for one in source.contents.templates
+        ]
+
+    def prompts(self) -> list[Raw]:
+        """Return the prompts of all sources; of two that would have one name the first."""
+        shown: dict[str, Raw] = {}
+        for name, source in self._sources(_GET):
+            for one in source.contents.prompts:
+                shown.setdefault(self._names.prompt(Origin(name, one["name"])), dict(one))
+        return [{**one, "name": name} for name, one in shown.items()]
+
+    def _sources(self, tool: str) -> Iterator[tuple[str, ContentSource]]:
+        """Return the sources whose utility tool is in the catalog: an operator may have left it out."""
+        for name, source in self._box.sources.content_sources().items():
+            if self._names.serves(name) and self._is_utility(f"{name}.{tool}"):
+                yield name, source
+
+    def _is_utility(self, tool_name: str) -> bool:
+        registry = self._box.registry
+        seen = registry.has(tool_name) and self._sees(tool_name)
+        return seen and bool(registry.find(tool_name).spec.extra.get("helper"))
+
+    async def _artifacts(self, user: str) -> list[Raw]:
+        found = await self._box.store.artifacts.list(tenant=Principal.parse(user).tenant)
+        return [
+            {"uri": f"{ARTIFACTS}{ref.id}", "name": ref.name or ref.id, "mimeType": ref.media_type, "size": ref.size}
+            for ref in found
+        ]
+
+    # ------------------------------------------------------------------ what a request is about
+
+    async def read_artifact(self, uri: str, user: str) -> Raw | None:
+        """Return an artifact as the contents of a resource; None for any other resource."""
+        tenant, artifact_id = Principal.parse(user).tenant, uri.removeprefix(ARTIFACTS)
+        artifacts = self._box.store.artifacts
+        ref = await artifacts.info(artifact_id, tenant=tenant) if uri.startswith(ARTIFACTS) else None
+        if ref is None:
+            return None
+        data = await artifacts.read(artifact_id, tenant=tenant)
+        return {"contents": [resource_contents(uri, ref.media_type, data)]}
+
+    def find_resource(self, uri: str) -> Origin:
+        """Return where a resource is, by the URI that clients see, or by one that a single source lists itself."""
+        origin = self._names.find_uri(uri)
+        served = dict(self._sources(_READ))
+        if origin is not None and origin.source in served:
+            return origin
+        holders = [
+            Origin(name, uri)
+            for name, source in served.items()
+            if any(one["uri"] == uri for one in source.contents.resources)
+        ]
+        if len(holders) != 1:
+            raise no_resource(uri)
+        return holders[0]
+
+    def find_prompt(self, shown: str) -> Origin:
+        """Return which prompt clients see under a name."""
+        known = (Origin(name, one["name"]) for name, source in self._sources(_GET) for one in source.contents.prompts)
+        origin = self._names.find_prompt(shown, known)
+        if origin is None:
+            raise no_prompt(shown)
+        return origin
+
+    @staticmethod
+    def reading(origin: Origin) -> tuple[str, Raw]:
+        """Return the call that reads a resource."""
+        return f"{origin.source}.{_READ}", {"uri": origin.name}
+
+    @staticmethod
+    def getting(origin: Origin, arguments: Mapping[str, Any] | None) -> tuple[str, Raw]:
+        """Return the call that fills in a prompt."""
+        given = {} if arguments is None else {"arguments": dict(arguments)}
+        return f"{origin.source}.{_GET}", {"name": origin.name, **given}
+
+    # ------------------------------------------------------------------ results
+
+    async def read_result(self, outcome: Completed, origin: Origin, user: str) -> Raw:
+        """Return what a server said of a resource, with the URIs that clients see."""
+        raw = await self._whole(outcome, user)
+        contents = [
+            {**one, "uri": self._names.uri(Origin(origin.source, one["uri"]))} for one in _objects(raw.get("contents"))
+        ]
+        if not contents:
+            raise no_resource(self._names.uri(origin))
+        return {**raw, "contents": contents}
+
+    async def prompt_result(self, outcome: Completed, origin: Origin, user: str) -> Raw:
+        """Return a prompt that a server filled in, with the URIs that clients see."""
+        raw = await self._whole(outcome, user)
+        messages = [
+            {**one, "content": self._shown(one.get("content"), origin.source)} for one in _objects(raw.get("messages"))
+        ]
+        return {**raw, "messages": messages}
+
+    def _shown(self, block: Any, source: str) -> Any:
+        """Return a content block with the URI that clients see of a resource in it."""
+        if not is_object(block):
+            return block
+        inner = block.get("resource")
+        if is_object(inner) and isinstance(inner.get("uri"), str):
+            return {**block, "resource": {**inner, "uri": self._names.uri(Origin(source, inner["uri"]))}}
+        if block.get("type") == "resource_link" and isinstance(block.get("uri"), str):
+            return {**block, "uri": self._names.uri(Origin(source, block["uri"]))}
+        return block
+
+    def shown_blocks(self, blocks: Sequence[Any], source: str) -> list[Any]:
+        """Return the content of a tool's result with the URIs that clients see; artifacts have theirs already."""
+        return [block if _is_artifact(block) else self._shown(block, source) for block in blocks]
+
+    async def _whole(self, outcome: Completed, user: str) -> Raw:
+        """Return a server's own result, from its artifact where it is large."""
+        content: Any = outcome.content
+        if is_object(content) and "artifact_id" in content:
+            tenant = Principal.parse(user).tenant
+            data = await self._box.store.artifacts.read(str(content["artifact_id"]), tenant=tenant)
+            content = json.loads(data)
+        return content if is_object(content) else {}
+
+    # ------------------------------------------------------------------ beside calls
+
+    async def complete(self, params: Raw, user: str) -> Raw:
+        """Complete an argument of a prompt or of a template."""
+        ref: Raw = params["ref"]
+        if ref.get("type") == "ref/prompt":
+            origin = self.find_prompt(str(ref.get("name")))
+            tool_name, arguments = self.getting(origin, None)
+            inner = {**ref, "name": origin.name}
+        else:
+            origin = self.find_resource(str(ref.get("uri")))
+            tool_name, arguments = self.reading(origin)
+            inner = {**ref, "uri": origin.name}
+        source = self._box.sources.content_sources()[origin.source]
+        if not source.contents.completes:
+            return {"completion": {"values": []}}
+        call = await self._authorize(tool_name, arguments, user)
+        try:
+            return dict(await source.complete(call, {**params, "ref": inner}))
+        except ToolError as error:
+            raise MCPError(code=INVALID_PARAMS, message=error.message) from error
+
+    async def subscribe(self, uri: str, user: str) -> Origin | None:
+        """Have news of a resource reported; None for what never changes."""
+        if uri.startswith(ARTIFACTS):
+            return None
+        origin = self.find_resource(uri)
+        tool_name, arguments = self.reading(origin)
+        await self._authorize(tool_name, arguments, user)
+        try:
+            await self._box.sources.content_sources()[origin.source].subscribe(origin.name)
+        except ToolError as error:
+            raise MCPError(code=INVALID_PARAMS, message=error.message) from error
+        return origin
+
+    async def unsubscribe(self, origin: Origin) -> None:
+        """Have no more news of a resource reported; its source may be gone."""
+        source = self._box.sources.content_sources().get(origin.source)
+        if source is not None:
+            await source.unsubscribe(origin.name)
+
+    async def _authorize(self, tool_name: str, arguments: Raw, user: str) -> Any:
+        try:
+            call = await self._box.router.authorize(tool_name, arguments, principal=Principal.parse(user))
+        except ToolError as error:
+            raise MCPError(code=INVALID_PARAMS, message=error.message) from error
+        if isinstance(call, Question):
+            raise MCPError(code=INVALID_PARAMS, message=f"{tool_name} waits for a person: call it first")
+        return call
+
+
+def no_resource(uri: str) -> MCPError:
+    """Return the error for a resource that is not there."""
+    return MCPError(code=INVALID_PARAMS, message=f"there is no resource {uri!r}", data={"uri": uri})
+
+
+def no_prompt(name: str) -> MCPError:
+    """Return the error for a prompt that is not there."""
+    return MCPError(code=INVALID_PARAMS, message=f"there is no prompt {name!r}")
+
+
+def _objects(items: Any) -> list[Raw]:
+    return [one for one in items or () if is_object(one)]
+
+
+def _is_artifact(block: Any) -> bool:
+    return is_object(block) and str(block.get("uri", "")).startswith(ARTIFACTS)

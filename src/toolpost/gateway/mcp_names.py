@@ -1,0 +1,81 @@
+"""Names of tools and prompts and URIs of resources, as clients see them and as their sources have them.
+
+Those of several sources carry the name of their source, so that none collide. One source alone is served under its own
+names: to its clients it is the server itself, with a policy in front.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.spec import ToolSpec
+
+_SCHEME = "toolpost://"
+_BETWEEN = "__"
+
+
+class Origin(NamedTuple):
+    """Where something comes from: its source, and its name or URI there."""
+
+    source: str
+    name: str
+
+
+class Names:
+    """Translate names and URIs; with `only`, of one source under its own names."""
+
+    def __init__(self, registry: ToolRegistry, only: str | None = None) -> None:
+        self._registry = registry
+        self.only = only
+
+    def tools(self) -> Iterator[tuple[str, ToolSpec]]:
+        """Return the tools with the names that clients see."""
+        registry = self._registry
+        if self.only is None:
+            for tool in registry.to_llm_tools():
+                yield tool.name, registry.find(tool.name).spec
+            return
+        for spec in registry.specs():
+            if spec.source == self.only and not spec.extra.get("helper"):
+                yield str(spec.extra.get("remote_name", spec.name)), spec
+
+    def canonical(self, shown: str) -> str:
+        """Return the catalog's name of a tool; a name that nobody was shown stays as it is, and is not found."""
+        if self.only is None:
+            return shown
+        found = next((spec.name for name, spec in self.tools() if name == shown), None)
+        return shown if found is None else found
+
+    def find_tool(self, shown: str) -> ToolSpec | None:
+        """Return a tool by the name that clients see."""
+        name = self.canonical(shown)
+        return self._registry.find(name).spec if self._registry.has(name) else None
+
+    def serves(self, source: str) -> bool:
+        """Return whether a source is served."""
+        return self.only is None or source == self.only
+
+    def prompt(self, origin: Origin) -> str:
+        """Return the name that clients see of a prompt."""
+        return origin.name if self.only is not None else f"{origin.source}{_BETWEEN}{origin.name}"
+
+    def uri(self, origin: Origin) -> str:
+        """Return the URI that clients see of a resource, or the template that they see of many."""
+        return origin.name if self.only is not None else f"{_SCHEME}{origin.source}/{origin.name}"
+
+    def find_prompt(self, shown: str, prompts: Iterable[Origin]) -> Origin | None:
+        """Return the prompt that clients see under a name."""
+        return next((origin for origin in prompts if self.prompt(origin) == shown), None)
+
+    def find_uri(self, shown: str) -> Origin | None:
+        """Return where a resource is, by the URI that clients see; None for a URI without a source."""
+        if self.only is not None:
+            return Origin(self.only, shown)
+        if not shown.startswith(_SCHEME):
+            return None
+        source, _, uri = shown.removeprefix(_SCHEME).partition("/")
+        return Origin(source, uri) if uri else None

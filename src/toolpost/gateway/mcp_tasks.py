@@ -1,0 +1,220 @@
+"""The tasks extension of MCP (SEP-2663): calls that go on in the background, and are asked about by id.
+
+A task belongs to the person whose request made it, and to nobody else. Tasks live in this process: after a restart
+they are gone, as their ids say to whoever asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, RequestParams
+from mcp_types.jsonrpc import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+
+    Context = ServerRequestContext[Any, Any]
+    Result = dict[str, Any]
+
+TASKS = "io.modelcontextprotocol/tasks"
+_TTL_S = 3600.0
+_MOST_TASKS = 1000
+_POLL_MS = 500
+_ENDED = frozenset({"completed", "failed", "cancelled"})
+_log = logging.getLogger("toolpost.gateway")
+
+Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+
+class TaskParams(RequestParams):
+    """Parameters of `tasks/get` and `tasks/cancel`."""
+
+    task_id: str
+
+
+class TaskUpdateParams(TaskParams):
+    """Parameters of `tasks/update`: responses to some or all requests of a task."""
+
+    input_responses: dict[str, Any]
+
+
+class Task:
+    """A call that goes on in the background."""
+
+    def __init__(self, owner: str) -> None:
+        self.id = f"task_{secrets.token_urlsafe(18)}"
+        self.owner = owner
+        self.status: Status = "working"
+        self.message = ""
+        self.ended_at: float | None = None
+        self._created_at = self._updated_at = datetime.now(UTC)
+        self._requests: dict[str, Any] = {}
+        self._responses: dict[str, Any] = {}
+        self._answered = asyncio.Event()
+        self._end: Result = {}
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self, work: Awaitable[Result]) -> None:
+        """Run the call; its result, or the error that it raises, is the end of the task."""
+        self._running = asyncio.get_running_loop().create_task(self._run(work))
+
+    async def _run(self, work: Awaitable[Result]) -> None:
+        try:
+            self._finish("completed", {"result": await work})
+        except asyncio.CancelledError:
+            self._finish("cancelled", {})
+        except MCPError as error:
+            self._finish("failed", {"error": error.error.model_dump(by_alias=True, mode="json", exclude_none=True)})
+        except Exception:  # noqa: BLE001 - whatever it was, whoever asks about the task is told
+            _log.exception("a task ended with an error that nobody expected")
+            self._finish("failed", {"error": {"code": INTERNAL_ERROR, "message": "Internal error"}})
+
+    async def ask(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait until the client has answered all of these requests, some at a time if it likes."""
+        self._requests, self._responses = dict(requests), {}
+        self._answered.clear()
+        self._become("input_required")
+        await self._answered.wait()
+        self._become("working")
+        return self._responses
+
+    def update(self, responses: Mapping[str, Any]) -> None:
+        """Take in responses; keys that were not asked for are ignored."""
+        for key in self._requests.keys() & responses.keys():
+            self._responses[key] = responses[key]
+            del self._requests[key]
+        self._updated_at = datetime.now(UTC)
+        if self.status == "input_required" and not self._requests:
+            self._answered.set()
+
+    async def cancel(self) -> None:
+        """Cancel the call, unless it has ended."""
+        running = self._running
+        if running is not None and not running.done():
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        if self.status not in _ENDED:  # it had not begun
+            self._finish("cancelled", {})
+
+    def _become(self, status: Status) -> None:
+        self.status, self._updated_at = status, datetime.now(UTC)
+
+    def _finish(self, status: Status, end: Result) -> None:
+        self._requests, self._end, self.ended_at = {}, end, time.monotonic()
+        self._become(status)
+
+    def summary(self) -> Result:
+        """Return the fields that every task has."""
+        return {
+            "taskId": self.id,
+            "status": self.status,
+            **({"statusMessage": self.message} if self.message else {}),
+            "createdAt": self._created_at.isoformat().replace("+00:00", "Z"),
+            "lastUpdatedAt": self._updated_at.isoformat().replace("+00:00", "Z"),
+            "ttlMs": round(_TTL_S * 1000),
+            "pollIntervalMs": _POLL_MS,
+        }
+
+    def details(self) -> Result:
+        """Return the task as `tasks/get` has it: with what it asks for, or how it ended."""
+        asked = {"inputRequests": dict(self._requests)} if self.status == "input_required" else {}
+        return {"resultType": "complete", **self.summary(), **asked, **self._end}
+
+
+class Tasks:
+    """The tasks of one server, by id; `principal` says whose a request is."""
+
+    def __init__(self, principal: Callable[[Context], str]) -> None:
+        self._principal = principal
+        self._tasks: dict[str, Task] = {}
+
+    def serve(self, server: Server[Any]) -> None:
+        """Declare the extension, and answer its requests."""
+        server.extensions[TASKS] = {}
+        server.add_request_handler("tasks/get", TaskParams, self._get)
+        server.add_request_handler("tasks/update", TaskUpdateParams, self._update)
+        server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
+
+    def start(self, ctx: Context, work: Callable[[Task], Awaitable[Result]]) -> Result:
+        """Start a task for the person of a request, and return the result that tells of it."""
+        return self.adopt(ctx, Task(self._principal(ctx)), work)
+
+    def adopt(self, ctx: Context, task: Task, work: Callable[[Task], Awaitable[Result]]) -> Result:
+        """Keep a task, start it, and return the result that tells of it."""
+        self._forget_old()
+        self._tasks[task.id] = task
+        created = {"resultType": "task", **task.summary()}
+        task.start(work(task))
+        return created
+
+    async def close(self) -> None:
+        """Cancel what still runs."""
+        await asyncio.gather(*(task.cancel() for task in self._tasks.values()))
+
+    def _forget_old(self) -> None:
+        """Drop tasks that ended an hour ago, and the oldest of too many; running ones stay."""
+        now = time.monotonic()
+        ended = [one for one in self._tasks.values() if one.ended_at is not None]
+        surplus = max(0, len(ended) - _MOST_TASKS)
+        for number, task in enumerate(ended):
+            if number < surplus or now - (task.ended_at or now) > _TTL_S:
+                del self._tasks[task.id]
+
+    async def _get(self, ctx: Context, params: TaskParams) -> Result:
+        return self._find(ctx, params).details()
+
+    async def _update(self, ctx: Context, params: TaskUpdateParams) -> Result:
+        self._find(ctx, params).update(params.input_responses)
+        return {"resultType": "complete"}
+
+    async def _cancel(self, ctx: Context, params: TaskParams) -> Result:
+        await self._find(ctx, params).cancel()
+        return {"resultType": "complete"}
+
+    def _find(self, ctx: Context, params: TaskParams) -> Task:
+        """Return the task of a request; that of another person is as unknown as one that never was."""
+        if not knows_tasks(ctx):
+            raise missing_tasks()
+        _check_name_header(ctx, params.task_id)
+        task = self._tasks.get(params.task_id)
+        if task is None or task.owner != self._principal(ctx):
+            raise MCPError(code=INVALID_PARAMS, message=f"there is no task {params.task_id!r}: call the tool again")
+        return task
+
+
+def knows_tasks(ctx: Context) -> bool:
+    """Return whether a request's client can be given a task."""
+    capabilities = ctx.session.client_capabilities
+    extensions = None if capabilities is None else capabilities.extensions
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and TASKS in (extensions or {})
+
+
+def missing_tasks() -> MCPError:
+    """Return the error for clients that must know tasks and do not say so."""
+    return MCPError(
+        code=MISSING_REQUIRED_CLIENT_CAPABILITY,
+        message=f"the client must declare the extension {TASKS}",
+        data={"requiredCapabilities": {"extensions": {TASKS: {}}}},
+    )
+
+
+def _check_name_header(ctx: Context, task_id: str) -> None:
+    """Refuse a request whose `Mcp-Name` header names another task; there are no headers on a pipe."""
+    headers: Any = getattr(ctx.request, "headers", None)
+    given = None if headers is None else headers.get(MCP_NAME_HEADER)
+    if given is not None and decode_header_value(given) != task_id:
+        raise MCPError(code=HEADER_MISMATCH, message="the header Mcp-Name and params.taskId differ")
