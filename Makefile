@@ -9,6 +9,7 @@
 # make test-litellm   our models by the real litellm, installed at first (minutes), against a scripted provider
 # make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)
 # make test-llm   the tests with that model, which `make test` skips where it is not installed
+# make test-peers   agents of LangGraph and Penguiflow over our catalog, installed at first (minutes); `make test` skips them
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make docs    the examples in the documents only
@@ -26,7 +27,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-n8n test-clients docs clean
+.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) chromium
@@ -105,6 +106,11 @@ test-litellm: .venv/.installed
 	$(BIN)/python -m venv --clear --without-pip .parts/litellm
 	$(BIN)/python -m pip --disable-pip-version-check --python .parts/litellm/bin/python install --quiet --no-deps --requirement tools/litellm.txt
 	PYTHONPATH=src:. .parts/litellm/bin/python -m tests.agents.models.litellm_trial
+
+# The environments in which `make bench` measures them.
+test-peers: .venv/.installed
+	$(BIN)/python -m bench.envs langgraph penguiflow
+	$(BIN)/python -m pytest tests/agents/test_peer_agents.py
 
 test-n8n: setup
 	$(BIN)/python -m tools.n8n

@@ -39,3 +39,8 @@ def _install(home: Path, python: Path, requirements: Path) -> None:
     venv.create(home, with_pip=uv is None)
     installer = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
     subprocess.run([*installer, "--quiet", "--requirement", str(requirements)], check=True, stdout=sys.stderr)
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:]:
+        print(environment(wanted))

@@ -1,8 +1,8 @@
 """Other people's programs that tests run: what `make setup` has installed, as command lines.
 
-A part that is not there is an error that says so; no test passes or is skipped for the lack of one, but for two: a
-browser comes from the system, which may have none, and a small language model is large. What is then not tested is
-said.
+A part that is not there is an error that says so; no test passes or is skipped for the lack of one, but for three: a
+browser comes from the system, which may have none, and a small language model and other agent frameworks are large.
+What is then not tested is said.
 """
 
 import os
@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from bench.envs import home_of
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.prefix, "bin")
@@ -45,6 +47,12 @@ def python_of_utcp() -> Path:
 def python_of_llm() -> Path:
     """The interpreter beside a small language model and what runs it."""
     return found(".parts/llm/bin/python", "make test-llm")
+
+
+def python_of_peer(name: str) -> Path:
+    """The interpreter beside another agent framework, of the environment that `bench` measures it in."""
+    home = home_of(name).relative_to(ROOT)
+    return found(f"{home}/installed", "make test-peers").parent / "bin" / "python"
 
 
 def conformance() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,7 +24,9 @@ warnings.filterwarnings("ignore")  # it tells at every start where it will move 
 
 
 class Scripted(BaseChatModel):  # type: ignore[misc]  # not installed where this is checked
-    """Calls the tool as often as a run has it, then answers."""
+    """Calls a tool for each of its wishes, then answers."""
+
+    wishes: list[tuple[str, dict[str, Any]]]
 
     @property
     def _llm_type(self) -> str:
@@ -35,8 +37,11 @@ class Scripted(BaseChatModel):  # type: ignore[misc]  # not installed where this
 
     def _generate(self, messages: list[Any], *_: Any, **__: Any) -> Any:
         done = sum(isinstance(message, ToolMessage) for message in messages)
-        call = {"name": "add3", "args": ARGUMENTS, "id": f"c{done}", "type": "tool_call"}
-        said = AIMessage(content=ANSWER) if done == CALLS else AIMessage(content="", tool_calls=[call])
+        said = AIMessage(content=ANSWER)
+        if done < len(self.wishes):
+            name, arguments = self.wishes[done]
+            call = {"name": name, "args": arguments, "id": f"c{done}", "type": "tool_call"}
+            said = AIMessage(content="", tool_calls=[call])
         return ChatResult(generations=[ChatGeneration(message=said)])
 
     async def _agenerate(self, messages: list[Any], *_: Any, **__: Any) -> Any:
@@ -46,19 +51,19 @@ class Scripted(BaseChatModel):  # type: ignore[misc]  # not installed where this
 @asynccontextmanager
 async def contenders() -> AsyncGenerator[list[Contender]]:
     async with opened() as box:
-        over_box = await _running(LANGGRAPH_OVER_BOX, _tools(box))
+        over_box = await _running(LANGGRAPH_OVER_BOX, tools_of(box, called))
         made = box.registry.get_stats().call_stats["add3"].count
         if made != CALLS:
             raise RuntimeError(f"{made} calls were made through the Toolbox, not {CALLS}")
         yield [await _running(LANGGRAPH, [add3]), over_box]
 
 
-def _tools(box: Toolbox) -> list[Any]:
-    """Make LangChain's tools of the definitions that a model would be given."""
+def tools_of(box: Toolbox, call: Callable[[Toolbox, str, dict[str, Any]], Awaitable[Any]]) -> list[Any]:
+    """Make LangChain's tools of the definitions that a model would be given; `call` makes their calls."""
 
     def tool_of(definition: ToolDefinition) -> Any:
         async def run(**arguments: Any) -> Any:
-            return await called(box, definition.name, arguments)
+            return await call(box, definition.name, arguments)
 
         return StructuredTool(
             name=definition.name,
@@ -71,7 +76,7 @@ def _tools(box: Toolbox) -> list[Any]:
 
 
 async def _running(name: str, tools: list[Any]) -> Contender:
-    agent = create_react_agent(Scripted(), tools)
+    agent = create_react_agent(Scripted(wishes=[("add3", ARGUMENTS)] * CALLS), tools)
 
     async def run() -> Any:
         asked = {"messages": [{"role": "user", "content": QUESTION}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from bench.core.harness import Contender
 from bench.core.subject import ARGUMENTS
 from bench.planner.catalog import called, opened
 from bench.planner.names import ANSWER, CALLS, PENGUIFLOW, QUESTION, STEPS
+from toolpost.toolbox.box import Toolbox
 
 logging.disable(logging.WARNING)  # it tells of every step
 
@@ -34,34 +35,39 @@ class Result(BaseModel):
 
 
 class Scripted:
-    """Calls the tool as often as a run has it, then answers."""
+    """Calls a tool for each of its wishes, then answers."""
 
-    said = 0
+    def __init__(self, wishes: list[tuple[str, dict[str, Any]]]) -> None:
+        self._next = iter([*wishes, ("final_response", {"answer": ANSWER})])
 
     async def complete(self, **_: Any) -> str:
-        self.said += 1
-        if self.said > CALLS:
-            return json.dumps({"next_node": "final_response", "args": {"answer": ANSWER}})
-        return json.dumps({"next_node": "add3", "args": ARGUMENTS})
+        name, arguments = next(self._next)
+        return json.dumps({"next_node": name, "args": arguments})
+
+
+def specs_of(box: Toolbox, call: Callable[[Toolbox, str, dict[str, Any]], Awaitable[Any]]) -> list[Any]:
+    """Make Penguiflow's nodes of the tools of a Toolbox; `call` makes their calls."""
+
+    def node_of(name: str) -> Any:
+        async def run(args: Arguments, _ctx: Any) -> Result:
+            return Result(result=await call(box, name, args.model_dump()))
+
+        return Node(run, name=name)
+
+    return [
+        NodeSpec(node_of(spec.name), spec.name, spec.description, Arguments, Result, spec.side_effects)
+        for spec in box.registry.specs()
+    ]
 
 
 @asynccontextmanager
 async def contenders() -> AsyncGenerator[list[Contender]]:
     async with opened() as box:
-
-        def node_of(name: str) -> Any:
-            async def run(args: Arguments, _ctx: Any) -> Result:
-                return Result(result=await called(box, name, args.model_dump()))
-
-            return Node(run, name=name)
-
-        specs = [
-            NodeSpec(node_of(spec.name), spec.name, spec.description, Arguments, Result, spec.side_effects)
-            for spec in box.registry.specs()
-        ]
+        specs = specs_of(box, called)
 
         async def run() -> Any:
-            planner: Any = ReactPlanner(llm_client=Scripted(), catalog=specs, max_iters=STEPS + 1)
+            model = Scripted([("add3", ARGUMENTS)] * CALLS)
+            planner: Any = ReactPlanner(llm_client=model, catalog=specs, max_iters=STEPS + 1)
             return await planner.run(QUESTION)
 
         before = box.registry.get_stats().call_stats
