@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -236,7 +237,9 @@ async def test_pending_arguments_are_not_readable_in_the_data_folder(disk_box: M
     async with disk_box(delete) as box:
         await box.call("delete", {"path": "a-very-private-path"}, user=ANN)
         await box.store.events.flush()
-    sealed = b"".join(file.read_bytes() for file in (tmp_path / "data").rglob("*.db*"))
+    with closing(sqlite3.connect(tmp_path / "data" / "toolpost.db")) as db:
+        db.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))  # the log of the database may have a page twice
+    sealed = (tmp_path / "copy.db").read_bytes()
     assert b"a-very-private-path" in sealed  # the event tells the arguments, redacted by name and value
     assert sealed.count(b"a-very-private-path") == 2  # once when it was called, once when a person was asked
 

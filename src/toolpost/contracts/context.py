@@ -6,10 +6,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from toolpost.contracts.errors import PauseSignal, ToolError
-from toolpost.contracts.outcomes import Outcome
+from toolpost.contracts.outcomes import Outcome, Paused
 from toolpost.contracts.questions import Answer, CallPreview, Question, QuestionKind
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class ProtectedPath(NamedTuple):
 class CallServices(Protocol):
     """Services of the runtime for a running call."""
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any:
         """Run `fn` the first time and record its result; return the record ever after."""
         ...
 
@@ -55,12 +55,16 @@ class CallServices(Protocol):
         """Emit an event that one provider failed and the next is asked."""
         ...
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str, *, key: str) -> Outcome:
         """Call another tool as part of the same run, under the same policy."""
         ...
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
         """Store bytes as an artifact of this call and return its id."""
+        ...
+
+    async def read_artifact(self, artifact_id: str) -> bytes:
+        """Return the bytes of an artifact of the tenant; KeyError when there is none."""
         ...
 
 
@@ -191,11 +195,14 @@ class ToolContext:
         """Whether the context is that of a running call, which can store artifacts and make nested calls."""
         return self._services is not None
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[T]]) -> T:
-        """Run `fn` once for this call, however often the tool runs again, and return its result."""
+    async def once(self, key: str, fn: Callable[[], Awaitable[T]], *, repeatable: bool = False) -> T:
+        """Run `fn` once for this call, however often the tool runs again, and return its result.
+
+        If the process dies in `fn`, a person is asked whether it happened; one that is `repeatable` runs again.
+        """
         if self._services is None:
             return await fn()
-        result: T = await self._services.once(key, fn)
+        result: T = await self._services.once(key, fn, repeatable=repeatable)
         return result
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
@@ -221,13 +228,37 @@ class ToolContext:
         if self._services is not None:
             self._services.fell_back(name, to=to, error=error)
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str | None = None) -> Outcome:
-        """Call another tool as part of this run; the arguments may be JSON text."""
-        return await self._required_services().call(tool_name, arguments or {})
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str | None = None, *, key: str = "") -> Outcome:
+        """Call another tool as part of this run; the arguments may be JSON text.
+
+        When this tool runs again, a call with the same tool, arguments and `key` is the same call.
+        """
+        return await self._required_services().call(tool_name, arguments or {}, key=key)
+
+    def wait_for(self, *paused: Paused) -> NoReturn:
+        """End this attempt until a person has answered one of these calls, which were made by `call`.
+
+        This tool then runs again from its top, and gets what came of the calls.
+        """
+        first = paused[0]
+        shown = {"id": first.pending_id, **first.question.to_dict()}
+        raise PauseSignal(
+            Question(
+                kind="call",
+                prompt=f"a call inside it waits: {first.question.prompt}",
+                reason="inner_call",
+                payload={"calls": [one.call_id for one in paused], "waits_for": shown},
+                key=f"call:{first.call_id}",
+            )
+        )
 
     async def save_artifact(self, data: bytes, *, media_type: str = "application/octet-stream", name: str = "") -> str:
         """Store bytes as an artifact of this call and return its id."""
         return await self._required_services().save_artifact(data, media_type=media_type, name=name)
+
+    async def read_artifact(self, artifact_id: str) -> bytes:
+        """Return the bytes of an artifact of the tenant; KeyError when there is none."""
+        return await self._required_services().read_artifact(artifact_id)
 
     def _required_services(self) -> CallServices:
         if self._services is None:

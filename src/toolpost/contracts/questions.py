@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.principal import Principal
 
-QuestionKind = Literal["approval", "consent", "input", "unknown"]
+QuestionKind = Literal["approval", "call", "consent", "input", "unknown"]
 Decision = Literal["approve", "deny", "answer", "happened", "not_happened", "rerun"]
 PendingStatus = Literal["open", "claimed", "answered", "denied", "expired", "cancelled"]
 OnPending: TypeAlias = "Callable[[PendingAction], Awaitable[None] | None]"
 
 DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
     "approval": frozenset({"approve", "deny"}),
+    "call": frozenset(),  # the runtime answers it, once the call inside has ended
     "consent": frozenset({"answer", "deny"}),
     "input": frozenset({"answer", "deny"}),
     "unknown": frozenset({"happened", "not_happened", "rerun"}),
@@ -45,7 +46,7 @@ class CallPreview(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A decision that only a person can make.
+    """A decision that only a person can make; of kind `call`, the end of a call that this one made and that waits.
 
     `key` identifies the question within its call: when the call runs again, its answer is found by this key. A value
     must fit `answer_schema` if there is one. `state` is returned to the asking side with the answer; it is sealed and

@@ -267,20 +267,20 @@ class AttemptServices:
         self._counts: Counter[str] = Counter()
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any:
         """Run `fn` once per call and key, and return its recorded result from then on; concurrent uses wait."""
         if not key:
             raise ValueError("ctx.once needs a key that names the step")
         async with self._locks.setdefault(key, asyncio.Lock()):
-            return await self._once(key, fn)
+            return await self._once(key, fn, repeatable=repeatable)
 
-    async def _once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+    async def _once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any:
         attempt, journal = self._attempt, self._attempt.router.store.journal
         call_id = attempt.request.call_id
         entry = await journal.find(call_id, key)
         if entry is not None and entry.done:
             return entry.result
-        if entry is not None:
+        if entry is not None and not repeatable:
             answer = attempt.request.answers.get(f"once:{key}")
             if answer is None:
                 raise PauseSignal(_step_question(attempt.request.tool_name, key))
@@ -324,13 +324,13 @@ class AttemptServices:
         facts = {"provider": name, "next": to, **error_facts(error)}
         self._attempt.router.emitter.emit(self._attempt.call, EventCode.FALLBACK_USED, facts)
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str, *, key: str) -> Outcome:
         """Call another tool as part of the same run, under the same policy.
 
         A tool that runs again after a pause gets the recorded outcomes of its earlier calls with effects, as by `once`.
         """
         attempt, request = self._attempt, self._attempt.request
-        call_id = self._inner_call_id(tool_name, arguments)
+        call_id = self._inner_call_id(tool_name, arguments, key)
         if request.answers:  # the tool runs again after a pause
             known = await recorded_outcome(attempt.router.store, call_id, tenant=request.principal.tenant)
             if known is not None and not _is_interrupted(known):
@@ -347,10 +347,10 @@ class AttemptServices:
             call_id=call_id,
         )
 
-    def _inner_call_id(self, tool_name: str, arguments: Mapping[str, Any] | str) -> str:
-        """Return an id that the same inner call gets in every run: of tool, arguments and count so far."""
+    def _inner_call_id(self, tool_name: str, arguments: Mapping[str, Any] | str, key: str) -> str:
+        """Return an id that the same inner call gets in every run: of tool, arguments, key and count so far."""
         try:
-            text = json.dumps([tool_name, arguments], sort_keys=True, default=str)
+            text = json.dumps([tool_name, arguments, *([key] if key else [])], sort_keys=True, default=str)
         except (TypeError, ValueError, RecursionError):  # validation will refuse the call
             text = json.dumps([str(tool_name)])
         self._counts[text] += 1
@@ -364,6 +364,10 @@ class AttemptServices:
         facts = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
         self._attempt.router.emitter.emit(call, EventCode.ARTIFACT_STORED, facts)
         return ref.id
+
+    async def read_artifact(self, artifact_id: str) -> bytes:
+        tenant = self._attempt.request.principal.tenant
+        return await self._attempt.router.store.artifacts.read(artifact_id, tenant=tenant)
 
 
 def _is_interrupted(outcome: Outcome) -> bool:

@@ -98,7 +98,7 @@ class EventEmitter:
         code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
         facts = {"pending_id": action.id, "kind": question.kind, "prompt": question.prompt}
         self.emit(call, code, {**facts, "arguments": dict(question.arguments), "target": dict(question.target)})
-        if self._on_pending is not None:
+        if self._on_pending is not None and question.kind != "call":  # nobody is asked but about the call inside
             self._notify(self._on_pending, action)
 
     def _notify(self, on_pending: OnPending, action: PendingAction) -> None:

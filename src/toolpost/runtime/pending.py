@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,12 +31,12 @@ from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.policy.approvals import answer_refusal, arguments_summary, call_hash, target_summary, tool_hash
 from toolpost.policy.redaction import LONGEST_MESSAGE, Redactor
 from toolpost.runtime.cards import approval_card
-from toolpost.runtime.persistence import dump_context, dump_outcome, load_context, load_outcome
+from toolpost.runtime.persistence import dump_context, dump_outcome, load_context, load_outcome, paused_outcome
 from toolpost.runtime.results import summary_of
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.context import ToolContext
@@ -49,6 +50,8 @@ _log = logging.getLogger("toolpost.runtime")
 _PRIVATE = frozenset({"auth_url", "state"})  # of a consent's payload
 _WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
 _LONGEST_PREVIEW = 8000
+_BEFORE_ANEW = {"approval": "deny it and ", "unknown": "say whether it happened and "}
+_OUTER_WAIT_S = 60.0
 _POLL_S = 0.1  # another process may answer
 _DECIDED = frozenset({"approval", "unknown"})  # the other kinds ask for what only the caller can give
 _ANSWER_CODES = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
@@ -89,16 +92,30 @@ class PendingActions:
         self.reporter = OutcomeReporter(emitter, redactor, registry)
 
     async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
-        """Return the pending actions of this person's tenant, newest first."""
+        """Return the pending actions of this person's tenant, newest first; not calls that wait for one inside them."""
         found = await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
-        return [_visible_to(by, action) for action in found]
+        return [_visible_to(by, action) for action in found if action.question.kind != "call"]
 
     async def get(self, pending_id: str, *, by: str) -> PendingAction:
-        """Return one pending action; PendingNotFoundError when there is none for this person."""
+        """Return one pending action; PendingNotFoundError when there is none for this person.
+
+        The outcome of a call inside another is that of the outermost one that waited for it.
+        """
         action = await self._store.pending.get(pending_id, tenant=Principal.parse(by).tenant)
         if action is None:
             raise PendingNotFoundError(pending_id)
-        return _visible_to(by, action)
+        seen = action
+        while _has_ended(seen) and (outer := await self._outer_of(seen)) is not None:
+            seen = outer
+        return _visible_to(by, replace(action, outcome=seen.outcome))
+
+    async def _outer_of(self, action: PendingAction, *, status: PendingStatus | None = None) -> PendingAction | None:
+        """Return the newest action of the call that waits, or waited, for the call of this action."""
+        outer_id = action.call_id.rpartition(".")[0]
+        if not outer_id:
+            return None
+        found = await self._store.pending.list(tenant=action.asked_by.tenant, status=status, call_id=outer_id)
+        return next((one for one in found if action.call_id in inner_calls(one)), None)
 
     def card(self, action: PendingAction) -> dict[str, Any]:
         """Return a pending action as every surface shows it, with secrets masked and the possible answers."""
@@ -192,7 +209,33 @@ class PendingActions:
             return await self._reopen(action, error)
         status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
         await self._write(partial(self.settle, action, dump_outcome(outcome), status))
-        return outcome
+        if isinstance(outcome, Paused):
+            return outcome
+        return await self.resume_outer(action) or outcome
+
+    async def resume_outer(self, action: PendingAction) -> Outcome | None:
+        """Run the call again that waits for the ended call of this action, and return its outcome; None without one.
+
+        Where this process does not have its tool, it goes on in one that does.
+        """
+        outer = await self._outer_of(action, status="open")
+        if outer is None:
+            return None
+        with suppress(ToolError):
+            await self._router.await_tool(outer.tool_name)
+        if not self._registry.has(outer.tool_name):
+            return None
+        by, answer = action.answered_by or str(action.asked_by), Answer(decision="answer", state=outer.question.state)
+        claimed = await self._store.pending.claim(outer.id, answer, by=by, at=time.time())
+        if claimed is None:  # another process was faster
+            return await self.outcome(outer.id, by=str(outer.asked_by), wait_s=outer.timeout_s or _OUTER_WAIT_S)
+        try:
+            self._refuse_changed(claimed)
+        except ToolConflictError as changed:  # the steps so far were those of another definition
+            outcome = self.reporter.refuse(claimed, changed)
+            await self._write(partial(self.settle, claimed, dump_outcome(outcome), "answered"))
+            return await self.resume_outer(claimed) or outcome
+        return await self.carry_out(claimed)
 
     async def _reopen(self, action: PendingAction, error: StoreError) -> Failed:
         """Open an action again whose answer ran nothing; the event comes first, so that the log shows the reason."""
@@ -257,6 +300,10 @@ class PendingActions:
         if why := answer_refusal(action, by, decision):
             msg = f"{by!r} may not answer {action.id!r}: {why}"
             raise ToolPermissionError(msg, tool_name=action.tool_name, code="not_an_answerer")
+        if action.question.kind == "call":
+            asked = action.question.payload["waits_for"]["id"]
+            msg = f"{action.id!r} goes on by itself once the call inside it has ended; answer {asked!r}"
+            raise ToolValidationError(msg, tool_name=action.tool_name)
         allowed = DECISIONS[action.question.kind]
         if decision not in allowed:
             msg = f"a question of kind {action.question.kind} takes {', '.join(sorted(allowed))}, not {decision!r}"
@@ -302,9 +349,9 @@ class PendingActions:
         except ToolValidationError:
             now = ""
         if now != action.arguments_hash:
-            anew = "deny it" if action.question.kind == "approval" else "say whether it happened"
+            anew = _BEFORE_ANEW.get(action.question.kind, "")
             moved = _target_change(action.question.target, target_summary(entry.spec, self._redactor.redact))
-            msg = f"{action.tool_name!r} has changed since this was asked{moved}; {anew} and call the tool again"
+            msg = f"{action.tool_name!r} has changed since this was asked{moved}; {anew}call the tool again"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
 
     async def _too_late(self, pending_id: str) -> ToolConflictError:
@@ -318,6 +365,16 @@ class PendingActions:
         return ToolConflictError(
             f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
         )
+
+
+def inner_calls(action: PendingAction) -> Collection[str]:
+    """Return the ids of the calls inside it that a call waits for; most wait for a person instead."""
+    calls: Collection[str] = action.question.payload.get("calls", ()) if action.question.kind == "call" else ()
+    return calls
+
+
+def _has_ended(action: PendingAction) -> bool:
+    return action.outcome is not None and action.outcome["status"] != "paused"
 
 
 def _target_change(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -382,8 +439,7 @@ class PauseWriter:
         self, attempt: Attempt, runtime: ToolRuntime, question: Question, validated: ValidatedCall
     ) -> Paused:
         """Store the call with its question and emit that it waits; the intent of a tool that asked is removed."""
-        request = attempt.request
-        redactor = runtime.redactor_for(request)
+        redactor = runtime.redactor_for(attempt.request)
         question = describe_call(question, runtime.called, attempt.original_arguments, redactor)
         question = with_answerers(question, (attempt.verdict or runtime.verdict).approvals)
         action = self._action(attempt, runtime, question, validated)
@@ -396,8 +452,7 @@ class PauseWriter:
             raise
         attempt.journaled = False
         self._emitter.emit_pause(attempt.call, action)
-        shown = replace(question, state=None)
-        return Paused(request.call_id, request.run_id, runtime.spec.name, action.id, shown, attempt.elapsed_ms)
+        return paused_outcome(action)._replace(duration_ms=attempt.elapsed_ms)
 
     async def _write(self, action: PendingAction, *, journaled: bool) -> None:
         await self._store.pending.add(action)
@@ -487,6 +542,10 @@ class OutcomeReporter:
         outcome = Completed(action.call_id, action.run_id, action.tool_name, content)
         self._emitter.emit_end(self._ref(action), outcome, summary="as a person reported")
         return outcome
+
+    def refuse(self, action: PendingAction, error: ToolConflictError) -> Failed:
+        """Fail a call that can no longer go on."""
+        return self._fail(action, error)
 
     def refute(self, action: PendingAction) -> Failed:
         """Fail an interrupted call that did not happen, as a person reports."""

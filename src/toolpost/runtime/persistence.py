@@ -58,6 +58,8 @@ async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Out
         if data["status"] != "paused":
             break
         action = await pending.get(data["pending"]["id"])
+        if action is not None and action.call_id != data["call_id"]:  # a call that waits for one inside it
+            action = next(iter(await pending.list(status=None, call_id=data["call_id"], limit=1)), None)
         if action is None:
             break
         if action.outcome is None:
@@ -67,9 +69,12 @@ async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Out
 
 
 def paused_outcome(action: PendingAction) -> Paused:
-    """Return the outcome of a call that waits for this pending action."""
-    asked = replace(action.question, state=None)
-    return Paused(action.call_id, action.run_id, action.tool_name, action.id, asked)
+    """Return the outcome of a call that waits for this pending action, or for the question of a call inside it."""
+    if action.question.kind == "call":
+        asked = action.question.payload["waits_for"]
+        return Paused(action.call_id, action.run_id, action.tool_name, asked["id"], Question.shown(asked))
+    question = replace(action.question, state=None)
+    return Paused(action.call_id, action.run_id, action.tool_name, action.id, question)
 
 
 def _load_error(data: Mapping[str, Any]) -> ToolError:

@@ -13,6 +13,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import JournalEntry, Retention, Store
+from toolpost.runtime.pending import inner_calls
 from toolpost.runtime.persistence import paused_outcome
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _log = logging.getLogger("toolpost.runtime")
 _WATCH_S = 0.2
 _SWEEP_S = 5.0
 _PRUNE_S = 3600.0
+_MOST_OUTER = 1000
 _UNKNOWN_TTL_S = 365 * 24 * 3600.0
 
 
@@ -101,6 +103,7 @@ class Recovery:
         for run in orphans:
             for call in await self._store.events.open_calls(run.run_id, tenant=run.tenant):
                 await self._end_call(call)
+        await self._resume_outer_calls()
         if self._also is not None:
             await self._also(self._actions)
 
@@ -121,6 +124,18 @@ class Recovery:
         """End a call whose question was closed without an answer."""
         end = self._reporter.expire if action.status == "expired" else self._reporter.cancel
         await self._actions.settle(action, outcome_to_dict(end(action)), action.status)
+        await self._actions.resume_outer(action)
+
+    async def _resume_outer_calls(self) -> None:
+        """Run calls again whose call inside has ended, where the process that ended it died before it could."""
+        for action in await self._store.pending.list(limit=_MOST_OUTER):
+            for call_id in inner_calls(action):
+                asked = await self._store.pending.list(
+                    tenant=action.asked_by.tenant, status=None, call_id=call_id, limit=1
+                )
+                if asked and asked[0].outcome is not None and asked[0].outcome["status"] != "paused":
+                    await self._actions.resume_outer(asked[0])
+                    break
 
     async def _end_call(self, call: RunSummary) -> None:
         """Emit the end of a call that a dead process did not emit, by what the journal has.

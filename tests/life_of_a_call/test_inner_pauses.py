@@ -1,0 +1,163 @@
+"""A call inside another waits for a person, and the outer one goes on once it has ended."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.life_of_a_call.conftest import MakeBox
+from toolpost import Completed, Failed, Paused, ToolContext, ToolError, tool
+
+ANN = "acme:ann"
+
+
+class Shop:
+    """Tools that count what they do: a note, then a deletion that a person has to allow."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def tools(self) -> list[Any]:
+        @tool(side_effects="write")
+        async def note(text: str) -> str:
+            self.done.append(f"note {text}")
+            return f"noted {text}"
+
+        @tool(side_effects="write", destructive=True)
+        async def delete(name: str) -> str:
+            self.done.append(f"delete {name}")
+            return f"{name} is gone"
+
+        @tool(side_effects="write")
+        async def clean(names: list[str], ctx: ToolContext) -> list[str]:
+            """Write a note and delete some things."""
+            await ctx.call("note", {"text": "begin"})
+            outcomes = await asyncio.gather(*(ctx.call("delete", {"name": name}, key=name) for name in names))
+            if waiting := [one for one in outcomes if isinstance(one, Paused)]:
+                ctx.wait_for(*waiting)
+            for one in outcomes:
+                if isinstance(one, Failed):
+                    raise ToolError(f"could not clean: {one.error.message}")
+            return [str(one.content) for one in outcomes if isinstance(one, Completed)]
+
+        @tool(side_effects="write")
+        async def spring(ctx: ToolContext) -> Any:
+            """Clean from within one more call."""
+            outcome = await ctx.call("clean", {"names": ["attic"]})
+            if isinstance(outcome, Paused):
+                ctx.wait_for(outcome)
+            return outcome.content if isinstance(outcome, Completed) else None
+
+        return [note, delete, clean, spring]
+
+
+async def test_the_answer_of_the_inner_call_runs_the_outer_one_to_its_end(make_box: MakeBox) -> None:
+    shop = Shop()
+    async with make_box(*shop.tools()) as box:
+        paused = await box.call("clean", {"names": ["old"]}, user=ANN)
+        listed = await box.pending.list(by=ANN)
+        done = await box.approve(paused.pending_id, by=ANN)
+
+    assert isinstance(paused, Paused)
+    assert (paused.tool_name, paused.question.kind, dict(paused.question.arguments)) == (
+        "clean",
+        "approval",
+        {"name": "old"},
+    )
+    assert [action.id for action in listed] == [paused.pending_id]
+    assert (done.tool_name, done.content) == ("clean", ["old is gone"])
+    assert shop.done == ["note begin", "delete old"]
+
+
+async def test_another_process_answers_and_what_was_done_is_not_repeated(disk_box: MakeBox) -> None:
+    shop = Shop()
+    async with disk_box(*shop.tools()) as box:
+        paused = await box.call("clean", {"names": ["old"]}, user=ANN, idempotency_key="k")
+    async with disk_box(*shop.tools()) as box:
+        done = await box.approve(paused.pending_id, by=ANN)
+        again = await box.call("clean", {"names": ["old"]}, user=ANN, idempotency_key="k")
+        seen = await box.pending.get(paused.pending_id, by=ANN)
+
+    assert done.content == again.content == seen.outcome["content"] == ["old is gone"]
+    assert shop.done == ["note begin", "delete old"]
+
+
+async def test_each_of_several_inner_questions_is_answered_by_itself(make_box: MakeBox) -> None:
+    shop = Shop()
+    async with make_box(*shop.tools()) as box:
+        await box.call("clean", {"names": ["a", "b"]}, user=ANN)
+        second, first = await box.pending.list(by=ANN)
+        between = await box.approve(second.id, by=ANN)
+        done = await box.approve(first.id, by=ANN)
+
+    assert isinstance(between, Paused)
+    assert between.pending_id == first.id
+    assert done.content == ["a is gone", "b is gone"]
+    assert sorted(shop.done) == ["delete a", "delete b", "note begin"]
+
+
+async def test_a_denied_inner_call_is_a_failure_for_the_outer_one(make_box: MakeBox) -> None:
+    shop = Shop()
+    async with make_box(*shop.tools()) as box:
+        paused = await box.call("clean", {"names": ["old"]}, user=ANN)
+        done = await box.deny(paused.pending_id, by=ANN, reason="still needed")
+
+    assert isinstance(done, Failed)
+    assert "still needed" in done.error.message
+    assert shop.done == ["note begin"]
+
+
+async def test_calls_within_calls_within_calls_go_on_one_after_the_other(make_box: MakeBox) -> None:
+    shop = Shop()
+    async with make_box(*shop.tools()) as box:
+        paused = await box.call("spring", user=ANN)
+        done = await box.approve(paused.pending_id, by=ANN)
+
+    assert (done.tool_name, done.content) == ("spring", ["attic is gone"])
+    assert shop.done == ["note begin", "delete attic"]
+
+
+async def test_an_outer_call_that_its_process_could_not_resume_is_resumed_by_the_next(disk_box: MakeBox) -> None:
+    shop = Shop()
+    async with disk_box(*shop.tools()) as box:
+        paused = await box.call("clean", {"names": ["old"]}, user=ANN)
+    async with disk_box(*shop.tools()[:2]) as box:  # it has the inner tool alone
+        inner = await box.approve(paused.pending_id, by=ANN)
+    async with disk_box(*shop.tools()) as box:
+        seen = await box.pending.get(paused.pending_id, by=ANN)
+
+    assert inner.content == "old is gone"
+    assert seen.outcome["content"] == ["old is gone"]
+    assert shop.done == ["note begin", "delete old"]
+
+
+async def test_an_outer_tool_that_changed_meanwhile_does_not_go_on(disk_box: MakeBox) -> None:
+    shop = Shop()
+
+    @tool(name="clean", side_effects="write")
+    async def other(names: list[str]) -> str:
+        return "something else"
+
+    async with disk_box(*shop.tools()) as box:
+        paused = await box.call("clean", {"names": ["old"]}, user=ANN)
+    async with disk_box(*shop.tools()[:2], other) as box:
+        done = await box.approve(paused.pending_id, by=ANN)
+
+    assert isinstance(done, Failed)
+    assert done.error.error_code == "tool_changed"
+    assert shop.done == ["note begin", "delete old"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "deny"])
+async def test_an_outer_call_is_ended_with_its_inner_one(make_box: MakeBox, end: str) -> None:
+    shop = Shop()
+    async with make_box(*shop.tools()) as box:
+        paused = await box.call("clean", {"names": ["old"]}, user=ANN)
+        if end == "cancel":
+            await box.cancel(paused.run_id, by=ANN)
+        else:
+            await box.deny(paused.pending_id, by=ANN)
+        (run,) = [one for one in await box.runs(user=ANN) if one.run_id == paused.run_id]
+        left = await box.pending.list(by=ANN)
+
+    assert (run.status, left) == ("failed", [])
