@@ -34,11 +34,15 @@ from bench.planner.parts import parts as planner_parts
 from bench.search.figures import parts as search_parts
 from bench.utcp.parts import parts as utcp_parts
 from bench.websocket.parts import parts as websocket_parts
+from bench.workflow import parts as workflow_parts
 from toolpost.cli.output import Output
 from toolpost.cli.stdout_guard import guard_stdout
 
 RESULTS = HERE / "results"
-_CHOICES = ["core", "mcp", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner", "search"]
+_CHOICES = [
+    *("core", "mcp", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner", "search"),
+    "workflow",
+]
 
 
 def main() -> int:
@@ -96,6 +100,8 @@ def _local_parts(chosen: argparse.Namespace) -> list[Part]:
         found += search_parts()
     if chosen.only in {None, "oauth"}:
         found += oauth_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
+    if chosen.only in {None, "workflow"}:
+        found += workflow_parts()
     return found
 
 

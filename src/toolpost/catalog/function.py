@@ -9,7 +9,7 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Generator
 from types import CodeType
-from typing import TYPE_CHECKING, Any, get_args, overload
+from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import run_in_thread
@@ -202,7 +202,7 @@ class FunctionTool:
             finally:
                 given_up.append(True)
         if isinstance(result, AsyncGenerator):
-            return await _last(result, publish)
+            return await _last(cast("AsyncGenerator[Any]", result), publish)
         return await result if inspect.isawaitable(result) else result  # a plain wrapper around an async function
 
     def _output(self, value: Any) -> ToolOutput:
@@ -218,9 +218,9 @@ def _called(
     result: Any = fn(**kwargs)
     if not isinstance(result, Generator):
         return result
-    last = _NOTHING
-    with contextlib.closing(result):
-        for value in result:
+    last, values = _NOTHING, cast("Generator[Any]", result)
+    with contextlib.closing(values):
+        for value in values:
             if given_up:
                 break
             last = publish(value)

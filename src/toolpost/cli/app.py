@@ -8,7 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from toolpost import __version__
-from toolpost.cli import accounts, agent, chat, connect, diagnostics, history, keys, lock, pending, serve, tools
+from toolpost.cli import (
+    accounts,
+    agent,
+    chat,
+    connect,
+    diagnostics,
+    history,
+    keys,
+    lock,
+    pending,
+    serve,
+    tools,
+    workflow,
+)
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.runner import run_command
 
@@ -97,6 +110,7 @@ app.add_typer(history.artifacts_app, name="artifacts")
 app.add_typer(diagnostics.config_app, name="config")
 app.add_typer(lock.app, name="lock")
 app.add_typer(keys.app, name="keys")
+app.add_typer(workflow.app, name="workflow")
 app.command("run")(agent.run_agent)
 app.command("chat")(chat.chat)
 app.command("import")(connect.import_servers)

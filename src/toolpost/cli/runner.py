@@ -159,13 +159,18 @@ def pending_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction
 
 
 def answer_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> SourceSelection:
-    """Open with the source of the tool that an answer runs."""
+    """Open with the source of the tool that an answer runs; with all, for a call inside another, which then goes on."""
 
     @asynccontextmanager
     async def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
         async with no_source(loaded, sinks) as box:
-            name = (await find(box)).tool_name
-        async with tool_source(name, called=True)(loaded, sinks) as box:
+            action = await find(box)
+        if "." in action.call_id:
+            needed = _sources_of_tools({action.tool_name}, loaded.settings)
+            async with _open_box(loaded, None, sinks, waiting_for=needed) as box:
+                yield box
+            return
+        async with tool_source(action.tool_name, called=True)(loaded, sinks) as box:
             yield box
 
     return open_box
@@ -268,6 +273,8 @@ def _may_call_others(entry: Entry, settings: Settings) -> bool:
     from toolpost.catalog.function import FunctionTool
     from toolpost.contracts.config import TransportType
 
+    if entry.config is not None and entry.config.transport is TransportType.WORKFLOW:
+        return True
     if entry.config is not None and entry.config.transport is not TransportType.PYTHON:
         return False
     tool = entry.tool

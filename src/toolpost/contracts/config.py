@@ -138,6 +138,29 @@ class UtcpOptions(ConfigModel):
     bridge: bool = Field(default=False, description="Whether other kinds go through the utcp packages")
 
 
+Percent = Annotated[int, Field(ge=0, le=100)]
+
+
+class WorkflowOptions(ConfigModel):
+    """Options of workflows: other names of versions.
+
+    An alias is one version, such as `report_v2`, or several with the percentage of calls that each gets.
+    """
+
+    aliases: dict[str, str | dict[str, Percent]] = Field(
+        default_factory=dict[str, "str | dict[str, int]"],
+        description="Names for versions: one, such as report_v2, or several with their percentage of the calls",
+    )
+
+    @field_validator("aliases")
+    @classmethod
+    def _percentages_are_whole(cls, aliases: dict[str, str | dict[str, int]]) -> dict[str, str | dict[str, int]]:
+        for name, versions in aliases.items():
+            if isinstance(versions, dict) and sum(versions.values()) != 100:
+                raise ValueError(f"the percentages of {name} add up to {sum(versions.values())}, not to 100")
+        return aliases
+
+
 OutputCheck = Literal["report", "strict", "off"]
 
 
@@ -151,6 +174,7 @@ class TransportType(StrEnum):
     WEBSOCKET = "websocket"
     WEBHOOK = "webhook"
     GRAPHQL = "graphql"
+    WORKFLOW = "workflow"
     PYTHON = "python"
 
 
@@ -324,6 +348,7 @@ class ExternalToolConfig(ConfigModel):
     graphql: GraphqlOptions = Field(default_factory=GraphqlOptions)
     webhook: WebhookOptions = Field(default_factory=WebhookOptions)
     utcp: UtcpOptions = Field(default_factory=UtcpOptions)
+    workflow: WorkflowOptions = Field(default_factory=WorkflowOptions)
     options: dict[str, Any] = Field(default_factory=dict, description="Options of a transport that a plug-in brings")
 
     @model_validator(mode="before")

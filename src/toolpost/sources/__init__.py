@@ -3,16 +3,28 @@
 A transport is offered by an entry point in the group `toolpost.sources`; docs/extending.md has a whole one.
 """
 
+from typing import TYPE_CHECKING
+
 from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.chat import ChatModel
 from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, ToolOverride
+from toolpost.contracts.lazy import lazy_attributes
 from toolpost.contracts.questions import Answer, CallPreview, Question
 from toolpost.contracts.sources import LiveSource, SourceHealth, SourceListener, ToolSource
 from toolpost.contracts.spec import SafetyProfile, Tool, ToolDefinition, ToolSpec
 from toolpost.policy.paths import is_path_allowed
 from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, SourceTool, Transport
 from toolpost.wire.messages import Request
+
+if TYPE_CHECKING:
+    from toolpost.sources.workflow.definition import Workflow
+    from toolpost.sources.workflow.source import WorkflowFunction
+
+__getattr__ = lazy_attributes(  # these need an extra
+    "toolpost.sources",
+    {"sources.workflow.definition": ["Workflow"], "sources.workflow.source": ["WorkflowFunction"]},
+)
 
 __all__ = [
     "Answer",
@@ -42,5 +54,7 @@ __all__ = [
     "ToolSource",
     "ToolSpec",
     "Transport",
+    "Workflow",
+    "WorkflowFunction",
     "is_path_allowed",
 ]

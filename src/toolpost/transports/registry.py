@@ -24,6 +24,7 @@ _BUILT_IN = {
     "mcp": "toolpost.sources.mcp:ModelContextProtocol",
     "cli": "toolpost.sources.cli:CliTransport",
     "websocket": "toolpost.sources.websocket:WebSocketTransport",
+    "workflow": "toolpost.sources.workflow:WorkflowTransport",
 }
 
 

@@ -1,0 +1,140 @@
+"""`toolpost workflow`: check, run and draw workflows."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolpost.cli.arguments import add_pairs, convert_values, read_json
+from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.output import Output
+from toolpost.cli.prompts import ask_at_terminal, show_outcome
+from toolpost.cli.runner import FAILED, every_source, one_source, run_command, run_with_box
+from toolpost.contracts.errors import ConfigError, nearest
+from toolpost.contracts.outcomes import Paused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.sources.workflow.definition import PlannedStep, Workflow
+    from toolpost.toolbox.box import Toolbox
+
+app = Commands(help="Check, run and draw workflows.")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file of a workflow.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="YAML files, or folders of them.")]
+Pairs = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments, one by one.")]
+Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
+Picture = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the picture.")]
+
+
+@app.command("check")
+def check(paths: Files, config: Config = None, user: User = "", json: Json = False) -> None:
+    """Check workflows, and their steps against the tools of the catalog.
+
+    Exits 1 where something is wrong.
+    """
+    definition = _module("definition")
+
+    async def work(box: Toolbox, output: Output) -> int:
+        told: list[dict[str, Any]] = []
+        for path in paths:
+            for file, found in definition.read_folder(path):
+                faults = [found.message] if isinstance(found, ConfigError) else list(_faults(found, box.registry))
+                told.append({"file": str(file), "faults": faults})
+        broken = any(one["faults"] for one in told)
+        if output.as_json:
+            output.document({"status": "failed" if broken else "ok", "workflows": told})
+        else:
+            for one in told:
+                output.text("\n".join(one["faults"]) if one["faults"] else f"{one['file']}: nothing is wrong")
+        return FAILED if broken else 0
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(None))
+
+
+@app.command("run")
+def run(
+    path: File,
+    pairs: Pairs = None,
+    args: Args = "{}",
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Run a workflow that is not in the configuration.
+
+    One that is, is a tool as any other: toolpost tools call.
+    """
+    arguments = read_json(args, option="--args")
+    given = add_pairs(pairs or (), arguments)
+    definition, source = _module("definition"), _module("source")
+
+    async def work(box: Toolbox, output: Output) -> int:
+        function = source.WorkflowFunction(definition.Workflow.read(path))
+        box.registry.register(function)
+        if given:
+            convert_values(given, arguments, function.spec.input_schema)
+        outcome = await box.call(function.spec.name, arguments, user=user)
+        outcome = await ask_at_terminal(outcome, box, output, user=user)
+        if isinstance(outcome, Paused):
+            output.note(f"It goes on after the answer where a source has {path.name}: transport: workflow.")
+        return show_outcome(outcome, output)
+
+    run_with_box(work, config=config, user=user, as_json=json, sources=every_source)
+
+
+@app.command("graph")
+def graph(path: File, output_file: Picture = None, json: Json = False) -> None:
+    """Draw a workflow as SVG."""
+    definition, picture = _module("definition"), _module("picture")
+
+    async def work(output: Output) -> int:
+        drawn = picture.draw(definition.Workflow.read(path))
+        if output_file is None:
+            output.bytes(drawn.encode())
+        else:
+            output_file.write_text(drawn, encoding="utf-8")
+            output.note(f"{output_file} is written.")
+        return 0
+
+    run_command(work, as_json=json)
+
+
+def _module(name: str) -> ModuleType:
+    """Import a module of workflows, which needs the extra."""
+    try:
+        return import_module(f"toolpost.sources.workflow.{name}")
+    except ModuleNotFoundError as error:
+        message = f"workflows need the extra workflow ({error.name} is missing): pip install 'toolpost[workflow]'"
+        raise typer.BadParameter(message) from error
+
+
+def _faults(workflow: Workflow, registry: ToolRegistry) -> Iterator[str]:
+    """Yield what is wrong with the steps of a workflow, seen from the catalog."""
+    for name, step in workflow.steps.items():
+        for fault in _step_faults(workflow, step, registry):
+            yield f"{workflow.label}: step {name!r} {fault}"
+
+
+def _step_faults(workflow: Workflow, step: PlannedStep, registry: ToolRegistry) -> Iterator[str]:
+    called = step.step.tool
+    if not registry.has(called):
+        near = nearest(called, [one.name for one in registry.specs()])
+        yield f"calls {called!r}, which is not in the catalog{f'; did you mean {near!r}?' if near else ''}"
+        return
+    spec = registry.find(called).spec
+    if spec.has_effects and workflow.data.side_effects in ("pure", "read"):
+        effects = f"calls {called!r}, which has effects ({spec.side_effects})"
+        yield f"{effects}, and the workflow declares side_effects: {workflow.data.side_effects}"
+    given, schema = step.step.arguments, spec.input_schema
+    for missing in set(schema.get("required", ())).difference(given):
+        yield f"calls {called!r} without its argument {missing!r}"
+    if schema.get("additionalProperties") is False:
+        for unknown in set(given).difference(schema.get("properties", {})):
+            yield f"calls {called!r} with {unknown!r}, which it does not take"

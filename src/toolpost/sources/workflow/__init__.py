@@ -1,0 +1,32 @@
+"""Workflows as tools: YAML files of steps that call other tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolpost.transports.base import Detection, ProbeResponse, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from toolpost.contracts.config import ExternalToolConfig
+
+
+class WorkflowTransport(Transport):
+    """Workflows of a YAML file, or of all YAML files of a folder."""
+
+    name = "workflow"
+    source_class = "toolpost.sources.workflow.source:WorkflowSource"
+    requires = ("jmespath", "workflow")
+    forms = ("file",)
+
+    def detect(self, response: ProbeResponse) -> Detection | None:
+        """Recognise a YAML file that has steps which call tools."""
+        if not response.url.endswith((".yaml", ".yml")) or response.headers:
+            return None
+        has_steps = b"\nsteps:" in b"\n" + response.body and b"tool:" in response.body
+        return Detection("a workflow", "it has steps that call tools", is_certain=False) if has_steps else None
+
+    def files(self, config: ExternalToolConfig) -> Iterable[str]:
+        """Return the file or folder that the workflows are in."""
+        return [config.connection]

@@ -1,0 +1,223 @@
+"""Expressions of workflows: JMESPath over the inputs, ports and earlier steps, and templates that contain them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jmespath
+from jmespath import functions
+from jmespath.exceptions import JMESPathError
+
+from toolpost.contracts.errors import nearest
+from toolpost.schema.json_values import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+# JMESPath rather than CEL: it has no dependencies, reads Python values in place instead of copying all of them for
+# every evaluation, always ends, and its parsed form shows which steps an expression refers to.
+
+_ROOTS = ("inputs", "steps", "ports", "item", "index")
+_NAMED_ROOTS = frozenset({"steps", "ports"})
+_LOOP_ROOTS = frozenset({"item", "index"})
+_OPEN, _CLOSE = "${{", "}}"
+_SAME_SCOPE = frozenset(
+    {
+        *("multi_select_list", "multi_select_dict", "key_val_pair", "function_expression", "comparator"),
+        *("and_expression", "or_expression", "not_expression"),
+    }
+)
+_FIRST_IN_SCOPE = frozenset(
+    {
+        *("subexpression", "index_expression", "projection", "value_projection", "filter_projection"),
+        *("flatten", "pipe"),
+    }
+)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+class ExpressionError(ValueError):
+    """An expression that cannot be read, or that failed on its data."""
+
+
+class Reference(NamedTuple):
+    """What an expression refers to: a step or a port by name, or the inputs, the item or its index."""
+
+    root: str
+    name: str = ""
+
+
+class _Functions(functions.Functions):
+    """The functions of JMESPath and `root()`, by which a filter reaches what is outside of the list it filters."""
+
+    def __init__(self, scope: Mapping[str, Any]) -> None:
+        self._scope = scope
+
+    @functions.signature()
+    def _func_root(self) -> Mapping[str, Any]:
+        return self._scope
+
+
+class Expression:
+    """One JMESPath expression; ExpressionError where it cannot be read or refers to what no workflow has."""
+
+    __slots__ = ("_compiled", "_path", "references", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        try:
+            self._compiled = jmespath.compile(self.text)
+        except JMESPathError as error:
+            raise ExpressionError(f"{self.text!r} is no JMESPath: {_reason(error)}") from error
+        # Most expressions are paths of names, which need no interpreter.
+        self._path = self.text.split(".") if _IDENTIFIER.fullmatch(self.text) else None
+        parsed = self._compiled.parsed
+        self.references = frozenset([*_references(parsed, self.text), *_references_by_root(parsed, self.text)])
+
+    def evaluate(self, scope: Mapping[str, Any]) -> Any:
+        """Return the value for these inputs, ports and steps; ExpressionError where a function refuses its data."""
+        if self._path is not None:
+            value: Any = scope
+            for name in self._path:
+                value = value.get(name) if is_object(value) else None
+            return value
+        try:
+            return self._compiled.search(scope, jmespath.Options(custom_functions=_Functions(scope)))
+        except JMESPathError as error:
+            raise ExpressionError(f"{self.text!r} failed: {_reason(error)}") from error
+
+
+def is_true(value: Any) -> bool:
+    """Return whether JMESPath takes a value for true: not null, false, or empty."""
+    return not (value is None or value is False or value in ("", [], {}))
+
+
+class Template:
+    """A JSON value whose texts may contain `${{ expression }}`; a text that is one expression takes on its value."""
+
+    __slots__ = ("_render", "references")
+
+    def __init__(self, value: Any) -> None:
+        expressions: list[Expression] = []
+        self._render = _compile(value, expressions)
+        self.references = frozenset(reference for one in expressions for reference in one.references)
+
+    def render(self, scope: Mapping[str, Any]) -> Any:
+        """Return the value with every expression evaluated."""
+        return self._render(scope)
+
+
+def _compile(value: Any, expressions: list[Expression]) -> Callable[[Mapping[str, Any]], Any]:
+    """Return what renders a value; collect the expressions in it."""
+    before = len(expressions)
+    if is_object(value):
+        members = {name: _compile(member, expressions) for name, member in value.items()}
+        if len(expressions) > before:
+            return lambda scope: {name: render(scope) for name, render in members.items()}
+    elif is_array(value):
+        items = [_compile(item, expressions) for item in value]
+        if len(expressions) > before:
+            return lambda scope: [render(scope) for render in items]
+    elif isinstance(value, str) and _OPEN in value:
+        parts = list(_split(value))
+        found = [part for part in parts if isinstance(part, Expression)]
+        expressions += found
+        if len(parts) == len(found) == 1:
+            return found[0].evaluate
+        return lambda scope: "".join(
+            part if isinstance(part, str) else _as_text(part.evaluate(scope)) for part in parts
+        )
+    return lambda _scope: value
+
+
+def _split(text: str) -> Iterator[str | Expression]:
+    """Yield the texts and expressions of a template; an expression may itself contain braces."""
+    end = 0
+    while (start := text.find(_OPEN, end)) >= 0:
+        if start > end:
+            yield text[end:start]
+        error: ExpressionError | None = None
+        close = text.find(_CLOSE, start)
+        if close < 0:
+            raise ExpressionError(f"{text!r} opens an expression with ${{{{ and does not close it with }}}}")
+        while close >= 0:
+            try:
+                yield Expression(text[start + len(_OPEN) : close])
+                break
+            except ExpressionError as refused:
+                error = error or refused
+                close = text.find(_CLOSE, close + 1)
+        else:
+            assert error is not None  # noqa: S101 - each pass that does not break sets it
+            raise error
+        end = close + len(_CLOSE)
+    if end < len(text):
+        yield text[end:]
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _reason(error: JMESPathError) -> str:
+    return " ".join(str(error).split())
+
+
+def _references(node: Mapping[str, Any], text: str) -> Iterator[Reference]:
+    """Yield what an expression refers to.
+
+    Within a filter or behind a `|` names are those of the data there; only `root()` leads back.
+    """
+    kind, children = node["type"], node["children"]
+    if kind == "field":
+        yield _root_reference(node["value"], None, text)
+    elif kind == "current":
+        raise ExpressionError(f"{text!r} uses @ for everything; begin with {', '.join(_ROOTS)}")
+    elif kind == "subexpression" and children[0]["type"] == "field":
+        yield _root_reference(children[0]["value"], children[1], text)
+    elif kind in _FIRST_IN_SCOPE:
+        yield from _references(children[0], text)
+    elif kind in _SAME_SCOPE:
+        for child in children:
+            yield from _references(child, text)
+
+
+def _references_by_root(node: Mapping[str, Any], text: str) -> Iterator[Reference]:
+    """Yield what follows `root()`, wherever that stands."""
+    children = [child for child in node["children"] if is_object(child)]  # those of a slice are numbers
+    if node["type"] == "subexpression" and _is_root_call(children[0]) and children[1]["type"] == "field":
+        yield _root_reference(children[1]["value"], children[2] if len(children) > 2 else None, text)
+    for child in children:
+        yield from _references_by_root(child, text)
+
+
+def _is_root_call(node: Mapping[str, Any]) -> bool:
+    return bool(node["type"] == "function_expression" and node["value"] == "root")
+
+
+def _root_reference(name: str, after: Mapping[str, Any] | None, text: str) -> Reference:
+    if name not in _ROOTS:
+        near = nearest(name, _ROOTS)
+        hint = f"; did you mean {near}?" if near else ""
+        raise ExpressionError(f"{text!r} begins with {name!r}, not with {', '.join(_ROOTS)}{hint}")
+    if name not in _NAMED_ROOTS:
+        return Reference(name)
+    of = _leftmost(after)
+    if of is None:
+        raise ExpressionError(f"{text!r} must name one of the {name}: {name}.NAME (and parentheses after a !)")
+    return Reference(name, of)
+
+
+def _leftmost(node: Mapping[str, Any] | None) -> str | None:
+    while node is not None and node["type"] != "field":
+        node = node["children"][0] if node["type"] in _FIRST_IN_SCOPE else None
+    return None if node is None else str(node["value"])
+
+
+def uses_loop(references: frozenset[Reference]) -> bool:
+    """Return whether a template can only be rendered for an item of a loop."""
+    return any(reference.root in _LOOP_ROOTS for reference in references)

@@ -1,0 +1,57 @@
+"""`toolpost workflow`: what is wrong with a file, a run of one, and its picture."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from tests.cli.program import Run
+
+FLOW = """
+name: twice
+side_effects: pure
+inputs: {properties: {text: {type: string}}, required: [text]}
+steps:
+  first: {tool: base64_encode, arguments: {text: "${{ inputs.text }}"}}
+  second: {when: steps.first, tool: base64_encode, arguments: {text: "${{ steps.first.encoded }}"}}
+outputs: ${{ steps.second.encoded }}
+"""
+
+
+def test_a_workflow_is_run_from_its_file(toolpost: Run, home: Path) -> None:
+    (home / "twice.yaml").write_text(FLOW)
+    done = toolpost("workflow", "run", "twice.yaml", "text=a", "--json")
+    assert (done.code, done.json["content"]) == (0, "WVE9PQ==")
+
+
+def test_a_check_names_what_the_catalog_does_not_have(toolpost: Run, home: Path) -> None:
+    wrong = FLOW.replace("first: {tool: base64_encode", "first: {tool: base64_encod")
+    (home / "flows").mkdir()
+    (home / "flows" / "good.yaml").write_text(FLOW)
+    (home / "flows" / "wrong.yaml").write_text(wrong.replace('{text: "${{ steps', '{txt: "${{ steps'))
+    done = toolpost("workflow", "check", "flows", "--json")
+    assert done.code == 1
+    twice = "workflow 'twice' (version 1):"
+    good, bad = done.json["workflows"]
+    assert good["faults"] == []
+    assert bad["faults"] == [
+        f"{twice} step 'first' calls 'base64_encod', which is not in the catalog; did you mean 'base64_encode'?",
+        f"{twice} step 'second' calls 'base64_encode' without its argument 'text'",
+        f"{twice} step 'second' calls 'base64_encode' with 'txt', which it does not take",
+    ]
+
+
+def test_a_picture_shows_the_steps_and_what_needs_what(toolpost: Run, home: Path) -> None:
+    (home / "twice.yaml").write_text(FLOW.replace("name: twice", "name: a_name\ndescription: <b>&"))
+    done = toolpost("workflow", "graph", "twice.yaml", "-o", "twice.svg")
+    drawn = ET.fromstring((home / "twice.svg").read_text())
+    texts = ["".join(one.itertext()) for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    arrows = [one for one in drawn.iter("{http://www.w3.org/2000/svg}path") if one.get("marker-end")]
+    assert done.code == 0
+    assert texts == ["workflow 'a_name' (version 1)", "first", "base64_encode", "second (if)", "base64_encode"]
+    assert len(arrows) == 1
+
+
+def test_a_file_that_is_no_workflow_is_told(toolpost: Run, home: Path) -> None:
+    (home / "wrong.yaml").write_text("name: x\nsteps: {a: {tool: t, when: steps.b}}")
+    done = toolpost("workflow", "graph", "wrong.yaml")
+    assert done.code == 1
+    assert "step 'a' refers to the step 'b', which does not exist" in done.err

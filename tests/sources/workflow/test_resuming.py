@@ -1,0 +1,163 @@
+"""A pause inside a workflow survives kill -9, and what has ended is not repeated."""
+
+import os
+import signal
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.warm import Program
+from toolpost import Completed, Settings, Toolbox
+from toolpost.sources import ExternalToolConfig
+
+ANN = "acme:ann"
+FLOW = """
+name: order
+inputs: {properties: {items: {type: array}}}
+steps:
+  stamp: {tool: shop.stamp}
+  reserve:
+    for_each: inputs.items
+    tool: shop.reserve
+    arguments: {item: "${{ item }}", stamp: "${{ steps.stamp }}"}
+  pay: {tool: shop.pay, arguments: {items: "${{ steps.reserve }}"}}
+  tell: {tool: shop.tell, arguments: {receipt: "${{ steps.pay }}"}}
+outputs: {receipt: "${{ steps.pay }}", stamp: "${{ steps.stamp }}", told: "${{ steps.tell }}"}
+"""
+SHOP = '''
+import asyncio
+import itertools
+import os
+from pathlib import Path
+
+from toolpost import tool
+
+FOLDER = Path(__file__).parent
+count = itertools.count(os.getpid() * 1000)
+
+
+def note(text):
+    with (FOLDER / "ledger").open("a") as ledger:
+        ledger.write(text + "\\n")
+
+
+@tool(side_effects="read")
+async def stamp() -> int:
+    """Return a number that is never the same."""
+    note("stamp")
+    return next(count)
+
+
+@tool(side_effects="write")
+async def reserve(item: str, stamp: int) -> str:
+    """Reserve an item."""
+    note(f"reserve {item}")
+    return f"{item} for {stamp}"
+
+
+@tool(side_effects="write", destructive=True)
+async def pay(items: list[str]) -> str:
+    """Pay."""
+    note("pay")
+    return f"paid {len(items)}"
+
+
+@tool(side_effects="write")
+async def tell(receipt: str) -> str:
+    """Tell somebody."""
+    note("tell")
+    if (FOLDER / "hang").exists():
+        print("inside", flush=True)
+        await asyncio.sleep(60)
+    return f"told {receipt}"
+'''
+HOST = dedent(
+    """
+    import asyncio, sys
+    from toolpost import Toolbox
+
+    async def main():
+        async with Toolbox.open(sys.argv[1] + "/toolpost.yaml") as box:
+            if sys.argv[2] == "call":
+                paused = await box.call("flows.order", {"items": ["a", "b"]}, user="acme:ann")
+                print(paused.pending_id, flush=True)
+                await asyncio.sleep(60)
+            else:
+                await box.approve(sys.argv[2], by="acme:ann")
+
+    asyncio.run(main())
+    """
+)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "order.yaml").write_text(FLOW)
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "host.py").write_text(HOST)
+    (tmp_path / "toolpost.yaml").write_text(
+        "data_dir: data\nbuiltins: none\nsources:\n"
+        "  - {name: shop, transport: python, connection: ./shop.py}\n"
+        "  - {name: flows, transport: workflow, connection: ./order.yaml}\n"
+    )
+    return tmp_path
+
+
+def reopened(folder: Path) -> Toolbox:
+    sources = [
+        ExternalToolConfig(name="shop", transport="python", connection=str(folder / "shop.py")),
+        ExternalToolConfig(name="flows", transport="workflow", connection=str(folder / "order.yaml")),
+    ]
+    return Toolbox(settings=Settings(data_dir=folder / "data", sources=sources, builtins="none"))
+
+
+def killed(folder: Path, what: str) -> str:
+    """Start the host, read a line of it, and kill it with -9."""
+    with Program(folder / "host.py", str(folder), what) as process:
+        said = process.stdout.readline().strip()
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    return said
+
+
+def ledger(folder: Path) -> list[str]:
+    return (folder / "ledger").read_text().splitlines()
+
+
+@pytest.mark.programs
+async def test_a_workflow_whose_process_was_killed_while_it_paused_goes_on_where_it_was(shop: Path) -> None:
+    pending_id = killed(shop, "call")
+
+    async with reopened(shop) as box:
+        done = await box.approve(pending_id, by=ANN)
+
+    assert isinstance(done, Completed)
+    assert done.tool_name == "flows.order"
+    assert done.content["told"] == "told paid 2"
+    assert sorted(ledger(shop)) == ["pay", "reserve a", "reserve b", "stamp", "tell"]
+
+
+@pytest.mark.programs
+async def test_one_that_was_killed_after_the_answer_asks_about_the_step_whose_end_is_unknown(shop: Path) -> None:
+    (shop / "hang").touch()
+    pending_id = killed(shop, "call")
+    assert killed(shop, pending_id) == "inside"
+    (shop / "hang").unlink()
+
+    async with reopened(shop) as box:
+        asked = await box.pending.list(by=ANN)
+        for action in asked:
+            if action.tool_name == "shop.tell":
+                await box.answer(action.id, "told by hand", by=ANN, decision="happened")
+            else:
+                await box.answer(action.id, by=ANN, decision="rerun")
+        done = await box.pending.outcome(pending_id, by=ANN, wait_s=20)
+
+    assert {action.tool_name: action.question.kind for action in asked} == {
+        "flows.order": "unknown",
+        "shop.tell": "unknown",
+    }
+    assert isinstance(done, Completed)
+    assert done.content["told"] == "told by hand"
+    assert sorted(ledger(shop)) == ["pay", "reserve a", "reserve b", "stamp", "tell"]
