@@ -33,6 +33,7 @@ HUNG_S = 0.15
 ON_ITS_WAY_S = 0.02
 PATIENCE_S = 10.0
 WARM_UP = 0.1
+STEADY = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +111,23 @@ async def measured(count: int, folder: Path) -> dict[str, float]:
         await cycles.lasting.runs()  # the thread that reads the store starts with its first query
         for number in range(max(3, round(count * WARM_UP))):
             await cycles.turn(number)
-        before = cycles.held()
+        before = await _steady(cycles)
         for number in range(count):
             await cycles.turn(number)
             sizes.append(resident_mb())
         left = await _settled(cycles, before)
     return {"cycles": count, "took_s": time.perf_counter() - began, **_growth(before, left), **_quarters(sizes)}
+
+
+async def _steady(cycles: Cycles) -> Held:
+    """What is held once nothing that was begun is still coming or going."""
+    until = time.monotonic() + PATIENCE_S
+    last = [cycles.held()]
+    while time.monotonic() < until and len(last) < STEADY:
+        await asyncio.sleep(0.1)
+        now = cycles.held()
+        last = [*last, now] if now == last[-1] else [now]
+    return last[-1]
 
 
 async def _settled(cycles: Cycles, before: Held) -> Held:

@@ -93,7 +93,7 @@ async def found(folder: Path, schema: str | dict[str, Any], **options: Any) -> t
     file = folder / "schema.graphql"
     file.write_text(schema if isinstance(schema, str) else json.dumps(schema))
     graphql = {"schema_file": str(file), **options}
-    opened = GraphqlSource(source(graphql=graphql), Services())
+    opened = GraphqlSource(source(graphql=graphql, connect_timeout_s=300), Services())
     try:
         tools = await opened.discover()
         return {tool.operation.tool_name: tool for tool in tools}, list(opened.problems)
