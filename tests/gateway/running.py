@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tests.cli.program import child_environment, command
 
@@ -101,10 +101,15 @@ def furnish(home: Path, *, config: str = CONFIG) -> Path:
 
 
 @contextmanager
-def running(home: Path, *, stopping: bool = False) -> Iterator[Gateway]:
+def running(home: Path, *, stopping: bool = False, stderr: IO[str] | None = None) -> Iterator[Gateway]:
     """Start `toolpost up` on a free port; it is stopped in the end unless that is what the test does."""
     started = subprocess.Popen(
-        command("up", "--port", "0", "--json"), cwd=home, env=child_environment(), stdout=subprocess.PIPE, text=True
+        command("up", "--port", "0", "--json"),
+        cwd=home,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
     )
     assert started.stdout is not None
     try:

@@ -315,6 +315,10 @@ class ToolRegistry:
         """Name a set of tools by patterns (names with `*`, or `tag:x`) that are matched whenever the set is listed."""
         self._collections[name] = tuple(members)
 
+    def define_collections(self, collections: Mapping[str, Sequence[str]]) -> None:
+        """Have these collections and no others, in one step."""
+        self._collections = {name: tuple(members) for name, members in collections.items()}
+
     def get_stats(self) -> ToolStats:
         """Count tools by category, and calls by tool."""
         by_category = dict.fromkeys(ToolCategory, 0)

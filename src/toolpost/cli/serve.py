@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +19,10 @@ from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
     from toolpost.configuration.loading import LoadedSettings
+    from toolpost.toolbox.box import Toolbox
     from toolpost.wire.http_server import ListeningSocket
 
 
@@ -37,6 +44,7 @@ async def _serve_stdio(config: Path | None, user: str, view: str | None, output:
     import anyio
     from mcp.server.stdio import stdio_server
 
+    from toolpost.configuration.loading import load_settings
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
     from toolpost.gateway.views import default_view
     from toolpost.toolbox.box import Toolbox
@@ -44,8 +52,17 @@ async def _serve_stdio(config: Path | None, user: str, view: str | None, output:
     relay = ProgressRelay()
     async with Toolbox.open(config, sinks=[relay]) as box:
         mcp = McpServer(box, principal=lambda _ctx: user, relay=relay, view=default_view(box, view))
+
+        async def show_views() -> None:
+            mcp.show(default_view(box, view))
+
+        following = _following(box, partial(load_settings, config), show_views, output)
         try:
-            async with mcp.publishing(), stdio_server(stdout=anyio.wrap_file(output.stream)) as (receiving, sending):
+            async with (
+                following,
+                mcp.publishing(),
+                stdio_server(stdout=anyio.wrap_file(output.stream)) as (receiving, sending),
+            ):
                 await mcp.server.run(receiving, sending, mcp.initialization)
         except* BrokenPipeError:
             pass  # the client has ended while it was answered; there is nobody left to tell
@@ -91,6 +108,7 @@ async def _serve_on(
     view: str | None,
     output: Output,
 ) -> int:
+    from toolpost.configuration.loading import load_settings
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
@@ -111,13 +129,60 @@ async def _serve_on(
         await named.show(make_views(box, view))
         public_url = (box.settings.server.public_url or address).rstrip("/")
         app = gateway_app(box, mcp, named, callers, feed, public_url=public_url)
-        token_file = str(folder / "token")
-        if output.as_json:
-            output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token_file})
-        else:
-            output.note(f"MCP at {address}/mcp, REST at {address}/api/v1; the operator's token is in {token_file}")
-        await serve_until_stopped(app, listening)
+
+        async def show_views() -> None:
+            views = make_views(box, view)
+            mcp.show(views[view or box.settings.view])
+            await named.show(views)
+
+        def load() -> LoadedSettings:
+            return _with_public_url(load_settings(box.config_path), address)
+
+        async with _following(box, load, show_views, output):
+            token_file = str(folder / "token")
+            if output.as_json:
+                output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token_file})
+            else:
+                output.note(f"MCP at {address}/mcp, REST at {address}/api/v1; the operator's token is in {token_file}")
+            await serve_until_stopped(app, listening)
     return 0
+
+
+@asynccontextmanager
+async def _following(
+    box: Toolbox, load: Callable[[], LoadedSettings], show_views: Callable[[], Awaitable[None]], output: Output
+) -> AsyncGenerator[None]:
+    """Apply changes of the configuration while this is open, at once on SIGHUP, and say what came of them."""
+    from toolpost.toolbox.reload import ConfigFollower, Reload
+
+    async def report(outcome: Reload | ConfigError) -> None:
+        if isinstance(outcome, ConfigError):
+            output.note(f"the configuration was changed, and is refused; all stays as it was: {outcome}")
+            return
+        for line in outcome.lines():
+            output.note(f"the configuration was changed: {line}")
+        try:
+            await show_views()
+        except ConfigError as error:
+            output.note(f"the views stay as they were: {error}")
+
+    follower = ConfigFollower(box, load, report)
+    loop, serving, terminal = asyncio.get_running_loop(), asyncio.current_task(), os.isatty(0)
+
+    def hang_up() -> None:
+        if terminal and not os.isatty(0) and serving is not None:
+            serving.cancel()  # its terminal was closed
+        else:
+            follower.reload_now()
+
+    with suppress(NotImplementedError, AttributeError):  # Windows has no such signal
+        loop.add_signal_handler(signal.SIGHUP, hang_up)
+    following = loop.create_task(follower.run())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 def _with_public_url(loaded: LoadedSettings, address: str) -> LoadedSettings:

@@ -52,18 +52,27 @@ class ProtectedFiles:
     """
 
     def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
-        named = [path for source in settings.all_sources() for path in _of_source(source)]
-        from_sources = [*named, *(path for file in named for path in _imported_modules(file))]
-        code = [*_configuration(settings, config), *from_sources, *_tool_code(tools)]
         allowed = settings.tools.allowed_paths or []
-        workplaces = [
+        self._workplaces = [
             folder.absolute() for folder in (Path.cwd(), *allowed, *([] if config is None else [config.parent]))
         ]
-        self._fixed = [*code, *_installed(), *_searched(workplaces), *_folders(from_sources, workplaces)]
-        self._python = [one for one in settings.all_sources() if one.transport is TransportType.PYTHON]
+        self._fixed = [*_configuration(settings, config), *_tool_code(tools), *_installed()]
+        self._fixed += _searched(self._workplaces)
+        self._python: list[ExternalToolConfig] = []
         self._seen: tuple[int, frozenset[tuple[str, str]]] | None = None
         self._all: tuple[ProtectedPath, ...] = ()
         self.read: Callable[[], frozenset[tuple[str, str]]] = frozenset
+        for source in settings.all_sources():
+            self.add(source)
+
+    def add(self, source: ExternalToolConfig) -> None:
+        """Protect what a source loads or starts; for good, because calls in flight may outlive it."""
+        named = list(_of_source(source))
+        files = [*named, *(path for file in named for path in _imported_modules(file))]
+        self._fixed = [*self._fixed, *files, *_folders(files, self._workplaces)]
+        if source.transport is TransportType.PYTHON:
+            self._python = [*self._python, source]
+        self._seen = None
 
     def paths(self) -> tuple[ProtectedPath, ...]:
         """Return the paths that are protected now; the first time after a change takes 20 µs a file."""

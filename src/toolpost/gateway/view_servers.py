@@ -60,12 +60,16 @@ class ViewServers:
         self._views: Mapping[str, View] = {}
         self._servers: dict[str, _Server] = {}
         self._running = False
+        self._changing = asyncio.Lock()
 
     async def show(self, views: Mapping[str, View]) -> None:
         """Serve these views: start the new ones, change those that run, stop the others."""
-        self._views = views
-        if not self._running:
-            return
+        async with self._changing:
+            self._views = views
+            if self._running:
+                await self._serve(views)
+
+    async def _serve(self, views: Mapping[str, View]) -> None:
         for name in [name for name in self._servers if name not in views]:
             await self._servers.pop(name).stop()
         for name, view in views.items():
@@ -82,14 +86,15 @@ class ViewServers:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Serve the views while this is open."""
-        self._running = True
-        await self.show(self._views)
+        async with self._changing:
+            self._running = True
+            await self._serve(self._views)
         try:
             yield
         finally:
-            self._running = False
-            for server in self._servers.values():
-                await server.stop()
+            async with self._changing:
+                self._running = False
+                await self._serve({})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name: str = scope["path_params"]["view"]

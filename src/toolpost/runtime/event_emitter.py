@@ -137,6 +137,10 @@ class EventEmitter:
         code = EventCode.BREAKER_CLOSED if state == "closed" else EventCode.BREAKER_OPENED
         self.emit_source(source, code, {"state": state}, tenant=tenant)
 
+    def emit_config(self, code: EventCode, facts: Mapping[str, Any]) -> None:
+        """Emit that other settings were applied, or refused."""
+        self.emit(CallRef("configuration", "", "", LOCAL_TENANT, "toolpost", "", self._redactor.plain), code, facts)
+
     def emit_source(self, name: str, code: EventCode, facts: Mapping[str, Any], *, tenant: str = LOCAL_TENANT) -> None:
         """Emit the state of a source; the event of one tenant's source is visible to that tenant alone."""
         run_id = f"source_{name}" if tenant == LOCAL_TENANT else f"source_{tenant}_{name}"

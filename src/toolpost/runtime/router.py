@@ -429,6 +429,10 @@ class ToolRouter:
         shown = describe_call(asked, tool, arguments, redactor)
         return with_answerers(shown, self._runtimes.approvals(tool_name)), tool.digest
 
+    def set_policy(self, policy: Policy) -> None:
+        """Judge calls that begin from now on by another policy; those in flight keep their verdicts."""
+        self._runtimes.set_policy(policy)
+
     def new_id(self, prefix: str) -> str:
         """Return a new unique id."""
         return self._ids.make(prefix)

@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
@@ -317,12 +318,20 @@ class ToolRuntimes:
         self._hosts: dict[str, HostUpstreams] = {}
         self._limiters: dict[str, Limiter] = {}
         self._preparing: dict[str, tuple[Entry, asyncio.Task[None]]] = {}
+        self._copies = WeakSet([self])
         registry.subscribe(lambda _changes: self._runtimes.clear())
+
+    def set_policy(self, policy: Policy) -> None:
+        """Judge calls that begin from now on by another policy, also those over other registries."""
+        for each in self._copies:
+            each._policy = policy  # noqa: SLF001 - a copy of itself
+            each._runtimes.clear()  # noqa: SLF001
 
     def over(self, registry: ToolRegistry) -> ToolRuntimes:
         """Return the cache for another registry; breakers, budgets and limiters of sources are shared."""
         other = copy.copy(self)
         other._registry, other._runtimes, other._preparing = registry, {}, {}  # noqa: SLF001 - a copy of itself
+        self._copies.add(other)
         registry.subscribe(lambda _changes: other._runtimes.clear())  # noqa: SLF001
         return other
 

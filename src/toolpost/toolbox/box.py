@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
@@ -14,10 +14,12 @@ from toolpost.configuration.loading import LoadedSettings, load_settings, parse_
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.model_messages import ToolCallAnswers, read_tool_calls
+from toolpost.toolbox.reload import Reload, apply_settings
 from toolpost.toolbox.search_view import SearchView
 from toolpost.toolbox.wiring import ToolboxInputs, open_parts, with_builtins
 
@@ -107,6 +109,9 @@ class Toolbox:
         )
         self._exit = AsyncExitStack()
         self._principals = PrincipalCache()
+        self._reloading = asyncio.Lock()
+        self._only: Collection[str] | None = None
+        self._builtins: Sequence[str] | str | None = None
 
     @classmethod
     def open(
@@ -140,6 +145,7 @@ class Toolbox:
             servers=servers,
         )
         box.config_path = loaded.path
+        box._only, box._builtins = only, builtins
         used = loaded if only is None else with_only(loaded, only)
         names = {source.name for source in loaded.settings.all_sources()}
         absent = frozenset(names.difference(names if only is None else only))
@@ -165,7 +171,9 @@ class Toolbox:
             "redactor": parts.redactor,
             "sources": parts.sources,
             "report": LiveList(lambda: parts.sources.states),
-            "problems": LiveList(lambda: [*parts.problems(), *parts.sources.left_out, *parts.sources.problems]),
+            "problems": LiveList(
+                lambda: [*parts.problems(self._inputs.settings), *parts.sources.left_out, *parts.sources.problems]
+            ),
         }
         if parts.accounts is not None:
             opened["accounts"] = parts.accounts
@@ -174,6 +182,27 @@ class Toolbox:
 
     async def __aexit__(self, *_: object) -> None:
         await self._exit.aclose()
+
+    async def reload(self, config: str | Path | LoadedSettings | None = None) -> Reload:
+        """Apply other settings while the Toolbox is open, by default those that its file has now; return what changed.
+
+        Sources that differ are added, replaced as `sources.replace` does, and removed; policy, approvals, collections,
+        overrides of sources' tools and views are applied, too. `restart` of the result names what else differs.
+        ConfigError, and no change at all, when the file is wrong.
+        """
+        if not isinstance(config, LoadedSettings):
+            config = await asyncio.to_thread(load_settings, self.config_path if config is None else Path(config))
+        loaded = replace(config, settings=with_builtins(config.settings, self._builtins))
+        used = loaded if self._only is None else with_only(loaded, self._only)
+        async with self._reloading:
+            applied, reload = await apply_settings(
+                used, self._inputs.settings, registry=self.registry, router=self.router, sources=self.sources
+            )
+            self._inputs = replace(self._inputs, settings=applied)
+            self.settings = applied
+        if reload:
+            self.router.emitter.emit_config(EventCode.CONFIG_APPLIED, asdict(reload))
+        return reload
 
     async def wait_for_sources(
         self, names: Collection[str] | None = None, *, timeout_s: float | None = None

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -101,6 +101,16 @@ class SourceState:
     state: Literal["up", "connecting", "down"] = "up"
 
 
+@dataclass(frozen=True, slots=True)
+class SourceChanges:
+    """The sources that other settings added, replaced and removed, and why others of them stay as they were."""
+
+    added: list[str] = field(default_factory=list[str])
+    replaced: list[str] = field(default_factory=list[str])
+    removed: list[str] = field(default_factory=list[str])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+
+
 class _ManagedSource:
     """One source, its tools in the catalog, the task that connects it, and its last error.
 
@@ -118,7 +128,8 @@ class _ManagedSource:
         self.tools = tools
         self.access = access
         self.before = before
-        self.resolve = True  # whether `${VAR}` stands for a variable of the environment
+        self.given = config  # before variables are filled in
+        self.declared = False  # by the configuration, not added by a program
         self.entered = asyncio.Event()  # also set when it failed, or startup is over
         self.source: ToolSource | None = None
         self.task: asyncio.Task[None] | None = None
@@ -225,6 +236,7 @@ class SourceManager:
         self._started = False
         self.files: frozenset[tuple[str, str]] = frozenset()  # those that sources have read, with the source's name
         self.protect: Callable[[], object] = lambda: None  # resolves `files`
+        self.protect_source: Callable[[ExternalToolConfig], object] = lambda _config: None  # one that came later
         self._exchanging = asyncio.Lock()  # of two drafts of the catalog one would be made in vain
         self._content_listeners: list[ContentListener] = []
         self.joining = False  # while a source enters the catalog for the first time
@@ -278,7 +290,7 @@ class SourceManager:
         for config in configs:
             if config.enabled:
                 before = [managed.entered for managed in sources]
-                sources.append(self._add(config, before, resolve=self._resolve))
+                sources.append(self._add(config, before, declared=True))
         for managed in sources:
             self._start(managed)
         try:
@@ -317,7 +329,7 @@ class SourceManager:
         async with self._turn(config.name):
             old = self._find(config.name)
             if config.enabled:
-                await self._replace(old, config, grace_s)
+                await self._replace(old, config, grace_s, declared=False)
             else:
                 await self._drop(old, grace_s)
 
@@ -333,6 +345,58 @@ class SourceManager:
         async with self._turn(name):
             await self._drop(self._find(name), grace_s)
 
+    async def apply(
+        self, configs: Sequence[ExternalToolConfig], *, overrides: Mapping[str, ToolOverride], secrets: frozenset[str]
+    ) -> SourceChanges:
+        """Make the sources of the configuration those of other settings: add, replace and remove what differs.
+
+        Sources that a program added or replaced are left alone. New ones connect in the background, as at startup. One
+        whose new settings do not work stays as it was, unless it is down anyway.
+        """
+        self._overrides, self._secrets = overrides, self._secrets | secrets
+        self._redactor.learn(secrets)
+        wanted = {config.name: config for config in configs if config.enabled}
+        gone = [name for name, managed in self._sources.items() if managed.declared and name not in wanted]
+        changes = SourceChanges()
+        await asyncio.gather(*(self._change(name, wanted.get(name), changes) for name in (*wanted, *gone)))
+        return changes
+
+    async def _change(self, name: str, config: ExternalToolConfig | None, changes: SourceChanges) -> None:
+        """Bring one source of the configuration to other settings; None removes it."""
+        async with self._turn(name):
+            managed = self._sources.get(name)
+            if managed is None:
+                if config is not None:
+                    self._add_later(config)
+                    changes.added.append(name)
+            elif not managed.declared:
+                if config is not None and config != managed.given:
+                    changes.failed[name] = "this program has put a source of its own in the place of this name"
+            elif config is None:
+                await self._take_out(managed)
+                self._retire(managed, _GRACE_S)
+                changes.removed.append(name)
+            elif config != managed.given or not managed.tools.has_overrides(self._overrides):
+                await self._change_to(managed, config, changes)
+
+    async def _change_to(self, old: _ManagedSource, config: ExternalToolConfig, changes: SourceChanges) -> None:
+        try:
+            if old.state(self._redactor).state == "down":  # there is nothing to lose
+                await self._take_out(old)
+                self._retire(old, _GRACE_S)
+                self._add_later(config)
+            else:
+                await self._replace(old, config, _GRACE_S, declared=True)
+        except ToolError as error:
+            changes.failed[config.name] = str(error)
+        else:
+            changes.replaced.append(config.name)
+
+    def _add_later(self, config: ExternalToolConfig) -> None:
+        """Connect a source in the background; the report says how that went."""
+        task = self._start(self._add(config, declared=True))
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
 
@@ -343,27 +407,30 @@ class SourceManager:
         return managed
 
     def _add(
-        self, config: ExternalToolConfig, before: Sequence[asyncio.Event] = (), *, resolve: bool = True
+        self, config: ExternalToolConfig, before: Sequence[asyncio.Event] = (), *, declared: bool = False
     ) -> _ManagedSource:
         if config.name in self._sources:
             raise ConfigError(f"two sources are named {config.name!r}; rename one of them")
         self._last_rank += 1
-        managed = self._sources[config.name] = self._new(config, self._last_rank, before, resolve=resolve)
+        managed = self._sources[config.name] = self._new(config, self._last_rank, before, declared=declared)
         self._authorizer.install(config.name, managed.access)
         return managed
 
     def _new(
-        self, config: ExternalToolConfig, rank: int, before: Sequence[asyncio.Event] = (), *, resolve: bool = True
+        self, config: ExternalToolConfig, rank: int, before: Sequence[asyncio.Event] = (), *, declared: bool
     ) -> _ManagedSource:
         tools = SourceTools(self._registry, config, self._overrides, rank=rank)
         managed = _ManagedSource(config, tools, self._authorizer.new_access(config.name), before)
-        managed.resolve = resolve
+        managed.declared = declared
         return managed
 
-    async def _replace(self, old: _ManagedSource, config: ExternalToolConfig, grace_s: float) -> None:
-        new = self._new(config, old.tools.rank)
+    async def _replace(
+        self, old: _ManagedSource, config: ExternalToolConfig, grace_s: float, *, declared: bool
+    ) -> None:
+        new = self._new(config, old.tools.rank, declared=declared)
         try:
             with _foreign_errors():
+                await asyncio.to_thread(self.protect_source, config)
                 await self._import_transport(config)
                 source = self._make(new)
                 prepared = await asyncio.to_thread(new.tools.prepare, source, await source.discover())
@@ -379,23 +446,27 @@ class SourceManager:
         self._emit(config.name, EventCode.SOURCE_UP, {"state": "up", "detail": "replaced"})
         if isinstance(source, LiveSource):
             source.watch(self)
-        await self._retire(old, grace_s)
-
-    async def _retire(self, old: _ManagedSource, grace_s: float) -> None:
-        """Close a source that was replaced, in the background after its calls."""
         await _cancel(old.task)
+        self._retire(old, grace_s)
+
+    def _retire(self, old: _ManagedSource, grace_s: float) -> None:
+        """Close a source that is not in use any more, in the background after its calls."""
         if old.source is not None:
             closing = asyncio.get_running_loop().create_task(self._close_after_calls(old.source, grace_s))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    async def _drop(self, managed: _ManagedSource, grace_s: float = 0.0) -> None:
-        """Take a source and its tools out, and close it after its calls."""
+    async def _take_out(self, managed: _ManagedSource) -> None:
+        """Take a source and its tools out."""
         name = managed.config.name
         del self._sources[name]
         await _cancel(managed.task)
         await self._withdraw([managed])
         self._authorizer.install(name, self._authorizer.new_access(name))
+
+    async def _drop(self, managed: _ManagedSource, grace_s: float = 0.0) -> None:
+        """Take a source and its tools out, and close it after its calls."""
+        await self._take_out(managed)
         if managed.source is not None:
             await self._close_after_calls(managed.source, grace_s)
 
@@ -433,6 +504,8 @@ class SourceManager:
     async def _connect(self, managed: _ManagedSource) -> None:
         with _foreign_errors():
             if managed.source is None:
+                if self._started:  # what is there at the start is protected already
+                    await asyncio.to_thread(self.protect_source, managed.config)
                 await self._import_transport(managed.config)
             source = managed.source or self._make(managed)
             if isinstance(source, RecallingSource) and (known := await source.recall()):
@@ -443,7 +516,7 @@ class SourceManager:
         if managed.config.unusable:
             raise ConfigError(managed.config.unusable)
         given = with_token_variable(managed.config)
-        config = self._with_env_file(with_environment(given) if managed.resolve else given)
+        config = self._with_env_file(with_environment(given) if self._resolve or not managed.declared else given)
         managed.config = config
         filled_in = substituted(given, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
@@ -745,7 +818,12 @@ def _credential(
 ) -> Credential:
     """Return the credential that lists the tools; calls of users with their own accounts use those."""
     if config.auth_type is AuthType.OAUTH2_USER:
-        if account_credentials is not None and access.provider is None:
+        if access.provider is None:
+            if account_credentials is None:
+                raise ConfigError(
+                    f"source {config.name!r} is for people's own accounts, and this Toolbox was opened without such a "
+                    "source: open it anew"
+                )
             access.provider = account_credentials(config)
         return discovery_credential(config)
     access.shared = static_credential(config)
@@ -993,6 +1071,10 @@ class SourceTools:
         own, general = self._config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
         return _merge_overrides(general, own) if own is not None and general is not None else own or general
 
+    def has_overrides(self, overrides: Mapping[str, ToolOverride]) -> bool:
+        """Return whether these are the overrides that the tools of this source were registered with."""
+        return _overrides_of(self._config.name, overrides) == _overrides_of(self._config.name, self._overrides)
+
     def _hides(self, tool: Tool) -> bool:
         override = self._override(tool)
         return override is not None and override.hide
@@ -1014,6 +1096,10 @@ def _is_unchecked(spec: ToolSpec, shared: SharedDefinitions) -> bool:
 
 def _has_unchecked(schema: Any) -> bool:
     return bool(unchecked_patterns(schema))
+
+
+def _overrides_of(source: str, overrides: Mapping[str, ToolOverride]) -> dict[str, ToolOverride]:
+    return {name: override for name, override in overrides.items() if name.partition(".")[0] == source}
 
 
 def _merge_overrides(general: ToolOverride, own: ToolOverride) -> ToolOverride:

@@ -80,7 +80,7 @@ class ToolboxParts:
     redactor: Redactor
     sources: SourceManager
     accounts: AccountManager | None
-    problems: Callable[[], list[str]]
+    problems: Callable[[Settings], list[str]]
 
 
 async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxParts:
@@ -100,7 +100,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     accounts = _make_accounts(settings, store, router, redactor, network, closing)
     sources = _make_sources(inputs, plugins, authorizer, accounts, router, redactor, network)
     closing.push_async_callback(sources.close)
-    protected.read, sources.protect = lambda: sources.files, protected.paths
+    protected.read, sources.protect, sources.protect_source = lambda: sources.files, protected.paths, protected.add
     pending = PendingActions(
         router, registry, store=store, emitter=router.emitter, redactor=redactor, background=router.background
     )
@@ -116,14 +116,13 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     left_out = [*plugins.problems, *_register_plugin_tools(registry, plugins.tools, settings.overrides)]
     router.sources = sources
     await sources.load_all(settings.all_sources(), wait_s=settings.startup_wait_s)
-    for name, members in {**COLLECTIONS, **settings.collections}.items():
-        registry.define_collection(name, members)
+    registry.define_collections({**COLLECTIONS, **settings.collections})
     registry.subscribe(lambda changes: None if sources.joining else router.emitter.emit_catalog_changes(changes))
     closing.push_async_callback(router.close)
     closing.push_async_callback(recovery.stop)
     await recovery.start()
 
-    def problems() -> list[str]:
+    def problems(settings: Settings) -> list[str]:
         found = lint_settings(settings, registry, sources.listings, redactor)
         return [*left_out, *(finding.text for finding in found)]
 
@@ -225,7 +224,7 @@ def _make_router(
     return ToolRouter(
         inputs.registry,
         store=store,
-        policy=_policy(settings),
+        policy=policy_of(settings),
         authorizer=authorizer,
         redactor=redactor,
         sinks=inputs.sinks,
@@ -262,7 +261,8 @@ def _sealer(settings: Settings, home: Path) -> Sealer:
     return KeySealer(keys_from(settings.accounts.key, folder=home))
 
 
-def _policy(settings: Settings) -> Policy:
+def policy_of(settings: Settings) -> Policy:
+    """Return the policy of the settings."""
     approvals = settings.approvals.to_approvals()
     if isinstance(settings.policy, str):
         return Policy(settings.policy, approvals=approvals)

@@ -1,0 +1,178 @@
+"""Apply other settings to an open Toolbox, and follow its configuration file."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolpost.builtin.specs import COLLECTIONS
+from toolpost.configuration.loading import ENV_FILE, FILE_NAME
+from toolpost.configuration.secret_extraction import literal_secrets
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.events import EventCode
+from toolpost.toolbox.wiring import policy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
+    from toolpost.contracts.config import ToolOverride
+    from toolpost.runtime.router import ToolRouter
+    from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.source_manager import SourceManager
+
+_APPLIED = ("policy", "approvals", "collections", "overrides", "views", "view")
+_SERVERS = "mcp_servers"
+_POLL_S = 0.5
+_SETTLE_S = 0.1  # a file that is just being written may be half of itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """What other settings changed: sources, and the keys that hold now (`applied`) or after a restart (`restart`).
+
+    `failed` has the sources whose new settings do not work, with the reason; these stay as they were.
+    """
+
+    added: list[str] = field(default_factory=list[str])
+    replaced: list[str] = field(default_factory=list[str])
+    removed: list[str] = field(default_factory=list[str])
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
+    applied: list[str] = field(default_factory=list[str])
+    restart: list[str] = field(default_factory=list[str])
+
+    def __bool__(self) -> bool:
+        return any(asdict(self).values())
+
+    def lines(self) -> Iterator[str]:
+        """Yield what happened, a sentence for each kind."""
+        for what in ("added", "replaced", "removed"):
+            names: list[str] = getattr(self, what)
+            if names:
+                yield f"{'sources' if len(names) > 1 else 'source'} {what}: {', '.join(names)}"
+        for name, reason in self.failed.items():
+            yield f"source {name!r} stays as it was: {reason}"
+        if self.applied:
+            yield f"applied: {', '.join(self.applied)}"
+        if self.restart:
+            yield f"changed, and needs a restart: {', '.join(self.restart)}"
+
+
+async def apply_settings(
+    wanted: LoadedSettings, now: Settings, *, registry: ToolRegistry, router: ToolRouter, sources: SourceManager
+) -> tuple[Settings, Reload]:
+    """Apply what can be applied of other settings, and return the settings that hold then and what changed.
+
+    `now` are those that hold. Whatever needs a restart stays as it is.
+    """
+    settings = wanted.settings.model_copy(update={"overrides": _overrides(wanted.settings, now)})
+    applied = [key for key in _APPLIED if getattr(settings, key) != getattr(now, key)]
+    restart = list(_restart_keys(wanted.settings, now))
+    registry.define_collections({**COLLECTIONS, **settings.collections})
+    if "policy" in applied or "approvals" in applied:
+        router.set_policy(policy_of(settings))
+    secrets = wanted.secrets.union(literal_secrets(settings))
+    changes = await sources.apply(settings.all_sources(), overrides=settings.overrides, secrets=secrets)
+    updates: dict[str, Any] = {key: getattr(settings, key) for key in (*_APPLIED, "sources")}
+    updates["tools"] = now.tools.model_copy(update={_SERVERS: settings.tools.mcp_servers})
+    reload = Reload(**asdict(changes), applied=applied, restart=restart)
+    return now.model_copy(update=updates), reload
+
+
+def _overrides(settings: Settings, now: Settings) -> dict[str, ToolOverride]:
+    """Return the overrides that hold: those of tools that belong to no source stay as they are."""
+    kept = {name: override for name, override in now.overrides.items() if _is_unsourced(name, settings, now)}
+    return kept | {
+        name: override for name, override in settings.overrides.items() if not _is_unsourced(name, settings, now)
+    }
+
+
+def _is_unsourced(tool: str, *all_settings: Settings) -> bool:
+    source = tool.partition(".")[0]
+    return all(source != one.name for settings in all_settings for one in settings.all_sources())
+
+
+def _restart_keys(settings: Settings, now: Settings) -> Iterator[str]:
+    """Yield the keys that differ and hold only after a restart."""
+    for key in type(settings).model_fields:
+        if key in (*_APPLIED, "sources", "tools"):
+            continue
+        if getattr(settings, key) != getattr(now, key):
+            yield key
+    for key in type(settings.tools).model_fields:
+        if key != _SERVERS and getattr(settings.tools, key) != getattr(now.tools, key):
+            yield f"tools.{key}"
+    for tool in sorted({*settings.overrides, *now.overrides}):
+        if _is_unsourced(tool, settings, now) and settings.overrides.get(tool) != now.overrides.get(tool):
+            yield f"overrides.{tool}"
+
+
+class ConfigFollower:
+    """Apply the configuration file of an open Toolbox whenever it or the `.env` beside it changes.
+
+    `load` reads the file; `report` is called with what changed, or why the file was refused, which leaves all as it is.
+    The contents are compared, not looked for by events of the file system: that also notices files that are replaced
+    by a rename, changed twice within a tick of the clock, or reached over links and mounts.
+    """
+
+    def __init__(
+        self,
+        box: Toolbox,
+        load: Callable[[], LoadedSettings],
+        report: Callable[[Reload | ConfigError], Awaitable[None]],
+    ) -> None:
+        self._box = box
+        self._load = load
+        self._report = report
+        self._asked = asyncio.Event()
+        config = box.config_path or Path.cwd() / FILE_NAME
+        self._files = (config, config.parent / ENV_FILE)
+
+    def reload_now(self) -> None:
+        """Apply the file at once, without waiting for a change."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Follow the file until this is cancelled."""
+        applied: list[bytes | None] | None = None  # it may have changed since the Toolbox read it
+        while True:
+            seen = await asyncio.to_thread(self._read)
+            if self._asked.is_set() or (seen != applied and await self._is_settled(seen)):
+                self._asked.clear()
+                applied = seen
+                await self._apply()
+            await self._pause(_POLL_S)
+
+    async def _is_settled(self, seen: list[bytes | None]) -> bool:
+        await self._pause(_SETTLE_S)
+        return await asyncio.to_thread(self._read) == seen
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._asked.wait()
+        except TimeoutError:
+            pass
+
+    def _read(self) -> list[bytes | None]:
+        return [_content(file) for file in self._files]
+
+    async def _apply(self) -> None:
+        try:
+            outcome: Reload | ConfigError = await self._box.reload(await asyncio.to_thread(self._load))
+        except ConfigError as error:
+            self._box.router.emitter.emit_config(EventCode.CONFIG_REFUSED, {"reason": str(error)})
+            outcome = error
+        if outcome if isinstance(outcome, Reload) else True:
+            await self._report(outcome)
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None

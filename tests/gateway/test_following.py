@@ -1,0 +1,122 @@
+"""`toolpost up` and `toolpost serve` follow their configuration: clients see each change, and views come and go."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import listen
+
+from tests.cli.program import child_environment
+from tests.gateway.running import furnish, running, serving
+
+pytestmark = pytest.mark.programs
+ONE = "builtins: none\nsources:\n  - {name: local, transport: python, connection: ./tools.py}\n"
+MORE = f"{ONE}  - {{name: more, transport: python, connection: ./more.py}}\n"
+CODE = "from toolpost import tool\n\n@tool(side_effects='pure', tags=['late'])\ndef late() -> str:\n    return 'here'\n"
+VIEWS = "views:\n  late: {tags: [late]}\n  find: {show: search}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "more.py").write_text(CODE)
+    return furnish(tmp_path, config=ONE)
+
+
+def rewrite(home: Path, text: str) -> None:
+    """Write the configuration as editors do, by a rename."""
+    (home / "new.yaml").write_text(text)
+    (home / "new.yaml").rename(home / "toolpost.yaml")
+
+
+async def names(client: Client) -> set[str]:
+    return {one.name for one in (await client.list_tools(cache_mode="refresh")).tools}
+
+
+async def until_listed(client: Client, fits: Callable[[set[str]], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not fits(await names(client)):
+            await asyncio.sleep(0.05)
+
+
+async def test_clients_of_up_see_sources_and_views_come_and_go(home: Path) -> None:
+    with running(home) as gateway:
+        async with httpx2.AsyncClient(headers=gateway.headers) as http:
+            missing = await http.post(f"{gateway.address}/late", json={})
+            async with Client(streamable_http_client(gateway.address, http_client=http)) as client:
+                async with listen(client.session, tools_list_changed=True) as changes:
+                    rewrite(home, MORE + VIEWS)
+                    async with asyncio.timeout(30):
+                        async for _change in changes:
+                            break
+                await until_listed(client, lambda seen: {"local__add", "more__late"} <= seen)
+            late, find = (streamable_http_client(f"{gateway.address}/{name}", http_client=http) for name in VIEW_NAMES)
+            async with Client(late) as client:
+                only = await names(client)
+                done = await client.call_tool("more__late", {})
+            async with Client(find) as client:
+                found = await client.call_tool("call_tool", {"name": "more.late"})
+                rewrite(home, "sources: [")
+                rewrite(home, ONE + VIEWS)
+                await until_gone(client)
+
+    assert missing.status_code == 404
+    assert only - {"pending_status", "pending_wait"} == {"more__late"}
+    assert done.structured_content == found.structured_content == {"result": "here"}
+
+
+VIEW_NAMES = ("late", "find")
+
+
+async def until_gone(client: Client) -> None:
+    """Wait until a search finds nothing of the source that was removed."""
+    async with asyncio.timeout(30):
+        while "more.late" in str((await client.call_tool("search_tools", {"query": "late"})).structured_content):
+            await asyncio.sleep(0.05)
+
+
+async def test_serve_follows_its_file_and_keeps_to_the_view_it_was_given(home: Path) -> None:
+    rewrite(home, ONE + VIEWS)
+    program, *arguments = [*serving(home), "--view", "late"]
+    server = StdioServerParameters(command=program, args=arguments, cwd=home, env=child_environment())
+    async with Client(stdio_client(server), mode="legacy") as client:
+        before = await names(client)
+        rewrite(home, MORE + VIEWS)
+        await until_listed(client, lambda seen: "more__late" in seen)
+        after = await names(client)
+
+    assert after - before == {"more__late"}
+
+
+def test_sighup_applies_the_file_at_once_and_what_happened_is_said(home: Path) -> None:
+    errors = home / "stderr"
+    with errors.open("w") as stderr, running(home, stderr=stderr) as gateway:
+        rewrite(home, "sorces: []\n")
+        gateway.process.send_signal(signal.SIGHUP)
+        wait_for(errors, "all stays as it was: unknown key 'sorces'")
+        rewrite(home, MORE + "limits: {inline_bytes: 5}\n")
+        gateway.process.send_signal(signal.SIGHUP)
+        wait_for(errors, "source added: more")
+        wait_for(errors, "needs a restart: limits")
+
+        assert gateway.process.poll() is None
+
+
+def wait_for(file: Path, text: str) -> None:
+    until = asyncio.run(_appears(file, text))
+    assert until, file.read_text()
+
+
+async def _appears(file: Path, text: str) -> bool:
+    try:
+        async with asyncio.timeout(30):
+            while text not in file.read_text():
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        return False
+    return True
