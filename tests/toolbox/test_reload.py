@@ -14,7 +14,8 @@ import yaml
 from toolpost import Completed, ConfigError, Failed, Paused, Toolbox
 from toolpost.configuration.loading import load_settings
 from toolpost.contracts.events import EventCode
-from toolpost.toolbox.reload import ConfigFollower, Reload
+from toolpost.toolbox.config_follower import ConfigFollower
+from toolpost.toolbox.reload import Reload
 
 TOOLS = """
 from toolpost import tool

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.reload import Reload
     from toolpost.wire.http_server import ListeningSocket
 
 
@@ -153,7 +154,7 @@ async def _following(
     box: Toolbox, load: Callable[[], LoadedSettings], show_views: Callable[[], Awaitable[None]], output: Output
 ) -> AsyncGenerator[None]:
     """Apply changes of the configuration while this is open, at once on SIGHUP, and say what came of them."""
-    from toolpost.toolbox.reload import ConfigFollower, Reload
+    from toolpost.toolbox.config_follower import ConfigFollower
 
     async def report(outcome: Reload | ConfigError) -> None:
         if isinstance(outcome, ConfigError):

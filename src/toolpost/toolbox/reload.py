@@ -1,34 +1,26 @@
-"""Apply other settings to an open Toolbox, and follow its configuration file."""
+"""Apply other settings to an open Toolbox."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolpost.builtin.specs import COLLECTIONS
-from toolpost.configuration.loading import ENV_FILE, FILE_NAME
 from toolpost.configuration.secret_extraction import literal_secrets
-from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.events import EventCode
 from toolpost.toolbox.wiring import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ToolOverride
     from toolpost.runtime.router import ToolRouter
-    from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.source_manager import SourceManager
 
 _APPLIED = ("policy", "approvals", "collections", "overrides", "views", "view")
 _SERVERS = "mcp_servers"
-_POLL_S = 0.5
-_SETTLE_S = 0.1  # a file that is just being written may be half of itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,70 +101,3 @@ def _restart_keys(settings: Settings, now: Settings) -> Iterator[str]:
     for tool in sorted({*settings.overrides, *now.overrides}):
         if _is_unsourced(tool, settings, now) and settings.overrides.get(tool) != now.overrides.get(tool):
             yield f"overrides.{tool}"
-
-
-class ConfigFollower:
-    """Apply the configuration file of an open Toolbox whenever it or the `.env` beside it changes.
-
-    `load` reads the file; `report` is called with what changed, or why the file was refused, which leaves all as it is.
-    The contents are compared, not looked for by events of the file system: that also notices files that are replaced
-    by a rename, changed twice within a tick of the clock, or reached over links and mounts.
-    """
-
-    def __init__(
-        self,
-        box: Toolbox,
-        load: Callable[[], LoadedSettings],
-        report: Callable[[Reload | ConfigError], Awaitable[None]],
-    ) -> None:
-        self._box = box
-        self._load = load
-        self._report = report
-        self._asked = asyncio.Event()
-        config = box.config_path or Path.cwd() / FILE_NAME
-        self._files = (config, config.parent / ENV_FILE)
-
-    def reload_now(self) -> None:
-        """Apply the file at once, without waiting for a change."""
-        self._asked.set()
-
-    async def run(self) -> None:
-        """Follow the file until this is cancelled."""
-        applied: list[bytes | None] | None = None  # it may have changed since the Toolbox read it
-        while True:
-            seen = await asyncio.to_thread(self._read)
-            if self._asked.is_set() or (seen != applied and await self._is_settled(seen)):
-                self._asked.clear()
-                applied = seen
-                await self._apply()
-            await self._pause(_POLL_S)
-
-    async def _is_settled(self, seen: list[bytes | None]) -> bool:
-        await self._pause(_SETTLE_S)
-        return await asyncio.to_thread(self._read) == seen
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._asked.wait()
-        except TimeoutError:
-            pass
-
-    def _read(self) -> list[bytes | None]:
-        return [_content(file) for file in self._files]
-
-    async def _apply(self) -> None:
-        try:
-            outcome: Reload | ConfigError = await self._box.reload(await asyncio.to_thread(self._load))
-        except ConfigError as error:
-            self._box.router.emitter.emit_config(EventCode.CONFIG_REFUSED, {"reason": str(error)})
-            outcome = error
-        if outcome if isinstance(outcome, Reload) else True:
-            await self._report(outcome)
-
-
-def _content(file: Path) -> bytes | None:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return None

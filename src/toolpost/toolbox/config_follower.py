@@ -1,0 +1,88 @@
+"""Follow the configuration file of an open Toolbox."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolpost.configuration.loading import ENV_FILE, FILE_NAME
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.events import EventCode
+from toolpost.toolbox.reload import Reload
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.toolbox.box import Toolbox
+
+_POLL_S = 0.5
+_SETTLE_S = 0.1  # a file that is just being written may be half of itself
+
+
+class ConfigFollower:
+    """Apply the configuration file of an open Toolbox whenever it or the `.env` beside it changes.
+
+    `load` reads the file; `report` is called with what changed, or why the file was refused, which leaves all as it is.
+    The contents are compared, not looked for by events of the file system: that also notices files that are replaced
+    by a rename, changed twice within a tick of the clock, or reached over links and mounts.
+    """
+
+    def __init__(
+        self,
+        box: Toolbox,
+        load: Callable[[], LoadedSettings],
+        report: Callable[[Reload | ConfigError], Awaitable[None]],
+    ) -> None:
+        self._box = box
+        self._load = load
+        self._report = report
+        self._asked = asyncio.Event()
+        config = box.config_path or Path.cwd() / FILE_NAME
+        self._files = (config, config.parent / ENV_FILE)
+
+    def reload_now(self) -> None:
+        """Apply the file at once, without waiting for a change."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Follow the file until this is cancelled."""
+        applied: list[bytes | None] | None = None  # it may have changed since the Toolbox read it
+        while True:
+            seen = await asyncio.to_thread(self._read)
+            if self._asked.is_set() or (seen != applied and await self._is_settled(seen)):
+                self._asked.clear()
+                applied = seen
+                await self._apply()
+            await self._pause(_POLL_S)
+
+    async def _is_settled(self, seen: list[bytes | None]) -> bool:
+        await self._pause(_SETTLE_S)
+        return await asyncio.to_thread(self._read) == seen
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._asked.wait()
+        except TimeoutError:
+            pass
+
+    def _read(self) -> list[bytes | None]:
+        return [_content(file) for file in self._files]
+
+    async def _apply(self) -> None:
+        try:
+            outcome: Reload | ConfigError = await self._box.reload(await asyncio.to_thread(self._load))
+        except ConfigError as error:
+            self._box.router.emitter.emit_config(EventCode.CONFIG_REFUSED, {"reason": str(error)})
+            outcome = error
+        if outcome if isinstance(outcome, Reload) else True:
+            await self._report(outcome)
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
