@@ -6,6 +6,10 @@ from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from toolpost.adapters.arrow import ToolColumnType, filter_tools, tool_column, tool_table, tool_values
+    from toolpost.adapters.credentials import NamedCredential
+    from toolpost.adapters.langchain import LangchainToolConverter
+    from toolpost.adapters.provider import tools_table
+    from toolpost.adapters.table_tools import TableTool, ToolValues, extract_tools
     from toolpost.adapters.values import MCPToolValueFactory, ToolValueFactory, WorkflowToolValueFactory
     from toolpost.contracts.tool_values import (
         HTTPTool,
@@ -22,6 +26,10 @@ __getattr__ = lazy_attributes(
     __name__,
     {
         "adapters.arrow": ["ToolColumnType", "filter_tools", "tool_column", "tool_table", "tool_values"],
+        "adapters.credentials": ["NamedCredential"],
+        "adapters.langchain": ["LangchainToolConverter"],
+        "adapters.provider": ["tools_table"],
+        "adapters.table_tools": ["TableTool", "ToolValues", "extract_tools"],
         "adapters.values": ["MCPToolValueFactory", "ToolValueFactory", "WorkflowToolValueFactory"],
         "contracts.tool_values": [
             *("HTTPTool", "MCPTool", "PythonFunctionTool", "WorkflowTool"),
@@ -32,21 +40,27 @@ __getattr__ = lazy_attributes(
 
 __all__ = [
     "HTTPTool",
+    "LangchainToolConverter",
     "MCPTool",
     "MCPToolValueFactory",
+    "NamedCredential",
     "PythonFunctionTool",
+    "TableTool",
     "ToolColumnType",
     "ToolExecutionResult",
     "ToolPort",
     "ToolType",
     "ToolValue",
     "ToolValueFactory",
+    "ToolValues",
     "WorkflowTool",
     "WorkflowToolValueFactory",
+    "extract_tools",
     "filter_tools",
     "tool_column",
     "tool_table",
     "tool_values",
+    "tools_table",
 ]
 
 

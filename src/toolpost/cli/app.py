@@ -19,6 +19,7 @@ from toolpost.cli import (
     lock,
     pending,
     serve,
+    table,
     tools,
     workflow,
 )
@@ -118,3 +119,4 @@ app.command("events")(history.events)
 app.command("doctor")(diagnostics.doctor)
 app.command("serve")(serve.serve)
 app.command("up")(serve.up)
+app.command("table")(table.table)

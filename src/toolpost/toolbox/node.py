@@ -44,6 +44,7 @@ from toolpost.policy.rules import Policy
 from toolpost.runtime.router import ToolRouter
 from toolpost.schema.json_values import is_array
 from toolpost.stores.memory import MemoryStore
+from toolpost.toolbox.blocking import BlockingMCPClient
 from toolpost.toolbox.source_manager import Catalog, SourceManager
 from toolpost.transports.base import Services
 from toolpost.wire.network import NetworkPolicy
@@ -326,16 +327,22 @@ async def _close_router(opened: StandaloneRouter) -> None:
 class MCPClient:
     """Connect to one MCP server by URL or command, list its tools and call them.
 
+    `async with MCPClient(server_uri)` is connected; without an address, `connect` is called later. In code without an
+    event loop, `with MCPClient(server_uri) as client` gives a client whose methods block. `options` are those of an
+    ExternalToolConfig.
+
     Raises MCPConnectionError without a connection and MCPToolExecutionError when a call fails; MCPClientError is the
     parent of both. Approvals and storage need a Toolbox.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, server_uri: str | None = None, **options: Any) -> None:
+        self._server_uri = server_uri
         self._options = options
         self._node: ToolNode | None = None
+        self._blocking: BlockingMCPClient | None = None
 
     async def connect(self, server_uri: str) -> None:
-        """Connect to a server; the options of the client are those of an ExternalToolConfig."""
+        """Connect to a server."""
         given = {"name": "server", "transport": TransportType.MCP, **self._options, "connection": server_uri}
         node = ToolNode(config=ExternalToolConfig.model_validate(given), registry=ToolRegistry())
         try:
@@ -344,6 +351,11 @@ class MCPClient:
             raise _client_error(error) from error
         await self.close()
         self._node = node
+
+    @property
+    def problems(self) -> list[str]:
+        """Tools of the server that were left out, and why."""
+        return self._connected().problems
 
     async def list_tools(self) -> list[ToolSpec]:
         """Return the server's tools, named `server.tool`, without the helpers for its resources and prompts."""
@@ -368,7 +380,18 @@ class MCPClient:
             raise MCPClientError("the client is not connected; call connect(server_uri) first")
         return self._node
 
+    def __enter__(self) -> BlockingMCPClient:
+        self._blocking = BlockingMCPClient(self)
+        return self._blocking.open()
+
+    def __exit__(self, *_: object) -> None:
+        blocking, self._blocking = self._blocking, None
+        if blocking is not None:
+            blocking.close()
+
     async def __aenter__(self) -> Self:
+        if self._server_uri is not None:
+            await self.connect(self._server_uri)
         return self
 
     async def __aexit__(self, *_: object) -> None:

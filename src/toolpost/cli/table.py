@@ -1,0 +1,87 @@
+"""Write the tools of an MCP server to a file: `toolpost table URL -o tools.parquet`."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolpost.cli.commands import Config, Json, User
+from toolpost.cli.runner import run_command
+from toolpost.contracts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolpost.cli.output import Output
+
+_FORMATS = ".parquet, .feather or .arrow"
+
+
+def table(
+    server: Annotated[str, typer.Argument(metavar="URL", help="The address of an MCP server, or its command.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=f"Where to write: {_FORMATS}.")],
+    column: Annotated[str, typer.Option("--column", help="The name of the column.")] = "Tool",
+    simple: Annotated[
+        bool, typer.Option("--simple", help="Keep parameters that are texts or numbers; mark tools that need others.")
+    ] = False,
+    booleans: Annotated[bool, typer.Option("--booleans", help="With --simple: keep truth values, too.")] = False,
+    credential: Annotated[
+        str | None,
+        typer.Option(
+            "--credential", metavar="NAME", help="The variable with the server's token; only its name is written."
+        ),
+    ] = None,
+    config: Config = None,  # noqa: ARG001 - as every command
+    user: User = "",  # noqa: ARG001 - as every command
+    json: Json = False,
+) -> None:
+    """Write the tools of an MCP server to a table, one row per tool.
+
+    Tables of several servers can be concatenated, queried and handed to an agent.
+    """
+    options: dict[str, Any] = {"schema_profile": "simple" if simple else "full", "booleans": booleans}
+    run_command(partial(_write_table, server, output, column, credential, options), as_json=json)
+
+
+async def _write_table(
+    server: str, path: Path, column: str, credential: str | None, options: dict[str, Any], output: Output
+) -> int:
+    from toolpost.adapters.arrow import tool_table
+    from toolpost.adapters.credentials import NamedCredential
+    from toolpost.adapters.provider import list_server_tools, unsupported_reason
+
+    write = _writer(path)
+    if credential is not None:
+        token = os.environ.get(credential)
+        if not token:
+            raise ConfigError(f"--credential: the variable {credential} is not set")
+        options = {**options, "credential": NamedCredential(credential, password=token)}
+    found = await list_server_tools(server, **options)
+    write(tool_table(found.tools, column), str(path))
+    marked = {tool.name: why for tool in found.tools if (why := unsupported_reason(tool.parameter_schema))}
+    if output.as_json:
+        names = [tool.name for tool in found.tools]
+        output.document({"file": str(path), "tools": names, "unsupported": marked, "problems": found.problems})
+        return 0
+    for problem in found.problems:
+        output.note(problem)
+    for name, why in marked.items():
+        output.note(f"{name} is marked as unsupported: it {why}")
+    rows = "1 row" if len(found.tools) == 1 else f"{len(found.tools)} rows"
+    output.text(f"{path}: {rows}, tools in the column {column!r}")
+    return 0
+
+
+def _writer(path: Path) -> Any:
+    """Return the function that writes a table in the format of the file's name."""
+    from importlib import import_module
+
+    match path.suffix:
+        case ".parquet":
+            return import_module("pyarrow.parquet").write_table
+        case ".feather" | ".arrow":
+            return import_module("pyarrow.feather").write_feather
+        case other:
+            raise ConfigError(f"--output: {other or 'a name without an ending'} is no format; use {_FORMATS}")
