@@ -55,3 +55,11 @@ def test_a_file_that_is_no_workflow_is_told(toolpost: Run, home: Path) -> None:
     done = toolpost("workflow", "graph", "wrong.yaml")
     assert done.code == 1
     assert "step 'a' refers to the step 'b', which does not exist" in done.err
+
+
+def test_a_file_is_recognised_and_becomes_a_source(toolpost: Run, home: Path) -> None:
+    (home / "twice.yaml").write_text(FLOW)
+    done = toolpost("tools", "connect", "twice.yaml", "--name", "flows", "--yes")
+    assert done.code == 0
+    assert "transport: workflow" in (home / "toolpost.yaml").read_text()
+    assert toolpost("tools", "call", "flows.twice", "text=a", "--json").json["content"] == "WVE9PQ=="

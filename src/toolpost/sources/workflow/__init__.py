@@ -24,8 +24,9 @@ class WorkflowTransport(Transport):
         """Recognise a YAML file that has steps which call tools."""
         if not response.url.endswith((".yaml", ".yml")) or response.headers:
             return None
-        has_steps = b"\nsteps:" in b"\n" + response.body and b"tool:" in response.body
-        return Detection("a workflow", "it has steps that call tools", is_certain=False) if has_steps else None
+        text = b"\n" + response.body
+        is_one = b"\nname:" in text and b"\nsteps:" in text and b"tool:" in text
+        return Detection("a workflow", "it has steps that call tools") if is_one else None
 
     def files(self, config: ExternalToolConfig) -> Iterable[str]:
         """Return the file or folder that the workflows are in."""
