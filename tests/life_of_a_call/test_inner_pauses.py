@@ -96,6 +96,19 @@ async def test_each_of_several_inner_questions_is_answered_by_itself(make_box: M
     assert sorted(shop.done) == ["delete a", "delete b", "note begin"]
 
 
+async def test_inner_questions_that_are_answered_at_once_run_the_outer_call_once(make_box: MakeBox) -> None:
+    shop = Shop()
+    names = [f"n{number}" for number in range(6)]
+    async with make_box(*shop.tools()) as box:
+        paused = await box.call("clean", {"names": names}, user=ANN)
+        asked = await box.pending.list(by=ANN)
+        await asyncio.gather(*(box.approve(one.id, by=ANN) for one in asked))
+        (run,) = [one for one in await box.runs(user=ANN) if one.run_id == paused.run_id]
+
+    assert run.status == "completed"
+    assert sorted(shop.done) == [*(f"delete {name}" for name in names), "note begin"]
+
+
 async def test_a_denied_inner_call_is_a_failure_for_the_outer_one(make_box: MakeBox) -> None:
     shop = Shop()
     async with make_box(*shop.tools()) as box:

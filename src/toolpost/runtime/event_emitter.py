@@ -96,7 +96,8 @@ class EventEmitter:
         """Emit that a call waits for a person, and report the question to `on_pending`."""
         question = action.question
         code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
-        facts = {"pending_id": action.id, "kind": question.kind, "prompt": question.prompt}
+        asked = question.payload["waits_for"]["id"] if question.kind == "call" else action.id
+        facts = {"pending_id": asked, "kind": question.kind, "prompt": question.prompt}
         self.emit(call, code, {**facts, "arguments": dict(question.arguments), "target": dict(question.target)})
         if self._on_pending is not None and question.kind != "call":  # nobody is asked but about the call inside
             self._notify(self._on_pending, action)

@@ -209,9 +209,21 @@ class PendingActions:
             return await self._reopen(action, error)
         status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
         await self._write(partial(self.settle, action, dump_outcome(outcome), status))
-        if isinstance(outcome, Paused):
-            return outcome
-        return await self.resume_outer(action) or outcome
+        ended = await self.ended_inside(action) if isinstance(outcome, Paused) else action
+        return outcome if ended is None else await self.resume_outer(ended) or outcome
+
+    async def ended_inside(self, action: PendingAction) -> PendingAction | None:
+        """Return the action of a call inside that has ended although the call of this action waits for it.
+
+        Two calls inside may be answered at once: whoever answered the second found nobody who waited for it yet.
+        """
+        tenant, pending = action.asked_by.tenant, self._store.pending
+        for waiting in await pending.list(tenant=tenant, call_id=action.call_id, limit=1):
+            for call_id in inner_calls(waiting):
+                for inner in await pending.list(tenant=tenant, status=None, call_id=call_id, limit=1):
+                    if _has_ended(inner):
+                        return inner
+        return None
 
     async def resume_outer(self, action: PendingAction) -> Outcome | None:
         """Run the call again that waits for the ended call of this action, and return its outcome; None without one.

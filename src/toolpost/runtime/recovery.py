@@ -129,13 +129,8 @@ class Recovery:
     async def _resume_outer_calls(self) -> None:
         """Run calls again whose call inside has ended, where the process that ended it died before it could."""
         for action in await self._store.pending.list(limit=_MOST_OUTER):
-            for call_id in inner_calls(action):
-                asked = await self._store.pending.list(
-                    tenant=action.asked_by.tenant, status=None, call_id=call_id, limit=1
-                )
-                if asked and asked[0].outcome is not None and asked[0].outcome["status"] != "paused":
-                    await self._actions.resume_outer(asked[0])
-                    break
+            if inner_calls(action) and (ended := await self._actions.ended_inside(action)) is not None:
+                await self._actions.resume_outer(ended)
 
     async def _end_call(self, call: RunSummary) -> None:
         """Emit the end of a call that a dead process did not emit, by what the journal has.

@@ -205,3 +205,46 @@ async def test_a_folder_of_workflows_is_a_source_and_a_broken_file_harms_no_othe
     assert isinstance(outcome, Completed)
     assert outcome.content == 1
     assert "steps.a.argumnets is unknown; did you mean arguments?" in str(problem)
+
+
+async def test_a_cancelled_workflow_ends_its_calls_and_begins_no_other() -> None:
+    begun, ended = asyncio.Event(), list[str]()
+
+    @tool(side_effects="write")
+    async def hang() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("hang")
+        return "never"
+
+    made = workflow("name: slow\nsteps: {a: {tool: hang}, b: {tool: echo, after: [a]}}")
+    async with Toolbox(tools=[made, hang, echo], settings=Settings(data_dir=None)) as box:
+        call = asyncio.create_task(box.call("slow", user=ANN, run_id="run"))
+        await begun.wait()
+        await box.cancel("run", by=ANN)
+        outcome = await call
+        told = [event.payload["tool_name"] for event in await box.events(user=ANN, run_id="run")]
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "cancelled"
+    assert (ended, "echo" in told) == (["hang"], False)
+
+
+async def test_a_workflow_that_takes_too_long_is_stopped_with_its_calls() -> None:
+    @tool(side_effects="pure")
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    outcome = await run("name: slow\ntimeout_s: 0.1\nsteps: {a: {tool: hang}}", {}, hang)
+    assert isinstance(outcome, Failed)
+    assert "timed out after 100ms" in outcome.error.message
+
+
+async def test_a_workflow_calls_a_workflow_and_the_error_names_both() -> None:
+    inner = workflow("name: inner\nsteps: {bad: {tool: add, arguments: {a: x, b: 1}}}")
+    failed = await run("name: outer\nsteps: {deep: {tool: inner}}", {}, inner)
+    assert isinstance(failed, Failed)
+    assert "workflow 'outer' (version 1): step 'deep': inner: workflow 'inner' (version 1): step 'bad'" in (
+        failed.error.message
+    )
