@@ -22,7 +22,13 @@ from typing import Any
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, SetLevelRequestParams
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -436,7 +442,11 @@ async def greet(call: Call) -> Result:
 @tool({"seconds": {"type": "number"}, "label": STRING}, task=False)
 async def slow_compute(call: Call) -> Result:
     """Take a while."""
-    await asyncio.sleep(float(call.arguments.get("seconds", 0)))
+    call.fixture.computing += 1
+    try:
+        await asyncio.sleep(float(call.arguments.get("seconds", 0)))
+    finally:
+        call.fixture.computing -= 1
     return text(f"computed {call.arguments.get('label')}")
 
 
@@ -575,7 +585,8 @@ class Fixture:
     def __init__(self) -> None:
         self._bus = InMemorySubscriptionBus()
         self._changed: set[str] = set()
-        self.watched: set[str] = set()
+        self.computing = 0  # calls of `slow_compute` under way
+        self.watched: dict[str, list[Any]] = {}
         self.tasks = Tasks(lambda _ctx: "the suite")
         self.server: Server[Any] = Server(
             "conformance-fixture",
@@ -606,6 +617,12 @@ class Fixture:
         """Add something to a list, or take it away again, and tell whoever listens."""
         self._changed ^= {kind}
         await self._bus.publish(ToolsListChanged() if kind == "tools" else PromptsListChanged())
+
+    async def update(self, uri: str) -> None:
+        """Tell whoever wants to know that a resource has changed."""
+        await self._bus.publish(ResourceUpdated(uri=uri))
+        for connection in self.watched.get(uri, ()):
+            await connection.send_resource_updated(uri)
 
     async def _list_tools(self, ctx: Context, params: Any) -> Any:
         more = ["later"] if "tools" in self._changed else []
@@ -645,11 +662,12 @@ class Fixture:
         raise MCPError(code=INVALID_PARAMS, message="Resource not found", data={"uri": uri})
 
     async def _subscribe(self, ctx: Context, params: Any) -> Any:
-        self.watched.add(str(params.uri))
+        session: Any = ctx.session
+        self.watched.setdefault(str(params.uri), []).append(session._connection)  # noqa: SLF001 - to tell it later
         return {}
 
     async def _unsubscribe(self, ctx: Context, params: Any) -> Any:
-        self.watched.discard(str(params.uri))
+        self.watched.pop(str(params.uri), None)
         return {}
 
     async def _list_prompts(self, ctx: Context, params: Any) -> Any:
@@ -704,9 +722,9 @@ async def serving(server: Server[Any]) -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def serving_fixture() -> AsyncGenerator[str]:
+async def serving_fixture(fixture: Fixture | None = None) -> AsyncGenerator[str]:
     """Serve the fixture, while this is open, and return where."""
-    fixture = Fixture()
+    fixture = fixture or Fixture()
     async with serving(fixture.server) as url:
         yield url
         await fixture.tasks.close()

@@ -69,15 +69,22 @@ class CallServices(Protocol):
 
 
 class CallingClient(Protocol):
-    """The MCP client that made a call: what a server behind can have of it.
+    """The MCP client that made a call: what a server behind can have of it."""
 
-    `capabilities` are those that it declared and may be passed on; `log_level` is the least that it wants to hear.
-    `input_responses` are responses that it sent with the call, before anything was asked.
-    """
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared."""
+        ...
 
-    capabilities: Mapping[str, Any]
-    log_level: str | None
-    input_responses: Mapping[str, Any]
+    @property
+    def log_level(self) -> str | None:
+        """The least level of log messages that the client wants; None for none."""
+        ...
+
+    @property
+    def input_responses(self) -> Mapping[str, Any]:
+        """Responses that the client sent with the call, before anything was asked."""
+        ...
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
         """Pass on a message of the server's log."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import LOG_LEVEL_META_KEY, LoggingMessageNotification, LoggingMessageNotificationParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import Mapping
 
     from mcp.server.context import ServerRequestContext
 
@@ -25,11 +26,19 @@ class RequestClient:
 
     def __init__(self, ctx: Context, *, input_responses: Mapping[str, Any] | None, log_level: str) -> None:
         self._ctx = ctx
-        self.capabilities: Mapping[str, Any] = client_capabilities(ctx)
+        self._capabilities: Mapping[str, Any] | None = None
         self.input_responses: Mapping[str, Any] = input_responses or {}
-        self.log_level: str | None = _wanted_level(ctx, log_level)
+        self.log_level = _wanted_level(ctx, log_level)
         self.is_task = asyncio.Event()
-        self._logs: asyncio.Queue[LoggingMessageNotificationParams | None] = asyncio.Queue(_MOST_LOGS)
+        self._logs: deque[LoggingMessageNotificationParams] = deque(maxlen=_MOST_LOGS)
+        self._sending: asyncio.Task[None] | None = None
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared, as it is on the wire."""
+        if self._capabilities is None:
+            self._capabilities = client_capabilities(self._ctx)
+        return self._capabilities
 
     def became_task(self) -> None:
         """Say that the server works on the call in the background."""
@@ -41,23 +50,19 @@ class RequestClient:
         if wanted is None or level not in LOG_LEVELS or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
         params = {"level": level, "data": data, "logger": logger}
-        with suppress(asyncio.QueueFull):  # who does not read them does not miss them
-            self._logs.put_nowait(LoggingMessageNotificationParams.model_validate(params))
+        self._logs.append(LoggingMessageNotificationParams.model_validate(params))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.get_running_loop().create_task(self._send_logs())
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncGenerator[None]:
-        """Send logs while this is open; all of them are sent before it closes."""
-        sending = asyncio.get_running_loop().create_task(self._send_logs())
-        try:
-            yield
-        finally:
-            await self._logs.put(None)
-            await sending
+    async def flush(self) -> None:
+        """Wait until the logs so far are sent: they come before the result."""
+        if self._sending is not None:
+            await self._sending
 
     async def _send_logs(self) -> None:
-        while (params := await self._logs.get()) is not None:
+        while self._logs:
             with suppress(Exception):  # the client may have gone
-                message = LoggingMessageNotification(params=params)
+                message = LoggingMessageNotification(params=self._logs.popleft())
                 await self._ctx.session.send_notification(message, related_request_id=self._ctx.request_id)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.spec import ToolSpec
@@ -31,24 +31,25 @@ class Names:
     def __init__(self, registry: ToolRegistry, only: str | None = None) -> None:
         self._registry = registry
         self.only = only
+        self._own: dict[str, ToolSpec] | None = None
 
-    def tools(self) -> Iterator[tuple[str, ToolSpec]]:
-        """Return the tools with the names that clients see."""
-        registry = self._registry
-        if self.only is None:
-            for tool in registry.to_llm_tools():
-                yield tool.name, registry.find(tool.name).spec
-            return
-        for spec in registry.specs():
-            if spec.source == self.only and not spec.extra.get("helper"):
-                yield str(spec.extra.get("remote_name", spec.name)), spec
+    def catalog_changed(self) -> None:
+        """Look at the catalog anew."""
+        self._own = None
+
+    def own_tools(self) -> dict[str, ToolSpec]:
+        """Return the tools of the one source by its own names."""
+        if self._own is None:
+            mine = [spec for spec in self._registry.specs() if spec.source == self.only]
+            self._own = {
+                str(spec.extra.get("remote_name", spec.name)): spec for spec in mine if not spec.extra.get("helper")
+            }
+        return self._own
 
     def canonical(self, shown: str) -> str:
         """Return the catalog's name of a tool; a name that nobody was shown stays as it is, and is not found."""
-        if self.only is None:
-            return shown
-        found = next((spec.name for name, spec in self.tools() if name == shown), None)
-        return shown if found is None else found
+        own = None if self.only is None else self.own_tools().get(shown)
+        return shown if own is None else own.name
 
     def find_tool(self, shown: str) -> ToolSpec | None:
         """Return a tool by the name that clients see."""

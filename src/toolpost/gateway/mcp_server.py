@@ -195,7 +195,7 @@ class McpServer:
         return self._view.has(tool_name)
 
     def _shown(self) -> Mapping[str, ToolSpec]:
-        return self._view.shown() if self._names.only is None else dict(self._names.tools())
+        return self._view.shown() if self._names.only is None else self._names.own_tools()
 
     def _tools_differ(self) -> bool:
         """Return whether clients would see other tools than when they were last told of a change."""
@@ -205,6 +205,7 @@ class McpServer:
 
     def _catalog_changed(self, _change: object) -> None:
         self._lists.clear()
+        self._names.catalog_changed()
         self._news.catalog_changed()
 
     def _contents_changed(self, source: str, uri: str | None) -> None:
@@ -329,13 +330,15 @@ class McpServer:
 
     async def _outcome(self, call: _Call, client: RequestClient, context: ToolContext) -> Outcome:
         state = call.params.request_state
-        async with client.listening():
+        try:
             if state is not None:
                 retry = Retry(call.tool_name, call.arguments, state, client.input_responses)
                 return await self._paused.collect(retry, call.user, context)
             run_id = self._box.router.new_id("run")
             async with self._relay.to_client(run_id, call.ctx):
                 return await call.run(run_id=run_id, context=context)
+        finally:
+            await client.flush()
 
     async def _present(self, call: _Call, outcome: Outcome, context: ToolContext) -> dict[str, Any]:
         """Return an outcome as this client can take it; a pause may be asked and collected on the way."""

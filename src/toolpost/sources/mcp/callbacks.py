@@ -101,7 +101,7 @@ class SessionCallbacks:
         self._log_count += 1
         if self._log_count > _LOGS_PER_WINDOW:
             return
-        for client in session.calls.listeners(session.busy):
+        for client in session.calls.listeners(session.busy - session.listing):
             client.log(str(params.level), params.data, params.logger)
         if self.listener is not None:
             self.listener.logged(self._source, str(params.level), str(params.data)[:_MAX_LOG_LENGTH])

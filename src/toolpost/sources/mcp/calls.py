@@ -158,9 +158,9 @@ class McpCalls:
         if asked is None:
             return await in_flight.result()
         number = next_question_number(call.request.answers)
-        people = {"": asked} if asked["method"] == ELICIT else {}
+        people = {HELD: asked} if asked["method"] == ELICIT else {}
         try:
-            return build_question(self.source, people, {HELD: asked}, number=number, held=True, requests={"": asked})
+            return build_question(self.source, people, {HELD: asked}, number=number, held=True, requests={HELD: asked})
         except ToolClientError:
             in_flight.cancel()
             raise

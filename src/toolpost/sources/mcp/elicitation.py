@@ -23,7 +23,7 @@ ELICIT = "elicitation/create"
 _KEY = "mcp:"
 _URL_ELICITATION_REQUIRED = -32042
 _SHOWN_FIELDS = ("mode", "message", "requestedSchema", "url", "elicitationId")
-HELD = "request"  # what the state of a held call's question keeps: the request that the server waits with
+HELD = "request"  # names the request that the server of a held call waits with
 CANCELLED: dict[str, Any] = {"action": "cancel"}
 _ABANDONED_S = 900.0  # how long a server may still elicit for a cancelled call
 
@@ -259,7 +259,7 @@ class SessionCall:
 
     @staticmethod
     def _build_response(request: dict[str, Any], answer: Answer) -> dict[str, Any]:
-        return build_responses({"": request}, answer).get("", CANCELLED)
+        return build_responses({HELD: request}, answer).get(HELD, CANCELLED)
 
     def cancel(self) -> None:
         """Cancel the call and notify the server."""
@@ -323,7 +323,8 @@ class SessionCalls:
 
         Servers do not say to which request a log belongs.
         """
-        alone = len({principal for principal, _ in self._clients}) == 1 and busy <= len(self._clients)
+        people = {principal for principal, _ in self._clients} | set(self._unheld)
+        alone = len(people) == 1 and busy <= len(self._clients)
         return [client for _, client in self._clients] if alone else []
 
     def find_held(self, call_id: str) -> SessionCall | None:

@@ -78,6 +78,7 @@ class McpSession:
         self._idle = asyncio.Event()
         self._incident = object()  # one failure, however many calls it ends
         self.busy = 0
+        self.listing = 0  # of the busy requests, those that are nobody's call
         self.client_session: RawSession = cast("RawSession", None)
 
     @property
@@ -161,7 +162,11 @@ class McpSession:
         seen: set[str] = set()
         cursor: str | None = None
         while True:
-            page = await self.request(method, {} if cursor is None else {"cursor": cursor})
+            self.listing += 1
+            try:
+                page = await self.request(method, {} if cursor is None else {"cursor": cursor})
+            finally:
+                self.listing -= 1
             pages.append(page)
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or cursor in seen or len(pages) == _MAX_PAGES:

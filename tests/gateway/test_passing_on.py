@@ -1,0 +1,259 @@
+"""Servers behind the gateway, passed on to clients in front: old and new ones, on both sides."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import pytest
+from mcp import MCPError
+from mcp.client.client import Client
+from mcp.client.subscriptions import ResourceUpdated, listen
+from mcp_types import (
+    CreateMessageResult,
+    ElicitResult,
+    ListRootsResult,
+    PromptReference,
+    ResourceTemplateReference,
+    Root,
+    TextContent,
+)
+
+from conformance.fixture import Fixture, serving_fixture
+from toolpost import Settings, Toolbox
+from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # of what is old
+
+Era = Literal["legacy", "auto"]
+ME = "acme:ann"
+OLD_AND_NEW = pytest.mark.parametrize(
+    ("front", "behind"),
+    [("legacy", "legacy"), ("legacy", "auto"), ("auto", "legacy"), ("auto", "auto")],
+    ids=["old-old", "old-new", "new-old", "new-new"],
+)
+STILL = "toolpost://fixture/test://static-text"
+WATCHED = "toolpost://fixture/test://watched-resource"
+
+
+@asynccontextmanager
+async def gateway(
+    behind: str = "auto", *, twice: bool = False, fixture: Fixture | None = None, **given: Any
+) -> AsyncGenerator[McpServer]:
+    """A gateway in front of the fixture; with `twice`, as two sources."""
+    async with serving_fixture(fixture) as url:
+        options = {"protocol": behind, "sampling": True, **given.pop("mcp", {})}
+        sources = [
+            {"name": name, "transport": "mcp", "connection": url, "mcp": options, "required": True, **given}
+            for name in (["fixture", "other"] if twice else ["fixture"])
+        ]
+        settings = {"data_dir": None, "policy": "exploratory", "builtins": "none", "sources": sources}
+        relay = ProgressRelay()
+        async with Toolbox(settings=Settings.model_validate(settings), sinks=[relay]) as box:
+            server = McpServer(box, principal=lambda _ctx: ME, relay=relay)
+            async with server.publishing():
+                yield server
+
+
+async def fill_in(context: Any, params: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"username": "ann", "email": "ann@example.org"})
+
+
+async def imagine(context: Any, params: Any) -> CreateMessageResult:
+    said = TextContent(type="text", text=f"{params.messages[0].content.text}? Paris.")
+    return CreateMessageResult(role="assistant", content=said, model="mine", stop_reason="endTurn")
+
+
+async def folders(context: Any) -> ListRootsResult:
+    return ListRootsResult(roots=[Root.model_validate({"uri": "file:///home/ann", "name": "ann"})])
+
+
+def text_of(result: Any) -> str:
+    return str(result.content[0].text)
+
+
+@OLD_AND_NEW
+async def test_resources_and_prompts_are_passed_on_under_names_that_cannot_collide(front: Era, behind: str) -> None:
+    async with gateway(behind, twice=True) as gate, Client(gate.server, mode=front) as client:
+        uris = [one.uri for one in (await client.list_resources()).resources]
+        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+        prompts = [one.name for one in (await client.list_prompts()).prompts]
+        still = await client.read_resource(STILL)
+        filled = await client.read_resource(templates[1].replace("{id}", "123"))
+        prompt = await client.get_prompt("other__test_prompt_with_arguments", {"arg1": "x", "arg2": "y"})
+
+    assert {STILL, "toolpost://other/test://static-text"} <= set(uris)
+    assert templates == [f"toolpost://{name}/test://template/{{id}}/data" for name in ("fixture", "other")]
+    assert {"fixture__test_simple_prompt", "other__test_simple_prompt"} <= set(prompts)
+    assert len({*uris}) == len(uris)
+    assert (still.contents[0].uri, "static text" in str(still.contents[0])) == (STILL, True)
+    assert "Data for ID: 123" in str(filled.contents[0])
+    assert "arg1='x', arg2='y'" in str(prompt.messages[0].content)
+
+
+@OLD_AND_NEW
+async def test_what_is_not_there_is_an_error_that_names_it(front: Era, behind: str) -> None:
+    missing = "toolpost://fixture/test://nothing"
+    async with gateway(behind) as gate, Client(gate.server, mode=front) as client:
+        with pytest.raises(MCPError, match="test://nothing") as refused:
+            await client.read_resource(missing)
+        with pytest.raises(MCPError, match="fixture__nothing"):
+            await client.get_prompt("fixture__nothing")
+        with pytest.raises(MCPError, match="nowhere"):
+            await client.read_resource("toolpost://nowhere/test://static-text")
+
+    assert refused.value.error.data == {"uri": missing}
+
+
+@OLD_AND_NEW
+async def test_the_clients_user_and_model_answer_what_the_server_behind_asks(front: Era, behind: str) -> None:
+    async with (
+        gateway(behind) as gate,
+        Client(gate.server, mode=front, elicitation_callback=fill_in, sampling_callback=imagine) as client,
+    ):
+        asked = await client.call_tool("fixture__test_elicitation", {"message": "Who?"})
+        sampled = await client.call_tool("fixture__test_sampling", {"prompt": "Where"})
+
+    assert "ann@example.org" in text_of(asked)
+    assert text_of(sampled) == "LLM response: Where? Paris."
+
+
+async def test_the_clients_folders_reach_a_server_of_the_newer_protocol() -> None:
+    async with gateway() as gate, Client(gate.server, list_roots_callback=folders) as client:
+        told = await client.call_tool("fixture__test_input_required_result_list_roots", {})
+
+    assert "file:///home/ann" in text_of(told)
+
+
+@pytest.mark.parametrize("options", [{"sampling": False}, {"roots": ["/srv/shared"]}], ids=["sampling", "roots"])
+async def test_what_the_operator_does_not_permit_never_reaches_the_client(options: dict[str, Any]) -> None:
+    seen: list[str] = []
+
+    async def leak(context: Any, params: Any = None) -> Any:
+        seen.append("asked")
+        raise AssertionError
+
+    async with (
+        gateway(mcp=options) as gate,
+        Client(gate.server, sampling_callback=leak, list_roots_callback=leak) as client,
+    ):
+        if "roots" in options:
+            told = await client.call_tool("fixture__test_input_required_result_list_roots", {})
+            assert "/srv/shared" in text_of(told)
+        else:
+            with pytest.raises(MCPError, match="sampling is needed"):
+                await client.call_tool("fixture__test_missing_capability", {})
+
+    assert seen == []
+
+
+@OLD_AND_NEW
+async def test_logs_of_the_level_that_a_client_wants_come_before_the_result(front: Era, behind: str) -> None:
+    heard: list[str] = []
+
+    async def log(params: Any) -> None:
+        heard.append(str(params.data))
+
+    level: Any = "info"
+    async with (
+        gateway(behind) as gate,
+        Client(gate.server, mode=front, logging_callback=log, log_level=level) as client,
+    ):
+        await client.call_tool("fixture__test_tool_with_logging", {})
+        loud = list(heard)
+        if front == "legacy":
+            await client.set_logging_level("error")  # pyright: ignore[reportDeprecated]
+            await client.call_tool("fixture__test_tool_with_logging", {})
+
+    assert loud == ["Tool execution started", "Tool processing data", "Tool execution completed"]
+    assert heard == loud
+
+
+@OLD_AND_NEW
+async def test_arguments_of_prompts_and_templates_are_completed(front: Era, behind: str) -> None:
+    async with gateway(behind) as gate, Client(gate.server, mode=front) as client:
+        prompt = PromptReference(type="ref/prompt", name="fixture__test_prompt_with_arguments")
+        template = ResourceTemplateReference(type="ref/resource", uri="toolpost://fixture/test://template/{id}/data")
+        found = await client.complete(prompt, {"name": "arg1", "value": "par"})
+        more = await client.complete(template, {"name": "id", "value": "te"})
+
+    assert (found.completion.values, more.completion.values) == (["paris", "park", "party"], ["test"])
+
+
+@pytest.mark.parametrize("behind", ["legacy", "auto"], ids=["old", "new"])
+async def test_a_newer_client_hears_when_a_resource_was_updated(behind: str) -> None:
+    fixture = Fixture()
+    async with (
+        asyncio.timeout(60),
+        gateway(behind, fixture=fixture) as gate,
+        Client(gate.server) as client,
+        listen(client.session, resource_subscriptions=[WATCHED]) as news,
+    ):
+        event = await _hear(fixture, aiter(news))
+
+    assert event == ResourceUpdated(uri=WATCHED)
+
+
+async def _hear(fixture: Fixture, news: Any) -> Any:
+    """Update the resource until the news of it has come: a subscription behind begins a moment later."""
+    heard = asyncio.ensure_future(anext(news))
+    while not heard.done():
+        await fixture.update("test://watched-resource")
+        await asyncio.wait([heard], timeout=0.2)
+    return heard.result()
+
+
+@pytest.mark.parametrize("behind", ["legacy", "auto"], ids=["old", "new"])
+async def test_an_older_client_hears_of_the_resources_it_subscribed_to_and_of_changed_lists(behind: str) -> None:
+    fixture, heard = Fixture(), asyncio.Queue[str]()
+
+    async def hear(message: Any) -> None:
+        if hasattr(message, "method"):
+            heard.put_nowait(f"{message.method} {getattr(message.params, 'uri', '')}".strip())
+
+    async with (
+        gateway(behind, fixture=fixture) as gate,
+        Client(gate.server, mode="legacy", message_handler=hear) as client,
+    ):
+        await client.subscribe_resource(WATCHED)  # pyright: ignore[reportDeprecated]
+        told = asyncio.ensure_future(heard.get())
+        async with asyncio.timeout(30):
+            while not told.done():
+                await fixture.update("test://watched-resource")
+                await asyncio.wait([told], timeout=0.2)
+        await client.unsubscribe_resource(WATCHED)  # pyright: ignore[reportDeprecated]
+
+    assert told.result() == f"notifications/resources/updated {WATCHED}"
+
+
+async def test_a_changed_list_of_prompts_is_told_and_listed_anew() -> None:
+    async with gateway() as gate, Client(gate.server) as client:
+        async with asyncio.timeout(30), listen(client.session, prompts_list_changed=True) as changes:
+            await client.call_tool("fixture__test_trigger_prompt_change", {})
+            await anext(aiter(changes))
+        names = [one.name for one in (await client.list_prompts(cache_mode="refresh")).prompts]
+
+    assert "fixture__later" in names
+
+
+@OLD_AND_NEW
+async def test_a_cancelled_request_is_cancelled_at_the_server_behind(front: Era, behind: str) -> None:
+    fixture = Fixture()
+    async with gateway(behind, fixture=fixture) as gate, Client(gate.server, mode=front) as client:
+        call = asyncio.create_task(client.call_tool("fixture__slow_compute", {"seconds": 60}))
+        async with asyncio.timeout(30):
+            while fixture.computing != 1:
+                await asyncio.sleep(0.02)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            while fixture.computing:
+                await asyncio.sleep(0.02)
+
+
+async def test_an_operator_who_leaves_the_utility_tools_out_passes_nothing_on() -> None:
+    async with gateway(tool_exclude=["resources_.*", "prompts_.*"]) as gate, Client(gate.server) as client:
+        prompts, resources = (await client.list_prompts()).prompts, (await client.list_resources()).resources
+        with pytest.raises(MCPError, match="there is no resource"):
+            await client.read_resource(STILL)
+
+    assert (prompts, resources) == ([], [])
