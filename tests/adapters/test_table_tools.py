@@ -6,26 +6,30 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests import warm
 from tests.adapters.servers import OBJECT, described, small_server
 from tests.sources.mcp.programs import SERVERS, mirror
 from tests.wire.site import Site, reply
-from toolpost import Settings, Toolbox, ToolContext
+from toolpost import Settings, Toolbox, ToolContext, tool
 from toolpost.adapters import (
     HTTPTool,
     MCPTool,
     NamedCredential,
     PythonFunctionTool,
     ToolExecutionResult,
+    ToolPort,
     ToolValues,
     WorkflowTool,
     extract_tools,
     tool_table,
     tools_table,
+    workflow_tool,
 )
 from toolpost.errors import ConfigError
+from toolpost.sources import Workflow
 
 pytestmark = pytest.mark.programs
 TEXT = {"type": "string"}
@@ -133,10 +137,10 @@ async def test_tools_of_one_name_are_told_apart(box: Toolbox) -> None:
 async def test_names_that_models_do_not_accept_are_mapped(box: Toolbox) -> None:
     named = MCPTool("look around, 🙂", "", {}, small_server(described("look")), "look")
 
-    (tool,) = await extract_tools(tool_table([named]), box=box)
+    (look,) = await extract_tools(tool_table([named]), box=box)
 
-    assert (tool.name, tool.model_name) == ("look around, 🙂", "look_around___")
-    assert (await tool()).success
+    assert (look.name, look.model_name) == ("look around, 🙂", "look_around___")
+    assert (await look()).success
 
 
 async def test_tools_that_are_marked_as_unsupported_are_left_out(box: Toolbox) -> None:
@@ -171,9 +175,9 @@ async def test_a_server_of_the_configuration_keeps_its_own_source() -> None:
     url = small_server(described("look"))
     source = {"name": "mine", "transport": "mcp", "connection": url}
     async with Toolbox(settings={"data_dir": None, "sources": [source]}) as box:
-        (tool,) = await extract_tools(tools_table(url), box=box)
+        (look,) = await extract_tools(tools_table(url), box=box)
 
-        assert tool.tool_name == "mine.look"
+        assert look.tool_name == "mine.look"
         assert [state.name for state in box.report] == ["mine"]
 
 
@@ -196,12 +200,52 @@ async def test_an_operation_of_an_api_is_a_value_too(box: Toolbox, tmp_path: Pat
     assert result.content == ["Rex"]
 
 
-async def test_a_workflow_without_a_runner_and_one_that_fails_are_messages(box: Toolbox) -> None:
-    broken = WorkflowTool("broken", "", {})
-    (unrunnable,) = await extract_tools(tool_table([WorkflowTool("clean", "", {})]), box=box)
+FLOW = """
+name: shout
+description: Greet loudly.
+inputs: {properties: {name: {type: string}}, required: [name]}
+ports: {inputs: {people: {columns: {id: int64}}}, outputs: {found: {columns: {id: int64}, rows: ports.people}}}
+steps:
+  greet: {tool: encode, arguments: {text: "${{ inputs.name }}"}}
+outputs: {said: "${{ steps.greet }}"}
+message: Done.
+"""
+
+
+@pytest.mark.req("FUT-08")
+async def test_a_workflow_of_toolpost_travels_in_a_table_and_runs_in_the_box(tmp_path: Path) -> None:
+    @tool(side_effects="pure")
+    def encode(text: str) -> str:
+        return text.upper()
+
+    value = workflow_tool(Workflow.parse(FLOW))
+    pq.write_table(tool_table([value]), tmp_path / "tools.parquet")
+    async with Toolbox(tools=[encode], settings=Settings(data_dir=None)) as box:
+        (shout,) = await extract_tools(pq.read_table(tmp_path / "tools.parquet"), box=box)
+        result = await shout(name="ann", people=[{"id": 1}])
+
+    assert (value.input_ports, value.output_ports) == (
+        [ToolPort("people", "", "table", {"id": "int64"})],
+        [ToolPort("found", "", "table", {"id": "int64"}), ToolPort("message", "", "message")],
+    )
+    assert (value.message_output_port_index, value.description) == (1, "Greet loudly.")
+    assert (shout.tool_name, result.content["said"], result.text) == ("workflow.shout", "ANN", "Done.")
+
+
+def test_a_file_of_a_workflow_is_a_value_too(tmp_path: Path) -> None:
+    (tmp_path / "shout.yaml").write_text(FLOW)
+
+    assert workflow_tool(tmp_path / "shout.yaml") == workflow_tool(Workflow.parse(FLOW))
+    with pytest.raises(ConfigError, match=r"none\.yaml: No such file"):
+        workflow_tool(tmp_path / "none.yaml")
+
+
+async def test_a_workflow_that_cannot_be_run_and_one_that_fails_are_messages(box: Toolbox) -> None:
+    broken, hosted = WorkflowTool("broken", "", {}), WorkflowTool("clean", "", {}, b"keys of a file store")
+    (unrunnable,) = await extract_tools(tool_table([hosted]), box=box)
     (failing,) = await extract_tools(tool_table([broken]), box=box, run_workflow=run_workflow)
 
-    assert "nobody can run the workflow 'clean'; give extract_tools a run_workflow" in (await unrunnable()).text
+    assert "the workflow 'clean' cannot be run here: the packed workflow cannot be read" in (await unrunnable()).text
     assert "the third step failed" in (await failing()).text
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolpost.adapters.provider import tools_table
     from toolpost.adapters.table_tools import TableTool, ToolValues, extract_tools
     from toolpost.adapters.values import MCPToolValueFactory, ToolValueFactory, WorkflowToolValueFactory
+    from toolpost.adapters.workflows import workflow_tool
     from toolpost.contracts.tool_values import (
         HTTPTool,
         MCPTool,
@@ -31,6 +32,7 @@ __getattr__ = lazy_attributes(
         "adapters.provider": ["tools_table"],
         "adapters.table_tools": ["TableTool", "ToolValues", "extract_tools"],
         "adapters.values": ["MCPToolValueFactory", "ToolValueFactory", "WorkflowToolValueFactory"],
+        "adapters.workflows": ["workflow_tool"],
         "contracts.tool_values": [
             *("HTTPTool", "MCPTool", "PythonFunctionTool", "WorkflowTool"),
             *("ToolExecutionResult", "ToolPort", "ToolType", "ToolValue"),
@@ -61,6 +63,7 @@ __all__ = [
     "tool_table",
     "tool_values",
     "tools_table",
+    "workflow_tool",
 ]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, assert_never, cast
 from urllib.parse import urlsplit
@@ -32,6 +33,7 @@ from toolpost.runtime.model_messages import model_text
 
 if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.spec import Tool
     from toolpost.toolbox.box import Toolbox
 
 RunWorkflow: TypeAlias = "Callable[[WorkflowTool, dict[str, Any], ToolContext], Awaitable[Any]]"
@@ -55,7 +57,8 @@ async def extract_tools(
 
     The types may be mixed and empty cells are skipped; tools that are marked as unsupported are left out with a
     warning. Servers that the Toolbox does not know yet are connected; one that is down fails at the call. Credentials
-    are looked up by their names, and workflows are run by `run_workflow`. Calls are for `user`.
+    are looked up by their names. Workflows of Toolpost run in the Toolbox; `run_workflow` runs those of a host, and
+    then all. Calls are for `user`.
     """
     from toolpost.adapters.arrow import as_table, tool_column_name, tool_values  # noqa: PLC0415 - an extra
 
@@ -188,8 +191,20 @@ class ToolValues:
         while registry.has(name):
             number += 1
             name = canonical_name(_WORKFLOWS, f"{value.name}_{number}")
-        registry.register(_HostedWorkflow(name, value, self._run_workflow))
+        registry.register(self._workflow(name, value))
         return name
+
+    def _workflow(self, name: str, value: WorkflowTool) -> Tool:
+        """Return the tool that runs a workflow: the host's function, or else our own steps, if that is what it has."""
+        if self._run_workflow is not None:
+            return _HostedWorkflow(name, value, self._run_workflow)
+        from toolpost.sources.workflow.definition import Workflow  # noqa: PLC0415 - an extra
+        from toolpost.sources.workflow.source import WorkflowFunction  # noqa: PLC0415 - the same
+
+        try:
+            return WorkflowFunction(Workflow.unpack(value.package or b""), name=name)
+        except ConfigError as error:
+            return _HostedWorkflow(name, value, partial(_refuse, error))
 
     def _named(self, values: list[AnyToolValue]) -> list[TableTool]:
         names = [value.name for value in values]
@@ -235,7 +250,7 @@ def execution_result(outcome: Outcome) -> ToolExecutionResult:
 class _HostedWorkflow:
     """A workflow as a tool of the catalog; the host runs it."""
 
-    def __init__(self, name: str, value: WorkflowTool, run: RunWorkflow | None) -> None:
+    def __init__(self, name: str, value: WorkflowTool, run: RunWorkflow) -> None:
         self._value = value
         self._run = run
         self.spec = ToolSpec(
@@ -247,15 +262,17 @@ class _HostedWorkflow:
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
         started = now_ms()
-        if self._run is None:
-            message = f"nobody can run the workflow {self._value.name!r}; give extract_tools a run_workflow"
-            raise ToolError(message, tool_name=self.spec.name, code="workflow_not_runnable")
         result = await self._run(self._value, params, context)
         if not isinstance(result, ToolExecutionResult):
             return ToolResult.completed(result, started_at=started)
         if result.error is not None:
             raise ToolError(result.error, tool_name=self.spec.name, code="workflow_failed")
         return ToolResult.completed(result.content, result.text, started_at=started)
+
+
+async def _refuse(reason: ToolError, tool: WorkflowTool, _parameters: dict[str, Any], _context: ToolContext) -> Any:
+    message = f"the workflow {tool.name!r} cannot be run here: {reason.message}; is it for a run_workflow of the host?"
+    raise ToolError(message, code="workflow_not_runnable")
 
 
 AnyToolValueKey: TypeAlias = tuple[ToolType, str, str, str | None]
