@@ -307,7 +307,10 @@ def original_index(text: str) -> Callable[[int], int]:
     @cache
     def places(chunk: int) -> list[int]:
         begin = chunk * _CHUNK
-        return [at for at, char in enumerate(text[begin : begin + _CHUNK], begin) for _ in normalize(char)]
+        part = text[begin : begin + _CHUNK]
+        if part.isascii():
+            return [at for at, byte in enumerate(part.encode(), begin) if byte not in _DELETED]
+        return [at for at, char in enumerate(part, begin) for _ in normalize(char)]
 
     def place(index: int) -> int:
         chunk = bisect_right(ends, index)
