@@ -28,6 +28,7 @@ from toolpost import PendingAction, Toolbox
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.writer import Item, Job, TransactionRunner
 from toolpost.toolbox.callback_app import callback_app
+from toolpost.transports.plugins import load_plugins
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request, Response
 
@@ -169,6 +170,7 @@ def tell(order: Order, unsettled: Sequence[PendingAction]) -> None:
 
 
 def main() -> None:
+    load_plugins()  # reads what is installed, which the victims then need not
     for line in sys.stdin:
         order = Order(**json.loads(line))
         child = os.fork()

@@ -132,16 +132,17 @@ def fly(folder: Path, role: str) -> Heard:
     """Let the canaries of one role fly through a Toolbox, and listen."""
     heard = Heard(canaries=[canary(kind, number) for kind in KINDS[role] for number in range(COUNTS[role])])
     root, listener = logging.getLogger(), Listener(heard)
-    before, quiet = root.level, [logging.getLogger(name) for name in ("httpx2", "httpcore2")]  # the browser's own
+    wanted = {root: logging.DEBUG, **{logging.getLogger(name): logging.WARNING for name in ("httpx2", "httpcore2")}}
+    before = {logger: logger.level for logger in wanted}
     root.addHandler(listener)
-    root.setLevel(logging.DEBUG)
-    for logger in quiet:
-        logger.setLevel(logging.WARNING)
+    for logger, level in wanted.items():  # those of the browser itself are not heard
+        logger.setLevel(level)
     try:
         asyncio.run(_fly(folder, role, heard))
     finally:
         root.removeHandler(listener)
-        root.setLevel(before)
+        for logger, level in before.items():
+            logger.setLevel(level)
     return heard
 
 

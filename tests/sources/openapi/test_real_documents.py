@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 BASE_URL = "https://api.example"
 DOCUMENTS = [*real_documents(), pytest.param("octokit", id="octokit_api_github_com")]
-_read: dict[Path, ApiDescription] = {}  # the one that was read last: tests come document by document
+_read: dict[Path, tuple[ApiDescription, list[ToolSpec]]] = {}  # the last one only: tests come document by document
 
 
 @pytest.fixture(name="path", params=DOCUMENTS, scope="module")
@@ -42,13 +42,14 @@ def _path(request: pytest.FixtureRequest) -> Path:
 async def _api(path: Path) -> ApiDescription:
     if path not in _read:
         _read.clear()
-        _read[path] = await read_api(str(path), fetch=no_network, base_url=BASE_URL)
-    return _read[path]
+        api = await read_api(str(path), fetch=no_network, base_url=BASE_URL)
+        _read[path] = api, [tool_spec(operation, source="api") for operation in api.operations]
+    return _read[path][0]
 
 
 @pytest.fixture(name="specs")
-def _specs(api: ApiDescription) -> list[ToolSpec]:
-    return [tool_spec(operation, source="api") for operation in api.operations]
+def _specs(path: Path, api: ApiDescription) -> list[ToolSpec]:
+    return _read[path][1]
 
 
 class SpecOnly:
