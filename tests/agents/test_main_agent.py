@@ -140,7 +140,7 @@ async def test_a_model_that_spawns_two_hundred_tasks_gets_as_many_as_it_may() ->
         await idle(agent)
 
     refused = sum("4 tasks are under way, which is the most" in text for text in model.heard)
-    assert "200 calls at once are too many, and none was made; the most is 50" in model.heard
+    assert "200 calls at once are too many, and none of them was made; the most is 50" in model.heard
     assert (len(agent.tasks), refused) == (4, 46)
 
 

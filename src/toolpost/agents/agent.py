@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.agents.actor import Actor, PlanStep, TaskContext
 from toolpost.agents.budget import Budget, check_at_least_one
 from toolpost.agents.catalogs import agent_registry, has_effects
-from toolpost.agents.conversation import MISTAKES, TOO_MANY_CALLS, Conversation
+from toolpost.agents.conversation import MISTAKES, TOO_MANY_CALLS, Conversation, too_many_calls
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import Reflector
 from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, wait_for_outcome
@@ -319,11 +319,10 @@ class Agent:
     async def _act(self, task: Task, turn: Turn) -> list[ActionResult]:
         """Run the steps of a plan, which the executor limits, and return those that failed."""
         talk = task.talk
-        if len(turn.steps) > self._most_calls:
-            text = f"{len(turn.steps)} calls at once are too many, and none was made; the most is {self._most_calls}"
-            told = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id in turn.call_ids.values()]
-            self._add(task, "TOOL_CALL_FAILED", {"error": text, "errorCode": TOO_MANY_CALLS}, told)
-            talk.mistakes, talk.problem = talk.mistakes + 1, text
+        if refusal := too_many_calls(len(turn.steps), self._most_calls):
+            facts = {"error": refusal, "errorCode": TOO_MANY_CALLS}
+            self._add(task, "TOOL_CALL_FAILED", facts, turn.results(refusal))
+            talk.mistakes, talk.problem = talk.mistakes + 1, refusal
             return []
         step = partial(self._step, task, turn)
         done = await map_concurrent(turn.steps, step, max_concurrency=len(turn.steps))

@@ -160,6 +160,11 @@ class Conversation:
         self.messages.append({"role": "user", "content": f"{UNUSABLE}{problem}"})
 
 
+def too_many_calls(asked: int, most: int) -> str:
+    """Return why none of the calls of a reply is made; empty where they are not too many."""
+    return f"{asked} calls at once are too many, and none of them was made; the most is {most}" if asked > most else ""
+
+
 def result_text(outcome: Outcome) -> str:
     """Return what a model reads of a call, with what to do next where the call failed."""
     text = model_text(outcome)

@@ -15,7 +15,7 @@ from toolpost.agents.agent import BUDGET, Agent, collection_members
 from toolpost.agents.budget import Budget, check_at_least_one
 from toolpost.agents.catalogs import agent_registry
 from toolpost.agents.channels import Channels, Reply
-from toolpost.agents.conversation import Conversation
+from toolpost.agents.conversation import Conversation, too_many_calls
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector
 from toolpost.agents.tasks import wait_for_outcome
@@ -382,9 +382,8 @@ class MainAgent:
 
     async def _act(self, turn: Turn) -> list[dict[str, Any]]:
         """Run the calls of a reply and return the messages with their results; of too many, none is made."""
-        if len(turn.steps) > self._most_calls:
-            text = f"{len(turn.steps)} calls at once are too many, and none was made; the most is {self._most_calls}"
-            return [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id in turn.call_ids.values()]
+        if refusal := too_many_calls(len(turn.steps), self._most_calls):
+            return turn.results(refusal)
         return await map_concurrent(turn.steps, partial(self._step, turn), max_concurrency=len(turn.steps))
 
     async def _step(self, turn: Turn, step: PlanStep) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.agents.catalogs import ARTIFACT_TOOLS, has_effects
-from toolpost.agents.conversation import TOO_MANY_CALLS, Conversation, PlannerCall, result_text
+from toolpost.agents.conversation import TOO_MANY_CALLS, Conversation, PlannerCall, result_text, too_many_calls
 from toolpost.agents.results import CallEnded, CallProgress, CallStarted, PlannerQuestion
 from toolpost.contracts.errors import (
     PendingNotFoundError,
@@ -133,9 +133,8 @@ class RunCalls:
     async def make(self, run: Run) -> None:
         """Make the calls of a reply, all at once; those that pause stay waiting. Of too many, none is made."""
         talk, wanted = run.talk, run.talk.waiting
-        if len(wanted) > self._most:
-            asked = f"{len(wanted)} calls at once are too many, and none of them was made; the most is"
-            outcomes: Sequence[Outcome] = [_refused(talk, call, f"{asked} {self._most}") for call in wanted]
+        if refusal := too_many_calls(len(wanted), self._most):
+            outcomes: Sequence[Outcome] = [_refused(talk, call, refusal) for call in wanted]
         else:
             await run.save_step()  # from here on their outcomes are found by their idempotency keys
             with self._relayed_progress(run, wanted):

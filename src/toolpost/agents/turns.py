@@ -34,6 +34,10 @@ class Turn(NamedTuple):
     steps: list[PlanStep]
     call_ids: Mapping[str, str]
 
+    def results(self, text: str) -> list[dict[str, Any]]:
+        """Return messages with one result for every call."""
+        return [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id in self.call_ids.values()]
+
 
 class ModelTurns:
     """Asks one model with the tools of one registry. Prompts are trimmed to 60 % of `context_tokens`."""
