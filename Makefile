@@ -9,7 +9,7 @@
 # make test-litellm   our models by the real litellm, installed at first (minutes), against a scripted provider
 # make demo-llm   an agent with a small model on this machine's CPU, which is installed at first (196 MB)
 # make test-llm   the tests with that model, which `make test` skips where it is not installed
-# make test-peers   agents of LangGraph and Penguiflow over our catalog, installed at first (minutes); `make test` skips them
+# make test-peers   Penguiflow's own planner over our catalog, installed at first (minutes); `make test` skips it
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make docs    the examples in the documents only
@@ -107,9 +107,9 @@ test-litellm: .venv/.installed
 	$(BIN)/python -m pip --disable-pip-version-check --python .parts/litellm/bin/python install --quiet --no-deps --requirement tools/litellm.txt
 	PYTHONPATH=src:. .parts/litellm/bin/python -m tests.agents.models.litellm_trial
 
-# The environments in which `make bench` measures them.
+# The environment in which `make bench` measures it.
 test-peers: .venv/.installed
-	$(BIN)/python -m bench.envs langgraph penguiflow
+	$(BIN)/python -m bench.envs penguiflow
 	$(BIN)/python -m pytest tests/agents/test_peer_agents.py
 
 test-n8n: setup

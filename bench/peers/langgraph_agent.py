@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
-from langgraph.prebuilt import create_react_agent  # type: ignore[import-not-found]
+from langgraph.prebuilt import create_react_agent
 
 from bench.core.harness import Contender
 from bench.core.subject import ARGUMENTS, SUM, add3
@@ -23,7 +23,7 @@ from toolpost.toolbox.box import Toolbox
 warnings.filterwarnings("ignore")  # it tells at every start where it will move to
 
 
-class Scripted(BaseChatModel):  # type: ignore[misc]  # not installed where this is checked
+class Scripted(BaseChatModel):
     """Calls a tool for each of its wishes, then answers."""
 
     wishes: list[tuple[str, dict[str, Any]]]

@@ -1,8 +1,8 @@
-"""LangGraph's prebuilt agent over the catalog of a Toolbox, in an environment of its own."""
+"""LangGraph's prebuilt agent over the catalog of a Toolbox."""
 
 import asyncio
 
-from langgraph.prebuilt import create_react_agent  # type: ignore[import-not-found]
+from langgraph.prebuilt import create_react_agent
 
 from bench.peers.langgraph_agent import Scripted, tools_of
 from bench.planner.names import QUESTION
