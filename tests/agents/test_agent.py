@@ -277,7 +277,7 @@ async def test_a_task_that_was_cut_off_goes_on_with_its_open_calls_unless_it_end
         (task,) = agent.tasks or [await agent.resume("task_1", "once more")]
         await task.wait(timeout_s=10)
 
-    assert (agent.tasks[0].id, task.talk.turns) == ("task_1", 2 if state == "completed" else 1)
+    assert (agent.tasks[0].id, task.conversation.turns) == ("task_1", 2 if state == "completed" else 1)
     results = [message["content"] for message in model.requests[0] if message["role"] == "tool"]
     assert results[-1] == "3" if state == "completed" else results == [CANCELLED] * 2
     assert log.read().status == "completed"  # type: ignore[union-attr]

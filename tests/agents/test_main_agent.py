@@ -346,7 +346,7 @@ async def test_messages_of_people_come_before_reports_of_tasks() -> None:
         await agent.send("web", "hello")
         await idle(agent)
         for _ in range(2):  # in one moment, before the agent takes its turn
-            agent._hear(agent.tasks[0].last_event)  # type: ignore[arg-type] # noqa: SLF001
+            agent._receive(agent.tasks[0].last_event)  # type: ignore[arg-type] # noqa: SLF001
         await agent.send("web", "me first")
         await idle(agent)
 

@@ -162,8 +162,8 @@ class Agent:
             return task
         self._check_room()
         message = {"role": "user", "content": text}
-        task.talk.messages.append(message)
-        task.talk.turns, task.talk.mistakes, task.talk.seconds = 0, 0, 0.0
+        task.conversation.messages.append(message)
+        task.conversation.turns, task.conversation.mistakes, task.conversation.seconds = 0, 0, 0.0
         self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": "input", "input": text}, [message])
         self._start(task)
         return task
@@ -200,7 +200,7 @@ class Agent:
             await self._box.recovery.sweep()  # what came of the calls of the process that died is then known
         for logged in left:
             task = await run_in_thread(partial(self._restore, logged.task_id))
-            task.talk.turns = sum(message["role"] == "assistant" for message in task.talk.messages)
+            task.conversation.turns = sum(message["role"] == "assistant" for message in task.conversation.messages)
             if logged.status == "paused":
                 task.waiting = _waiting_of(logged)
             elif logged.restarts >= _MOST_RESTARTS:
@@ -212,7 +212,9 @@ class Agent:
             open_ids = {waiting.call_id for waiting in task.waiting}
             if task.interrupted is not None:
                 open_ids |= set(task.interrupted.call_ids.values())
-            task.talk.messages = [one for one in task.talk.messages if not _is_placeholder(one, open_ids)]
+            task.conversation.messages = [
+                one for one in task.conversation.messages if not _is_placeholder(one, open_ids)
+            ]
             self._start(task)
 
     def _interrupted_turn(self, task: Task, messages: Sequence[dict[str, Any]]) -> Turn | None:
@@ -221,8 +223,8 @@ class Agent:
         if at < 0:
             return None
         last, ended = messages[at], {message.get("tool_call_id") for message in messages[at + 1 :]}
-        task.talk.calls -= len(last.get("tool_calls") or ())  # they get the same keys again
-        left = [call for call in task.talk.read_calls(last) if call.id not in ended]
+        task.conversation.calls -= len(last.get("tool_calls") or ())  # they get the same keys again
+        left = [call for call in task.conversation.read_calls(last) if call.id not in ended]
         calls = [call for call in left if MASK not in str(call.arguments)]
         return self._turns.turn(calls) if calls else None
 
@@ -252,14 +254,16 @@ class Agent:
             raise ToolConflictError(message, code="too_many_tasks")
 
     def _new_task(self, task_id: str, input_text: str, messages: list[dict[str, Any]], *, description: str) -> Task:
-        talk = Conversation(
+        conversation = Conversation(
             user=str(self.user),
             run_id=task_id,
             key=task_id,
             messages=[{"role": "system", "content": self._instructions}, *messages],
             budget=self._budget,
         )
-        return Task(TaskContext(task_id=task_id, input_text=input_text), talk, description=description, log=None)
+        return Task(
+            TaskContext(task_id=task_id, input_text=input_text), conversation, description=description, log=None
+        )
 
     def _start(self, task: Task) -> None:
         task.state, task.error, task.began = "running", None, time.monotonic()
@@ -300,37 +304,41 @@ class Agent:
 
     async def _reason(self, task: Task) -> Turn:
         """Ask the model what to do next."""
-        talk, context = task.talk, task.context
+        conversation, context = task.conversation, task.context
         self._check_limits(task)
-        turn = await self._turns.ask(talk)
+        turn = await self._turns.ask(conversation)
         context.iteration += 1
         context.plan = turn.steps
         steps = [step.tool_name for step in turn.steps]
-        self._recorder.record(task, EventCode.REASON_DONE, {"text": turn.text, "steps": steps}, [talk.messages[-1]])
+        self._recorder.record(
+            task, EventCode.REASON_DONE, {"text": turn.text, "steps": steps}, [conversation.messages[-1]]
+        )
         return turn
 
     def _check_limits(self, task: Task) -> None:
-        talk = task.talk
-        if talk.mistakes >= _REPAIR_ATTEMPTS:
-            raise ToolExecutionError(f"the language model's calls cannot be used: {talk.problem}", code="no_answer")
-        if used := talk.used_up(task.seconds):
+        conversation = task.conversation
+        if conversation.mistakes >= _REPAIR_ATTEMPTS:
+            raise ToolExecutionError(
+                f"the language model's calls cannot be used: {conversation.problem}", code="no_answer"
+            )
+        if used := conversation.used_up(task.seconds):
             raise ToolExecutionError(f"the task has used up its budget ({used})", code="budget_exhausted")
 
     async def _act(self, task: Task, turn: Turn) -> list[ActionResult]:
         """Run the steps of a plan, which the executor limits, and return those that failed."""
-        talk = task.talk
+        conversation = task.conversation
         if refusal := too_many_calls(len(turn.steps), self._most_calls):
             facts = {"error": refusal, "errorCode": TOO_MANY_CALLS}
             self._add(task, "TOOL_CALL_FAILED", facts, turn.results(refusal))
-            talk.mistakes, talk.problem = talk.mistakes + 1, refusal
+            conversation.mistakes, conversation.problem = conversation.mistakes + 1, refusal
             return []
         step = partial(self._step, task, turn)
         done = await map_concurrent(turn.steps, step, max_concurrency=len(turn.steps))
         task.waiting = [one for one in done if isinstance(one, WaitingStep)]
         failed = [one for one in done if not isinstance(one, WaitingStep) and not one.success]
         is_mistake = len(failed) == len(done) and all(one.error_code in MISTAKES for one in failed)
-        talk.mistakes = talk.mistakes + 1 if is_mistake else 0
-        talk.problem = str(failed[-1].error) if is_mistake else ""
+        conversation.mistakes = conversation.mistakes + 1 if is_mistake else 0
+        conversation.problem = str(failed[-1].error) if is_mistake else ""
         return failed
 
     async def _step(self, task: Task, turn: Turn, step: PlanStep) -> ActionResult | WaitingStep:
@@ -362,7 +370,7 @@ class Agent:
         self._add(task, event, data, [self._turns.result_message(call_id, action)])
 
     def _add(self, task: Task, event: str, data: dict[str, Any], messages: list[dict[str, Any]]) -> None:
-        task.talk.messages += messages
+        task.conversation.messages += messages
         self._recorder.log(task, event, data, messages)
 
     async def _reflect(self, task: Task, failed: list[ActionResult]) -> str | None:
@@ -381,7 +389,7 @@ class Agent:
             lessons = "".join(f"\n- {lesson}" for lesson in reflection.lessons)
             text = f"Change your plan: {reflection.assessment}{focus}{lessons}"
             told.append({"role": "user", "content": self._box.redactor.text(text)})
-        task.talk.messages += told
+        task.conversation.messages += told
         self._recorder.record(task, EventCode.STEPS_REFLECTED, facts, told)
         if reflection.verdict == "complete":
             return reflection.assessment or "The task was ended after an error."
@@ -391,7 +399,7 @@ class Agent:
         """Suspend a task until what it waits for is there."""
         if not task.waiting:
             return
-        task.talk.seconds = task.seconds
+        task.conversation.seconds = task.seconds
         task.state = "suspended"
         for waiting in task.waiting:
             if not waiting.pending_id:
@@ -424,16 +432,16 @@ class Agent:
         task.state = "completed"
         self._recorder.record(task, EventCode.TASK_COMPLETED, {"result": result, "iterations": task.context.iteration})
         if self._reflector is not None and self._reflector.should_reflect(task.context):
-            self._background.start(self._remember(task, self._reflector))
+            self._background.start(self._reflect_afterwards(task, self._reflector))
 
     def _fail(self, task: Task, error: ToolError) -> None:
         error.conceal(self._box.redactor.message)
         task.state = "cancelled" if isinstance(error, ToolCancelledError) else "failed"
         task.error, task.waiting = error.message, []
-        task.talk.messages = close_tool_calls(task.talk.messages)
+        task.conversation.messages = close_tool_calls(task.conversation.messages)
         self._recorder.record(task, EventCode.TASK_FAILED, error_facts(error))
 
-    async def _remember(self, task: Task, reflector: PostTaskReflector) -> None:
+    async def _reflect_afterwards(self, task: Task, reflector: PostTaskReflector) -> None:
         """Reflect on a task that has ended; nothing waits for it and its failure changes nothing."""
         try:
             reflection = await reflector.run(task.context)
@@ -455,7 +463,7 @@ class Agent:
         messages = close_tool_calls([message for message in logged.messages if message["role"] != "system"])
         description = str(logged.created.get("description", ""))
         task = self._new_task(task_id, logged.input_text, messages, description=description)
-        task.talk.calls = sum(len(message.get("tool_calls") or ()) for message in messages)
+        task.conversation.calls = sum(len(message.get("tool_calls") or ()) for message in messages)
         task.log = log
         task.state = "completed" if logged.status == "completed" else "failed"
         return task

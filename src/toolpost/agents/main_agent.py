@@ -67,7 +67,7 @@ _BUILTINS = ("all_task_tools", "artifact_tools")
 _WAITS, _ANSWERED = "waits", "answered"  # in the metadata of messages: pending actions of the agent's own calls
 _FULL = 0.8  # of what a prompt may hold; beyond, the session is compacted
 _LAST_WORDS = 10
-_HEARD = frozenset(
+_REPORTED = frozenset(
     {
         EventCode.TASK_COMPLETED,
         EventCode.TASK_FAILED,
@@ -276,7 +276,7 @@ class MainAgent:
             budget=self._task_budget,
             max_tasks=self._max_tasks,
             reflector=reflector,
-            on_event=self._hear,
+            on_event=self._receive,
             context_tokens=self._context_tokens,
             llm_timeout_s=self._llm_timeout_s,
         )
@@ -296,7 +296,7 @@ class MainAgent:
             self._waiting |= waits if is_object(waits) else {}
             self._waiting.pop(str(metadata.get(_ANSWERED)), None)
         for pending_id in self._waiting:
-            self._background.start(self._hear_answer(pending_id))
+            self._background.start(self._await_answer(pending_id))
 
     # The inbox
 
@@ -305,9 +305,9 @@ class MainAgent:
         self._is_quiet = False
         self._arrived.set()
 
-    def _hear(self, event: RunEvent) -> None:
+    def _receive(self, event: RunEvent) -> None:
         """Take note of what happens to a task."""
-        if event.code in _HEARD and event.facts.get("reason") != "need_more_info":  # which is told by its own event
+        if event.code in _REPORTED and event.facts.get("reason") != "need_more_info":  # which is told by its own event
             self._put(event)
         self._changed.set()
 
@@ -331,13 +331,13 @@ class MainAgent:
     async def _take_turn(self) -> None:
         """Ask the model and run its calls until it has nothing more to do."""
         await self._compact_if_full()
-        talk = self._conversation()
+        conversation = self._conversation()
         for _ in range(self._max_rounds):
-            self._add(talk, *self._take_inbox())
-            turn = await self._turns.ask(talk)
-            self._keep(talk.messages[-1])
+            self._add(conversation, *self._take_inbox())
+            turn = await self._turns.ask(conversation)
+            self._keep(conversation.messages[-1])
             if turn.steps:
-                self._add(talk, *await self._act(turn))
+                self._add(conversation, *await self._act(turn))
             elif not self._inbox:
                 return
         raise ToolExecutionError(f"the model did not end its turn within {self._max_rounds} replies", code="loop")
@@ -367,8 +367,8 @@ class MainAgent:
             taken.append(message)
         return taken
 
-    def _add(self, talk: Conversation, *messages: dict[str, Any]) -> None:
-        talk.messages += messages
+    def _add(self, conversation: Conversation, *messages: dict[str, Any]) -> None:
+        conversation.messages += messages
         self._keep(*messages)
 
     def _keep(self, *messages: dict[str, Any]) -> None:
@@ -393,7 +393,7 @@ class MainAgent:
         except PauseSignal as pause:
             waits = {pause.pending_id or "": step.tool_name}
             self._waiting |= waits
-            self._background.start(self._hear_answer(pause.pending_id or ""))
+            self._background.start(self._await_answer(pause.pending_id or ""))
             text = f"This call waits for a person: {pause.question.prompt} You are told what came of it."
             message = {"role": "tool", "tool_call_id": call_id, "content": self.box.redactor.text(text)}
             return {**message, "metadata": {_WAITS: waits}}
@@ -411,7 +411,7 @@ class MainAgent:
             tool_context={HOST: self},
         )
 
-    async def _hear_answer(self, pending_id: str) -> None:
+    async def _await_answer(self, pending_id: str) -> None:
         """Wait for the outcome of a call that paused, also before a restart, and put it into the inbox."""
         name, pending = self._waiting[pending_id], self.box.store.pending
         outcome = await wait_for_outcome(pending, pending_id, tenant=self.user.tenant, tool_name=name)

@@ -170,19 +170,22 @@ class ReactPlanner:
             if not box.sources.may_have(name):  # else its source is down, and may come
                 box.registry.find(name)  # an unknown name is an error before a model is asked
         given = dict(tool_context or {})
-        talk = Conversation(
+        conversation = Conversation(
             user=_user_of(given),
             run_id=writable(given.get("trace_id") or box.router.new_id("run")),
             key=f"plan_{secrets.token_hex(12)}",
             messages=opening_messages(query, self._instructions, llm_context or {}, messages),
             budget=self._budget if budget is None else _with_steps(budget, self._budget.steps),
         )
-        context = ToolContext(trace_id=talk.run_id, tool_context=given, llm_context=llm_context)
-        run = Run(box=box, talk=talk, context=context, on_event=on_event or self._on_event)
-        self._catalog.follow_run(talk.run_id)
+        context = ToolContext(trace_id=conversation.run_id, tool_context=given, llm_context=llm_context)
+        run = Run(box=box, conversation=conversation, context=context, on_event=on_event or self._on_event)
+        self._catalog.follow_run(conversation.run_id)
         if resume_token is not None:
             _check_token(resume_token)
-            run.claim, run.saved = await self._pauses_of(box).begin(resume_token, run.snapshot()), len(talk.messages)
+            run.claim, run.saved = (
+                await self._pauses_of(box).begin(resume_token, run.snapshot()),
+                len(conversation.messages),
+            )
         async with _claimed(run):
             result = await self._loop(run)
         return await self._conclude(run, result)
@@ -215,18 +218,20 @@ class ReactPlanner:
         user = None if given.get("user_id") is None else _user_of(given)
         claim = await self._pauses_of(box).claim(resume_token, user=user)
         kept = claim.payload
-        talk = Conversation.restore(kept["conversation"], claim.steps)
+        conversation = Conversation.restore(kept["conversation"], claim.steps)
         context = ToolContext(
-            trace_id=talk.run_id, tool_context={**kept["tool_context"], **given}, llm_context=kept["llm_context"]
+            trace_id=conversation.run_id,
+            tool_context={**kept["tool_context"], **given},
+            llm_context=kept["llm_context"],
         )
-        run = Run(box=box, talk=talk, context=context, on_event=on_event or self._on_event, claim=claim)
-        run.asked, run.saved = kept["asked"], len(talk.messages)
-        self._catalog.follow_run(talk.run_id)
+        run = Run(box=box, conversation=conversation, context=context, on_event=on_event or self._on_event, claim=claim)
+        run.asked, run.saved = kept["asked"], len(conversation.messages)
+        self._catalog.follow_run(conversation.run_id)
         async with _claimed(run):
             if claim.recovered:
                 await box.recovery.sweep()  # what came of the calls of the process that died is then known
             said = dict.fromkeys(run.asked[:1], user_input) if answers is None else answers
-            await self._calls.answer(run, said, by=by or talk.user)
+            await self._calls.answer(run, said, by=by or conversation.user)
             result = await self._loop(run)
         return await self._conclude(run, result)
 
@@ -295,9 +300,9 @@ class ReactPlanner:
     async def _conclude(self, run: Run, result: PlannerResult) -> PlannerResult:
         """Emit the last event of this part of the run."""
         if isinstance(result, PlannerPause):
-            run.emit(RunPaused(run_id=run.talk.run_id, result=result))
+            run.emit(RunPaused(run_id=run.conversation.run_id, result=result))
         else:
-            run.emit(RunFinished(run_id=run.talk.run_id, result=result))
+            run.emit(RunFinished(run_id=run.conversation.run_id, result=result))
         await self._flush_events()
         return result
 
@@ -312,13 +317,13 @@ class ReactPlanner:
 
     async def _loop(self, run: Run) -> PlannerResult:
         """Take turns with the model until it has answered, has to wait for people or must not go on."""
-        talk = run.talk
+        conversation = run.conversation
         while True:
             if paused := await self._calls.settle(run):
                 return await self._pause(run, paused)
-            if talk.mistakes >= self._repair_attempts:
-                return _finish(run, "no_path", problem=talk.problem)
-            if exhausted := talk.used_up(run.seconds):
+            if conversation.mistakes >= self._repair_attempts:
+                return _finish(run, "no_path", problem=conversation.problem)
+            if exhausted := conversation.used_up(run.seconds):
                 return _finish(run, "budget_exhausted", budget=exhausted)
             try:
                 reply = await self._ask(run)
@@ -327,20 +332,20 @@ class ReactPlanner:
             result = self._take_reply(run, reply)
             if result is not None:
                 return result
-            if talk.waiting:
+            if conversation.waiting:
                 await self._calls.make(run)
 
     async def _ask(self, run: Run) -> ModelReply:
         """Ask the model for its next message; a ToolError says why there is none."""
-        talk, left = run.talk, run.seconds_left
-        definitions: Sequence[ToolDefinition] = () if talk.must_answer else self._calls.definitions(run)
-        schema = self._answer.schema if self._answer is not None and talk.must_answer else None
+        conversation, left = run.conversation, run.seconds_left
+        definitions: Sequence[ToolDefinition] = () if conversation.must_answer else self._calls.definitions(run)
+        schema = self._answer.schema if self._answer is not None and conversation.must_answer else None
         if self._mode == "json":
             answer = None if self._answer is None else self._answer.schema
             schema = action_schema(definitions, answer)
-            messages, tools = as_actions(talk.messages, self._rules(action_rules(definitions, answer))), []
+            messages, tools = as_actions(conversation.messages, self._rules(action_rules(definitions, answer))), []
         else:
-            messages, tools = self._with_rules(talk.messages), [tool.to_openai() for tool in definitions]
+            messages, tools = self._with_rules(conversation.messages), [tool.to_openai() for tool in definitions]
         patience = self._llm_timeout_s if left is None else min(left, self._llm_timeout_s)
         try:
             return await ask_model(
@@ -359,7 +364,7 @@ class ReactPlanner:
 
     def _pass_on(self, run: Run, delta: TextDelta | ToolCallDelta) -> None:
         if isinstance(delta, TextDelta) and self._mode == "native":
-            run.emit(ModelText(run_id=run.talk.run_id, text=delta.text))
+            run.emit(ModelText(run_id=run.conversation.run_id, text=delta.text))
 
     def _with_rules(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         answer = "" if self._answer is None else json.dumps(self._answer.schema, ensure_ascii=False)
@@ -376,51 +381,51 @@ class ReactPlanner:
 
     def _take_reply(self, run: Run, reply: ModelReply) -> PlannerFinish | None:
         """Add a reply to the conversation; return the result of the run if it ends it, or leave its calls waiting."""
-        talk, message = run.talk, reply.message
-        talk.count(reply)
-        run.emit(ModelReplied(run_id=talk.run_id, steps=talk.turns, usage=talk.usage))
+        conversation, message = run.conversation, reply.message
+        conversation.count(reply)
+        run.emit(ModelReplied(run_id=conversation.run_id, steps=conversation.turns, usage=conversation.usage))
         cut = reply.finish_reason == "length"
         try:
             if self._mode == "json" and not message.get("tool_calls") and not cut:
                 message = read_action(str(message.get("content") or ""))
         except ToolValidationError as error:
-            talk.add_reply(message)
-            talk.add_problem("; ".join(error.issues))
+            conversation.add_reply(message)
+            conversation.add_problem("; ".join(error.issues))
             return None
-        wanted = talk.add_reply(message)
-        talk.must_answer = False
+        wanted = conversation.add_reply(message)
+        conversation.must_answer = False
         if not wanted:
             return self._take_answer(run, message.get("content"), reply.finish_reason)
-        if exhausted := talk.used_up(run.seconds):  # nobody would read what comes of these calls
+        if exhausted := conversation.used_up(run.seconds):  # nobody would read what comes of these calls
             return _finish(run, "budget_exhausted", budget=exhausted)
-        talk.waiting = wanted
+        conversation.waiting = wanted
         return None
 
     def _take_answer(self, run: Run, said: Any, finish_reason: str) -> PlannerFinish | None:
         """Return the result of a run with an answer; None where the model has to correct it."""
-        talk = run.talk
+        conversation = run.conversation
         if finish_reason in _REFUSALS:
             return _finish(run, "no_path", answer=said or None, problem=f"the model ended with {finish_reason}")
         if not said:
             return _finish(run, "no_path", problem="the model said nothing and called nothing")
         if finish_reason == "length":
-            talk.add_problem(_CUT_OFF)
+            conversation.add_problem(_CUT_OFF)
             return None
         try:
             answer = said if self._answer is None else self._answer.read(str(said))
         except ToolValidationError as error:
-            talk.add_problem("; ".join(error.issues))
-            talk.must_answer = True
+            conversation.add_problem("; ".join(error.issues))
+            conversation.must_answer = True
             return None
         if self._mode == "json":
-            run.emit(ModelText(run_id=talk.run_id, text=str(said)))
+            run.emit(ModelText(run_id=conversation.run_id, text=str(said)))
         return _finish(run, "answer_complete", answer=answer)
 
     async def _pause(self, run: Run, paused: Sequence[Paused]) -> PlannerPause:
         asked = [each.pending_id for each in paused]
         token = await self._pauses_of(run.box).keep({**run.snapshot(), "asked": asked})
         questions = tuple(as_question(each, run.refused.get(each.pending_id, "")) for each in paused)
-        return PlannerPause(questions=questions, resume_token=token, run_id=run.talk.run_id)
+        return PlannerPause(questions=questions, resume_token=token, run_id=run.conversation.run_id)
 
 
 @asynccontextmanager
@@ -459,19 +464,19 @@ def _user_of(tool_context: Mapping[str, Any]) -> str:
 def _finish(
     run: Run, reason: FinishReason, *, answer: Any = None, problem: str = "", budget: BudgetKind | None = None
 ) -> PlannerFinish:
-    talk = run.talk
+    conversation = run.conversation
     facts: dict[str, Any] = {
-        "run_id": talk.run_id,
-        "user_id": talk.user,
-        "iterations": talk.turns,
-        "tool_calls": talk.calls,
-        "done": [{"tool_name": name, "status": status} for name, status in talk.done],
-        "usage": talk.usage._asdict(),
+        "run_id": conversation.run_id,
+        "user_id": conversation.user,
+        "iterations": conversation.turns,
+        "tool_calls": conversation.calls,
+        "done": [{"tool_name": name, "status": status} for name, status in conversation.done],
+        "usage": conversation.usage._asdict(),
         "seconds": round(run.seconds, 3),
     }
     if problem:
         facts["problem"] = problem
     if budget is not None:
         facts["budget"] = budget
-    messages = close_tool_calls(talk.messages, "This call was not made: the budget of the run was used up.")
+    messages = close_tool_calls(conversation.messages, "This call was not made: the budget of the run was used up.")
     return PlannerFinish(reason=reason, payload={"answer": answer}, metadata=facts, messages=messages)

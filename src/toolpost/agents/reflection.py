@@ -138,19 +138,19 @@ class PostTaskReflector:
     async def _rounds(self, task: TaskContext, context: ToolContext) -> PostTaskReflection:
         prompt = self._turns.redactor.text(await self._prompt(task, context))
         opening = [{"role": "system", "content": REMEMBER}, {"role": "user", "content": prompt}]
-        talk = Conversation(
+        conversation = Conversation(
             user=str(self._user), run_id=task.task_id, key="reflect", messages=opening, budget=Budget(steps=MAX_ROUNDS)
         )
         calls = 0
         for _ in range(MAX_ROUNDS):
-            turn = await self._turns.ask(talk)
+            turn = await self._turns.ask(conversation)
             if not turn.steps:
                 return PostTaskReflection(assessment=turn.text, tool_calls_count=calls)
             calls += len(turn.steps)
             step = partial(self._step, task, context)
             texts = await map_concurrent(turn.steps, step, max_concurrency=1)  # files are changed one after another
             for done, text in zip(turn.steps, texts, strict=True):
-                talk.messages.append({"role": "tool", "tool_call_id": turn.call_ids[done.id], "content": text})
+                conversation.messages.append({"role": "tool", "tool_call_id": turn.call_ids[done.id], "content": text})
         return PostTaskReflection(assessment="Max reflection rounds reached", tool_calls_count=calls)
 
     async def _step(self, task: TaskContext, context: ToolContext, step: PlanStep) -> str:

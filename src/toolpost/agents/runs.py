@@ -56,7 +56,7 @@ class Run:
     """
 
     box: Toolbox
-    talk: Conversation
+    conversation: Conversation
     context: ToolContext
     on_event: OnEvent | None
     claim: ClaimedPause | None = None
@@ -68,12 +68,12 @@ class Run:
     @property
     def seconds(self) -> float:
         """Seconds that the run has taken, in all processes."""
-        return self.talk.seconds + time.monotonic() - self.began
+        return self.conversation.seconds + time.monotonic() - self.began
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds that the budget leaves; None without such a budget."""
-        limit = self.talk.budget.time_s
+        limit = self.conversation.budget.time_s
         return None if limit is None else max(0.0, limit - self.seconds)
 
     def emit(self, event: PlannerEvent) -> None:
@@ -90,15 +90,15 @@ class Run:
             "tool_context": plain_members(self.context.tool_context),
             "llm_context": plain_members(self.context.llm_context),
         }
-        talk = replace(self.talk, seconds=self.seconds)
-        return {"user": talk.user, "asked": self.asked, "conversation": talk.to_dict(), **contexts}
+        conversation = replace(self.conversation, seconds=self.seconds)
+        return {"user": conversation.user, "asked": self.asked, "conversation": conversation.to_dict(), **contexts}
 
     async def save_step(self) -> None:
         """Store what has changed since the last step, before its calls take effect."""
         if self.claim is not None:
-            talk = replace(self.talk, seconds=self.seconds)
-            await self.claim.save(talk.to_dict(since=self.saved))
-            self.saved = len(talk.messages)
+            conversation = replace(self.conversation, seconds=self.seconds)
+            await self.claim.save(conversation.to_dict(since=self.saved))
+            self.saved = len(conversation.messages)
 
 
 class RunCalls:
@@ -124,7 +124,7 @@ class RunCalls:
         """Return the names that the model may call; None is all. Tools that read artifacts wait until there are any."""
         if self._names is not None:
             return self._names
-        if not self._catalog.is_own or run.talk.has_artifacts:
+        if not self._catalog.is_own or run.conversation.has_artifacts:
             return None
         wanted = self._catalog.settings.builtins
         unasked = ARTIFACT_TOOLS if wanted == "none" else ARTIFACT_TOOLS.difference(wanted)
@@ -132,20 +132,20 @@ class RunCalls:
 
     async def make(self, run: Run) -> None:
         """Make the calls of a reply, all at once; those that pause stay waiting. Of too many, none is made."""
-        talk, wanted = run.talk, run.talk.waiting
+        conversation, wanted = run.conversation, run.conversation.waiting
         if refusal := too_many_calls(len(wanted), self._most):
-            outcomes: Sequence[Outcome] = [_refused(talk, call, refusal) for call in wanted]
+            outcomes: Sequence[Outcome] = [_refused(conversation, call, refusal) for call in wanted]
         else:
             await run.save_step()  # from here on their outcomes are found by their idempotency keys
             with self._relayed_progress(run, wanted):
                 outcomes = await self._make_all(run, wanted)
-        talk.waiting = []
+        conversation.waiting = []
         for call, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Paused):
-                talk.waiting.append(call._replace(pending_id=outcome.pending_id))
+                conversation.waiting.append(call._replace(pending_id=outcome.pending_id))
             else:
-                talk.add_outcome(call, outcome)
-        talk.judge(outcomes)
+                conversation.add_outcome(call, outcome)
+        conversation.judge(outcomes)
 
     @contextmanager
     def _relayed_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Iterator[None]:
@@ -177,15 +177,15 @@ class RunCalls:
         return outcome
 
     async def _call(self, run: Run, call: PlannerCall) -> Outcome:
-        talk, view, call = run.talk, self._catalog.view, self._unwrapped(call)
+        conversation, view, call = run.conversation, self._catalog.view, self._unwrapped(call)
         if view is None and not self._is_offered(run, call.name):
             near = nearest(call.name, [tool.name for tool in self.definitions(run)])
-            return Failed("", talk.run_id, call.name, ToolNotFoundError(call.name, suggestion=near))
+            return Failed("", conversation.run_id, call.name, ToolNotFoundError(call.name, suggestion=near))
         calling = (run.box if view is None else view).call(
             call.name,
             call.arguments,
-            user=talk.user,
-            run_id=talk.run_id,
+            user=conversation.user,
+            run_id=conversation.run_id,
             idempotency_key=call.key if has_effects(run.box.registry, call.name) else None,
             context=run.context,
         )
@@ -197,7 +197,7 @@ class RunCalls:
                 return await calling
         except TimeoutError:
             error = ToolTimeoutError("the time of the run is over; the call may have taken effect", tool_name=call.name)
-            return Failed("", talk.run_id, call.name, error)
+            return Failed("", conversation.run_id, call.name, error)
 
     def _unwrapped(self, call: PlannerCall) -> PlannerCall:
         """Return the call that a model means, which may stand within a call of a search view."""
@@ -216,16 +216,18 @@ class RunCalls:
 
     async def settle(self, run: Run) -> list[Paused]:
         """Add the results of calls that wait no more to the conversation; return the questions of the others."""
-        talk, still, asked = run.talk, list[PlannerCall](), list[Paused]()
-        outcomes = [await self._current_outcome(run, call) for call in talk.waiting]
-        for call, outcome in zip(talk.waiting, outcomes, strict=True):  # nothing is awaited: all of them, or none
+        conversation, still, asked = run.conversation, list[PlannerCall](), list[Paused]()
+        outcomes = [await self._current_outcome(run, call) for call in conversation.waiting]
+        for call, outcome in zip(
+            conversation.waiting, outcomes, strict=True
+        ):  # nothing is awaited: all of them, or none
             if isinstance(outcome, Paused):
                 still.append(call._replace(pending_id=outcome.pending_id))
                 asked.append(outcome)
             else:
-                talk.add_outcome(call, outcome)
+                conversation.add_outcome(call, outcome)
                 run.emit(_ended(run, call, outcome))
-        talk.waiting = still
+        conversation.waiting = still
         return asked
 
     async def _current_outcome(self, run: Run, call: PlannerCall) -> Outcome:
@@ -235,7 +237,7 @@ class RunCalls:
         """
         for _ in range(_MAX_POLLS):
             try:
-                asked = await run.box.pending.get(call.pending_id, by=run.talk.user)
+                asked = await run.box.pending.get(call.pending_id, by=run.conversation.user)
             except PendingNotFoundError:
                 return await self._call(run, call)
             if asked.status == "open":
@@ -246,14 +248,16 @@ class RunCalls:
                 call = call._replace(pending_id=outcome.pending_id)
             else:
                 return outcome
-        return Failed("", run.talk.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet"))
+        return Failed(
+            "", run.conversation.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet")
+        )
 
     async def answer(self, run: Run, answers: Mapping[str, Any], *, by: str) -> None:
         """Answer the questions that people were shown, which runs their calls; others stay as they are."""
         for pending_id in answers:
             if pending_id not in run.asked:
                 raise PendingNotFoundError(pending_id)
-        waiting = [call for call in run.talk.waiting if call.pending_id in answers]
+        waiting = [call for call in run.conversation.waiting if call.pending_id in answers]
         await map_concurrent(
             waiting,
             lambda call: self._answer_question(run, call, answers[call.pending_id], by=by),
@@ -276,8 +280,8 @@ class RunCalls:
                 await run.box.recovery.sweep()  # the end of it is then known
 
 
-def _refused(talk: Conversation, call: PlannerCall, message: str) -> Failed:
-    return Failed("", talk.run_id, call.name, ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS))
+def _refused(conversation: Conversation, call: PlannerCall, message: str) -> Failed:
+    return Failed("", conversation.run_id, call.name, ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS))
 
 
 class _ProgressRelay:
@@ -289,7 +293,7 @@ class _ProgressRelay:
         self._loop = asyncio.get_running_loop()
 
     def emit(self, event: RunEvent) -> None:
-        if event.code is not EventCode.SUBAGENT_ACTION or event.call.run_id != self._run.talk.run_id:
+        if event.code is not EventCode.SUBAGENT_ACTION or event.call.run_id != self._run.conversation.run_id:
             return
         call, facts = event.call, event.payload
         progress = CallProgress(
@@ -312,12 +316,12 @@ def _started(run: Run, call: PlannerCall) -> CallStarted:
         with suppress(ToolError):  # of a schema that cannot be used
             shown = arguments_summary(arguments, run.box.redactor, entry.secret_paths[0])
     name = call.name if entry is None else entry.spec.name
-    return CallStarted(run_id=run.talk.run_id, call_id=call.key, tool_name=name, arguments=shown)
+    return CallStarted(run_id=run.conversation.run_id, call_id=call.key, tool_name=name, arguments=shown)
 
 
 def _ended(run: Run, call: PlannerCall, outcome: Outcome) -> CallEnded:
     return CallEnded(
-        run_id=run.talk.run_id,
+        run_id=run.conversation.run_id,
         call_id=call.key,
         tool_name=outcome.tool_name,
         status=outcome.status,

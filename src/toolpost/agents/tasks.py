@@ -53,7 +53,13 @@ class Task:
     """A task: its `state`, its `result` once it completed, its `error` once it failed, what it is `waiting` for."""
 
     def __init__(
-        self, context: TaskContext, talk: Conversation, *, description: str, log: TaskLog | None, cause: str = ""
+        self,
+        context: TaskContext,
+        conversation: Conversation,
+        *,
+        description: str,
+        log: TaskLog | None,
+        cause: str = "",
     ) -> None:
         self.context = context
         self.description = description
@@ -62,7 +68,7 @@ class Task:
         self.error: str | None = None
         self.waiting: list[WaitingStep] = []
         self.interrupted: Turn | None = None  # the turn that a process was killed in, with the steps that have no end
-        self.talk = talk
+        self.conversation = conversation
         self.log = log
         self.inputs: asyncio.Queue[str] = asyncio.Queue()
         self.last_event: RunEvent | None = None
@@ -90,7 +96,7 @@ class Task:
     @property
     def seconds(self) -> float:
         """Seconds that the task has taken, without those in which it was suspended."""
-        return self.talk.seconds + (time.monotonic() - self.began if self.state == "running" else 0.0)
+        return self.conversation.seconds + (time.monotonic() - self.began if self.state == "running" else 0.0)
 
     @property
     def needs_info(self) -> bool:

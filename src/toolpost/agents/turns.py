@@ -57,12 +57,12 @@ class ModelTurns:
         self.redactor = redactor
         self._timeout_s = timeout_s
 
-    async def ask(self, talk: Conversation) -> Turn:
+    async def ask(self, conversation: Conversation) -> Turn:
         """Ask for the next message and add it to the conversation; ToolError, redacted, when there is none."""
         tools = [tool.to_openai() for tool in self._registry.to_llm_tools()]
-        reply = await self.say(talk.messages, tools=tools)
-        talk.count(reply)
-        return self.turn(talk.add_reply(reply.message), _text(reply.message))
+        reply = await self.say(conversation.messages, tools=tools)
+        conversation.count(reply)
+        return self.turn(conversation.add_reply(reply.message), _text(reply.message))
 
     def turn(self, calls: Sequence[PlannerCall], text: str = "") -> Turn:
         """Return calls of the model as steps."""
