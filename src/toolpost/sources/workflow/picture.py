@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
@@ -25,6 +24,9 @@ _ARROWHEAD = (
 )
 
 
+_Spot: TypeAlias = tuple[str, int]  # a step and a column: its own, or one that an arrow from it passes through
+
+
 class _Place(NamedTuple):
     x: int
     y: int
@@ -32,7 +34,7 @@ class _Place(NamedTuple):
 
 def draw(workflow: Workflow) -> str:
     """Return the picture of a workflow."""
-    places = _places(workflow.steps)
+    places, columns = _places(workflow.steps), _columns(workflow.steps)
     width = max(place.x for place in places.values()) + _WIDTH + _EDGE
     height = max(place.y for place in places.values()) + _HEIGHT + _EDGE
     lines = [
@@ -42,33 +44,62 @@ def draw(workflow: Workflow) -> str:
         f"<defs>{_ARROWHEAD}</defs>",
         f'<text class="title" x="{_EDGE}" y="{_EDGE}">{_text(workflow.label)}</text>',
         *_arrows(workflow.steps, places),
-        *(_box(step, places[name]) for name, step in workflow.steps.items()),
+        *(_box(step, places[name, columns[name]]) for name, step in workflow.steps.items()),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _places(steps: Mapping[str, PlannedStep]) -> dict[str, _Place]:
-    """Return the place of every step: a column right of all that it needs, below those before it."""
+def _columns(steps: Mapping[str, PlannedStep]) -> dict[str, int]:
+    """Return the column of every step: right of all that it needs."""
     columns: dict[str, int] = {}
     for name, step in steps.items():  # in the order in which they can run
         columns[name] = max((columns[other] + 1 for other in step.needs), default=0)
-    filled: dict[int, int] = defaultdict(int)
-    places: dict[str, _Place] = {}
-    for name, column in columns.items():
-        row, filled[column] = filled[column], filled[column] + 1
-        places[name] = _Place(_EDGE + column * (_WIDTH + _GAP_X), _EDGE + _GAP_Y + row * (_HEIGHT + _GAP_Y))
-    return places
+    return columns
 
 
-def _arrows(steps: Mapping[str, PlannedStep], places: Mapping[str, _Place]) -> Iterator[str]:
+def _places(steps: Mapping[str, PlannedStep]) -> dict[_Spot, _Place]:
+    """Return the place of every step, and of every column that an arrow passes through, so that it crosses no step.
+
+    Within a column, spots are ordered by the rows of what leads to them.
+    """
+    columns = _columns(steps)
+    before: dict[_Spot, list[_Spot]] = {}
     for name, step in steps.items():
-        end = _Place(places[name].x, places[name].y + _HEIGHT // 2)
+        before[name, columns[name]] = [(other, columns[name] - 1) for other in sorted(step.needs)]
+        for other in step.needs:
+            for column in range(columns[other] + 1, columns[name]):
+                before[other, column] = [(other, column - 1)]
+    rows: dict[_Spot, int] = {}
+    for column in range(max(columns.values()) + 1):
+        spots = [spot for spot in before if spot[1] == column]
+        spots.sort(key=lambda spot: sum(rows[one] for one in before[spot]) / (len(before[spot]) or 1))
+        rows.update({spot: row for row, spot in enumerate(spots)})
+    return {
+        spot: _Place(_EDGE + spot[1] * (_WIDTH + _GAP_X), _EDGE + _GAP_Y + row * (_HEIGHT + _GAP_Y))
+        for spot, row in rows.items()
+    }
+
+
+def _arrows(steps: Mapping[str, PlannedStep], places: Mapping[_Spot, _Place]) -> Iterator[str]:
+    columns = _columns(steps)
+    for name, step in steps.items():
         for other in sorted(step.needs):
-            start = _Place(places[other].x + _WIDTH, places[other].y + _HEIGHT // 2)
-            middle = (start.x + end.x) // 2
-            curve = f"M{start.x} {start.y}C{middle} {start.y} {middle} {end.y} {end.x} {end.y}"
+            start = _middle(places[other, columns[other]])
+            curve = f"M{start.x + _WIDTH} {start.y}"
+            at = _Place(start.x + _WIDTH, start.y)
+            for column in range(columns[other] + 1, columns[name] + 1):
+                end = _middle(places[name if column == columns[name] else other, column])
+                half = (at.x + end.x) // 2
+                curve += f"C{half} {at.y} {half} {end.y} {end.x} {end.y}"
+                if column < columns[name]:
+                    curve += f"H{end.x + _WIDTH}"
+                at = _Place(end.x + _WIDTH, end.y)
             yield f'<path d="{curve}" marker-end="url(#end)"/>'
+
+
+def _middle(place: _Place) -> _Place:
+    return _Place(place.x, place.y + _HEIGHT // 2)
 
 
 def _box(step: PlannedStep, place: _Place) -> str:
