@@ -30,7 +30,7 @@ from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from toolpost.agents.catalogs import AgentCatalog
     from toolpost.agents.results import OnEvent, PlannerEvent
@@ -148,7 +148,7 @@ class RunCalls:
         conversation.judge(outcomes)
 
     @contextmanager
-    def _relayed_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Iterator[None]:
+    def _relayed_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Generator[None]:
         """Pass what the calls of a run report on to the caller while they are made."""
         if run.on_event is None:
             yield

@@ -233,7 +233,7 @@ class Attempt:
         }
 
     def journal_entry(self, step: str) -> JournalEntry:
-        """Build the journal entry of this call, or of a step inside it."""
+        """Build the journal entry of this call, or of a step inside it, which is run again by its call alone."""
         request = self.request
         return JournalEntry(
             call_id=request.call_id,
@@ -241,7 +241,7 @@ class Attempt:
             run_id=request.run_id,
             tool_name=request.tool_name,
             principal=request.principal,
-            call=self.journal_data(),
+            call={} if step else self.journal_data(),
             at=time.time(),
         )
 
