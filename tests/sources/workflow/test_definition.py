@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from toolpost.adapters import ToolValueFactory, WorkflowTool
 from toolpost.errors import ConfigError
 from toolpost.sources import Workflow
 
@@ -90,30 +89,6 @@ def test_a_workflow_is_packed_into_bytes_and_read_again() -> None:
     assert again.data == workflow.data
     assert list(again.steps) == ["a", "b"]
     assert again.pack() == workflow.pack()
-
-
-def test_a_workflow_is_a_value_of_a_table_with_its_ports_and_its_bytes() -> None:
-    text = f"""
-    name: report
-    description: Report.
-    ports:
-      inputs: {{orders: {{columns: {{id: int64}}}}}}
-      outputs: {{large: {{columns: {{id: int64}}, rows: steps.a}}}}
-    {STEP}
-    message: done
-    """
-    workflow = Workflow.parse(text)
-    value = ToolValueFactory().decode(ToolValueFactory().encode(workflow.to_value()))
-    assert isinstance(value, WorkflowTool)
-    assert value == workflow.to_value()
-    assert Workflow.unpack(value.package or b"").data == workflow.data
-    assert [port.name for port in (*(value.input_ports or ()), *(value.output_ports or ()))] == [
-        "orders",
-        "large",
-        "message",
-    ]
-    assert value.message_output_port_index == 1
-    assert "orders" in value.parameter_schema["properties"]
 
 
 @pytest.mark.parametrize(

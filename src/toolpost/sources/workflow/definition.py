@@ -15,7 +15,6 @@ from pydantic import Field, ValidationError
 
 from toolpost.contracts.config import ConfigModel
 from toolpost.contracts.errors import ConfigError, ToolSchemaError, nearest
-from toolpost.contracts.tool_values import ToolPort, WorkflowTool
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.sources.workflow.expressions import Expression, ExpressionError, Reference, Template, uses_loop
@@ -212,25 +211,6 @@ class Workflow:
         if not isinstance(body, str) or outer.get("sha256") != _digest(body):
             raise ConfigError(f"{where} is damaged: its hash is another than that of its content; pack it again")
         return cls.of(json.loads(body), where=where)
-
-    def to_value(self) -> WorkflowTool:
-        """Return the workflow as a value for a table of tools, packed; its last port is that of the message."""
-        ports = self.data.ports
-        outputs = [_port(name, port) for name, port in ports.outputs.items()]
-        message = [] if self.message is None else [ToolPort("message", "What a model reads.", "message")]
-        return WorkflowTool(
-            self.name,
-            self.data.description,
-            self.input_schema,
-            self.pack(),
-            [_port(name, port) for name, port in ports.inputs.items()],
-            [*outputs, *message],
-            len(outputs) if message else -1,
-        )
-
-
-def _port(name: str, port: Port) -> ToolPort:
-    return ToolPort(name, port.description, "table", {"columns": dict(port.columns)})
 
 
 class _PlainLoader(yaml.SafeLoader):
