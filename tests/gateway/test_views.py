@@ -1,8 +1,10 @@
 """Views: clients see the tools of a collection, tag, source or pattern, whole or behind a search, and no others."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -247,3 +249,23 @@ def test_whoever_is_kept_to_a_view_by_the_default_finds_no_view_of_all_tools() -
 
     assert list(Settings.model_validate({"views": views}).all_views()) == ["all", "search", "shop"]
     assert list(Settings.model_validate({"views": views, "view": "shop"}).all_views()) == ["shop"]
+
+
+@pytest.mark.programs
+async def test_a_server_that_dies_during_a_list_leaves_the_list_whole_until_it_is_back(tmp_path: Path) -> None:
+    command = f"{sys.executable} {Path(__file__).with_name('dying_server.py')} {tmp_path}"
+    dying = {"name": "srv", "transport": "mcp", "connection": command, "trust": True, "required": True}
+    seen: list[set[str]] = []
+    async with gateway("all", sources=[dying], lock=None) as (_, gate), Client(gate.server) as client:
+        before = await names(client)
+        await client.call_tool("srv__grow", {})
+        async with asyncio.timeout(60):
+            while "srv__bloom" not in (listed := await names(client)):
+                seen.append(listed)
+                await client.call_tool("shop__list_charges", {})
+                await asyncio.sleep(0.02)
+        bloom = await client.call_tool("srv__bloom", {})
+
+    assert {"srv__grow", "srv__rest", "shop__list_charges"} <= before
+    assert all(listed == before for listed in seen)
+    assert "bloom" in str(bloom.content)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated
 
 from tests.sources.webhook.boxes import said
 from tests.wire.site import Received, Site
@@ -260,3 +262,67 @@ async def test_a_variable_in_the_settings_of_an_added_source_is_filled_in(
         await box.call("srv.call")
 
     assert office.site.last.all("authorization") == ["Bearer token-of-the-environment"]
+
+
+async def test_a_name_that_two_sources_map_to_goes_to_the_other_when_the_first_one_leaves(tmp_path: Path) -> None:
+    def source(name: str, tool_name: str) -> ExternalToolConfig:
+        file = written(tmp_path, f"{name}.py", PYTHON.format(tool_name))
+        return ExternalToolConfig(name=name, transport="python", connection=file)
+
+    async with opened(source("a", "b__c"), source("a__b", "c")) as box:
+        first, said = await box.call("a__b__c"), list(box.problems)
+        await box.sources.remove("a")
+        second = await box.call("a__b__c")
+        problems = list(box.problems)
+
+    assert isinstance(first, Completed)
+    assert isinstance(second, Completed)
+    assert (first.tool_name, second.tool_name) == ("a.b__c", "a__b.c")
+    assert any("would both be 'a__b__c' to a model" in problem for problem in said)
+    assert not any("would both be" in problem for problem in problems)
+
+
+async def test_a_source_that_is_opened_anew_stays_one_of_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "toolpost.yaml"
+    written(tmp_path, "old.py", PYTHON.format("old"))
+    head = "data_dir: null\nlock: null\nbuiltins: none\nsources:\n"
+    file.write_text(f"{head}  - {{name: srv, transport: python, connection: ./old.py}}\n")
+    async with Toolbox.open(file) as box:
+        await box.sources.reload("srv")
+        unchanged = await box.reload()
+        file.write_text(f"{head}  []\n")
+        changed = await box.reload()
+
+    assert not unchanged
+    assert changed.removed == ["srv"]
+
+
+def notes_server() -> tuple[MCPServer[Any], InMemorySubscriptionBus]:
+    """An MCP server with one resource, and where it tells listeners of updates."""
+    bus = InMemorySubscriptionBus()
+    server = MCPServer[Any]("notes", subscriptions=bus)
+    server.resource("note://a", name="a")(lambda: "x")
+    return server, bus
+
+
+(first_server, _), (second_server, second_bus) = notes_server(), notes_server()
+
+
+async def test_whoever_wants_news_of_a_resource_gets_those_of_the_new_server() -> None:
+    def notes(name: str) -> ExternalToolConfig:
+        return ExternalToolConfig(name="srv", transport="mcp", connection=f"memory:{__name__}:{name}", required=True)
+
+    heard: list[str | None] = []
+    async with opened(notes("first_server")) as box:
+        await box.sources.content_sources()["srv"].subscribe("note://a")
+        box.sources.subscribe_contents(lambda _source, uri: heard.append(uri))
+        await box.sources.replace(notes("second_server"))
+        replaced = list(heard)
+        async with asyncio.timeout(30):
+            while len(heard) < len(replaced) + 1:
+                await second_bus.publish(ResourceUpdated(uri="note://a"))
+                await asyncio.sleep(0.02)
+        await box.sources.content_sources()["srv"].unsubscribe("note://a")
+
+        assert list(box.sources.content_sources()["srv"].subscriptions) == []
+    assert "note://a" in replaced

@@ -153,6 +153,11 @@ class ContentSource(ToolSource, Protocol):
         """What the source listed last."""
         ...
 
+    @property
+    def subscriptions(self) -> Sequence[str]:
+        """The URIs of resources that somebody wants to hear of, one for each who does."""
+        ...
+
     async def complete(self, call: AuthorizedCall, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Complete an argument of a prompt or a template."""
         ...

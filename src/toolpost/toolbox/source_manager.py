@@ -335,7 +335,9 @@ class SourceManager:
 
     async def reload(self, name: str, *, grace_s: float = _GRACE_S) -> None:
         """Open a source anew with the settings that it has, as `replace` does."""
-        await self.replace(self._find(name).config, grace_s=grace_s)
+        async with self._turn(name):
+            old = self._find(name)
+            await self._replace(old, old.given, grace_s, declared=old.declared)
 
     async def remove(self, name: str, *, grace_s: float = _GRACE_S) -> None:
         """Take the tools of a source out of the catalog, and close it once its calls in flight have ended.
@@ -446,8 +448,26 @@ class SourceManager:
         self._emit(config.name, EventCode.SOURCE_UP, {"state": "up", "detail": "replaced"})
         if isinstance(source, LiveSource):
             source.watch(self)
+        await self._pass_subscriptions(old.source, source)
         await _cancel(old.task)
         self._retire(old, grace_s)
+        await self._offer_again()
+
+    async def _pass_subscriptions(self, old: ToolSource | None, new: ToolSource) -> None:
+        """Have whoever wanted news of a resource get them from the new source, beginning with this one."""
+        if isinstance(old, ContentSource) and isinstance(new, ContentSource):
+            for uri in old.subscriptions:
+                with suppress(ToolError):  # it may have no such resource
+                    await new.subscribe(uri)
+                self.resource_updated(new, uri)
+
+    async def _offer_again(self) -> None:
+        """Put tools into the catalog whose names were taken, and may be free now."""
+        for managed in list(self._sources.values()):
+            listing = managed.tools.listing
+            if listing.collided and managed.source is not None:
+                tools = [*listing.tools.values(), *listing.collided]
+                await self.tools_found(managed.source, tools, managed.source.problems)
 
     def _retire(self, old: _ManagedSource, grace_s: float) -> None:
         """Close a source that is not in use any more, in the background after its calls."""
@@ -463,6 +483,7 @@ class SourceManager:
         await _cancel(managed.task)
         await self._withdraw([managed])
         self._authorizer.install(name, self._authorizer.new_access(name))
+        await self._offer_again()
 
     async def _drop(self, managed: _ManagedSource, grace_s: float = 0.0) -> None:
         """Take a source and its tools out, and close it after its calls."""
@@ -858,13 +879,14 @@ class _Prepared(NamedTuple):
 class _Listing:
     """The tools of a source that are in the catalog, and what there is to say about the others.
 
-    `collisions` are tools whose names were taken, each with the problem; `held` are the names of tools that were held
-    back; `offered` counts the tools that can be called, without hidden tools and helpers.
+    `collided` are tools whose names were taken, `collisions` the problem of each by name. `held` are the names of tools
+    that were held back; `offered` counts the tools that can be called, without hidden tools and helpers.
     """
 
     tools: Mapping[str, Tool]
     problems: Sequence[str] = ()
     collisions: Mapping[str, str]
+    collided: Sequence[Tool] = ()
     held: Sequence[str] = ()
     unchecked: Sequence[str] = ()
     offered: int = 0
@@ -1011,6 +1033,7 @@ class SourceTools:
             tools=tools,
             problems=problems,
             collisions=collisions,
+            collided=[one.tool for one in prepared if one.tool.spec.name in collisions],
             held=[entry.spec.name for entry in shown if entry.hold is not None],
             unchecked=self._describe_unchecked([one.tool.spec.name for one in prepared if one.unchecked], tools),
             offered=sum(not entry.original.is_helper for entry in shown),

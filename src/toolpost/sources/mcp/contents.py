@@ -69,6 +69,11 @@ class ResourceNews:
         self._wanted: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def subscriptions(self) -> list[str]:
+        """The URIs of resources, once for each who wants to hear of them."""
+        return [uri for uri, count in self._wanted.items() for _ in range(count)]
+
     async def subscribe(self, uri: str) -> None:
         """Subscribe to a resource, once for however many want it; ToolError where the server refuses."""
         session = await self._connect()

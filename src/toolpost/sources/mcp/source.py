@@ -212,6 +212,11 @@ class McpSource(BaseSource):
         async with asyncio.timeout(self.config.timeout_s):
             return await (await self._session(call.credential)).request("completion/complete", dict(params))
 
+    @property
+    def subscriptions(self) -> Sequence[str]:
+        """The URIs of resources that somebody wants to hear of, one for each who does."""
+        return self._news.subscriptions
+
     async def subscribe(self, uri: str) -> None:
         """Report changes of a resource from now on, as the source's own credential hears of them."""
         await self._news.subscribe(uri)
