@@ -71,6 +71,7 @@ def tool_names(box: Toolbox, source: str = "srv") -> list[str]:
     return [spec.name for spec in box.registry.specs() if spec.source == source]
 
 
+@pytest.mark.req("GEN-24")
 @pytest.mark.parametrize("transport", ["python", "http", "utcp", "mcp", "cli", "webhook", "websocket", "graphql"])
 async def test_a_source_of_every_transport_comes_changes_and_goes_in_one_step_each(
     tmp_path: Path, transport: str
