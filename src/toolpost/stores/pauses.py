@@ -243,11 +243,13 @@ class _Chain:
         """Return whether this claim stands: one that comes after a deletion is of something that was resumed."""
         if self._claims is None:
             return True
-        mine, number = self._links[-1]["by"], len(self._links)
-        await self.load()
-        if "payload" in self._base and self._links and self._links[-1]["by"] == mine:
+        # All links are deleted at once: where the first stands, so do those between.
+        base = await self._store.load_planner_state(self._token)
+        ends = [(number, self._links[number - 1]["by"]) for number in (1, len(self._links))]
+        standing = [(await self._store.load_planner_state(self._name(number))).get("by") == by for number, by in ends]
+        if "payload" in base and all(standing):
             return True
-        await self._claims.drop_planner_states([self._name(number)])
+        await self._claims.drop_planner_states([self._name(len(self._links))])
         return False
 
     async def finish(self) -> bool:
