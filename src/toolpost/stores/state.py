@@ -373,4 +373,5 @@ def _chained(event: RunEvent, head: _Head) -> StoredEvent:
         tenant=call.tenant,
         payload=payload,
         hash=digest.hex(),
+        user=call.user,
     )
