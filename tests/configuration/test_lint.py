@@ -272,3 +272,15 @@ def test_what_has_another_use_is_left_alone(given: dict[str, Any]) -> None:
     made = ExternalToolConfig.model_validate({"name": "a", "connection": "https://a.example", **given})
 
     assert made.auth_config == given["auth_config"]
+
+
+async def test_a_view_says_which_of_its_names_there_are_not(shop: dict[str, Any]) -> None:
+    wrong = {"sources": ["shpo"], "collection": "file_tool", "tags": ["stok"], "tools": ["shop.list_item", "tag:stock"]}
+    told = await problems(shop, views={"bad": wrong, "good": {"sources": ["shop"], "collection": "file_tools"}})
+
+    assert told == [
+        "view 'bad': no source is called 'shpo'; did you mean 'shop'?",
+        "view 'bad': no collection is called 'file_tool'; did you mean 'file_tools'?",
+        "view 'bad': no tool has the tag 'stok'; did you mean 'stock'?",
+        "view 'bad': no tool is called 'shop.list_item'; did you mean 'shop.list_items'?",
+    ]

@@ -60,7 +60,7 @@ def lint_settings(
     for listing in known.sure:
         found += [*_lint_source_overrides(listing, known), *_lint_filter(listing), *_lint_exclude(listing)]
         found += _lint_empty_source(listing)
-    found += _lint_collections(settings, known)
+    found += [*_lint_collections(settings, known), *_lint_views(settings, known)]
     found += _lint_providers(settings, known)
     found += _lint_descriptions(known)
     return [finding._replace(text=redactor.text(finding.text)) for finding in found]
@@ -263,14 +263,30 @@ def _lint_empty_source(listing: SourceListing) -> Iterator[LintFinding]:
 
 def _lint_collections(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:
     for collection, members in settings.collections.items():
-        names = [member for member in members if not member.startswith("tag:")]
-        tags = [member.removeprefix("tag:") for member in members if member.startswith("tag:")]
+        yield from (LintFinding(f"collection {collection!r}: {text}") for text in _unknown_members(members, known))
+
+
+def _unknown_members(members: Iterable[str], known: _KnownNames) -> list[str]:
+    """Report the members of a set of tools, names or `tag:x`, that match no tool."""
+    given = list(members)
+    names = [member for member in given if not member.startswith("tag:")]
+    tags = [member.removeprefix("tag:") for member in given if member.startswith("tag:")]
+    messages = [f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmatched(names, known)]
+    return [*messages, *_unknown_tags(tags, known)]
+
+
+def _lint_views(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:
+    there = {*COLLECTIONS, *settings.collections}
+    for name, view in settings.views.items():
         messages = [
-            f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmatched(names, known)
+            f"no source is called {source!r}{_suggest(source, known.sources)}"
+            for source in view.sources or ()
+            if source not in known.sources
         ]
-        yield from (
-            LintFinding(f"collection {collection!r}: {text}") for text in [*messages, *_unknown_tags(tags, known)]
-        )
+        if view.collection is not None and view.collection not in there:
+            messages.append(f"no collection is called {view.collection!r}{_suggest(view.collection, there)}")
+        messages += [*_unknown_tags(view.tags or (), known), *_unknown_members(view.tools or (), known)]
+        yield from (LintFinding(f"view {name!r}: {text}") for text in messages)
 
 
 def _lint_providers(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:

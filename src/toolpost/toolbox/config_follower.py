@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from toolpost.configuration.loading import ENV_FILE, FILE_NAME
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode
-from toolpost.toolbox.reload import Reload
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.reload import Reload
 
 _POLL_S = 0.5
 _SETTLE_S = 0.1  # a file that is just being written may be half of itself
@@ -73,12 +73,14 @@ class ConfigFollower:
 
     async def _apply(self) -> None:
         try:
-            outcome: Reload | ConfigError = await self._box.reload(await asyncio.to_thread(self._load))
-        except ConfigError as error:
+            reload = await self._box.reload(await asyncio.to_thread(self._load))
+        except Exception as raised:  # noqa: BLE001 - sources of plug-ins are opened and closed; the next change may work
+            error = raised if isinstance(raised, ConfigError) else ConfigError(f"{type(raised).__name__}: {raised}")
             self._box.router.emitter.emit_config(EventCode.CONFIG_REFUSED, {"reason": str(error)})
-            outcome = error
-        if outcome if isinstance(outcome, Reload) else True:
-            await self._report(outcome)
+            await self._report(error)
+            return
+        if reload:
+            await self._report(reload)
 
 
 def _content(file: Path) -> bytes | None:
