@@ -80,8 +80,8 @@ HOST = dedent(
     async def main():
         async with Toolbox.open(sys.argv[1] + "/toolpost.yaml") as box:
             if sys.argv[2] == "call":
-                paused = await box.call("flows.order", {"items": ["a", "b"]}, user="acme:ann")
-                print(paused.pending_id, flush=True)
+                outcome = await box.call("flows.order", {"items": ["a", "b"]}, user="acme:ann")
+                print(outcome.pending_id, flush=True)
                 await asyncio.sleep(60)
             else:
                 await box.approve(sys.argv[2], by="acme:ann")
@@ -161,3 +161,29 @@ async def test_one_that_was_killed_after_the_answer_asks_about_the_step_whose_en
     assert isinstance(done, Completed)
     assert done.content["told"] == "told by hand"
     assert sorted(ledger(shop)) == ["pay", "reserve a", "reserve b", "stamp", "tell"]
+
+
+@pytest.mark.programs
+async def test_one_that_was_killed_before_any_pause_goes_on_when_a_person_says_so(shop: Path) -> None:
+    (shop / "order.yaml").write_text(
+        """
+        name: order
+        inputs: {properties: {items: {type: array}}}
+        steps:
+          stamp: {tool: shop.stamp}
+          reserve: {tool: shop.reserve, arguments: {item: a, stamp: "${{ steps.stamp }}"}}
+          tell: {tool: shop.tell, arguments: {receipt: "${{ steps.reserve }}"}}
+        """
+    )
+    (shop / "hang").touch()
+    assert killed(shop, "call") == "inside"
+    (shop / "hang").unlink()
+
+    async with reopened(shop) as box:
+        asked = {action.tool_name: action.id for action in await box.pending.list(by=ANN)}
+        await box.answer(asked["shop.tell"], by=ANN, decision="rerun")
+        done = await box.answer(asked["flows.order"], by=ANN, decision="rerun")
+
+    assert isinstance(done, Completed)
+    assert done.content.startswith("told a for ")
+    assert ledger(shop) == ["stamp", "reserve a", "tell", "tell"]  # the second as the person said
