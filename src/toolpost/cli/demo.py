@@ -50,7 +50,7 @@ sources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DemoStep:
     """One step of the demo with its expected and its actual status."""
 
     title: str
@@ -103,8 +103,8 @@ def run(*, json: bool = False) -> int:
     return 0 if ok else 1
 
 
-async def _play(console: Console) -> list[Step]:
-    steps: list[Step] = []
+async def _play(console: Console) -> list[DemoStep]:
+    steps: list[DemoStep] = []
     with tempfile.TemporaryDirectory(prefix="toolpost-demo-") as name:
         folder = Path(name)
         _write_files(folder)
@@ -123,22 +123,22 @@ def _write_files(folder: Path) -> None:
     (folder / "data" / LEDGER_FILE).touch()
 
 
-async def _steps(stage: Stage) -> AsyncIterator[Step]:
+async def _steps(stage: Stage) -> AsyncIterator[DemoStep]:
     """Run the scenes; a scene that raises is a failed step."""
     for scene in SCENES:
         try:
             async for step in scene(stage):
                 yield step
         except ToolError as error:
-            yield Step(title="The demo broke", did=scene.__name__, expected="", status="failed", says=str(error))
+            yield DemoStep(title="The demo broke", did=scene.__name__, expected="", status="failed", says=str(error))
 
 
-async def _listing(stage: Stage) -> AsyncIterator[Step]:
+async def _listing(stage: Stage) -> AsyncIterator[DemoStep]:
     specs = stage.box.registry.specs()
     table = _table("Tool", "Effects", "Repeat", "Description")
     for spec in specs:
         table.add_row(spec.name, spec.side_effects, spec.replay, spec.description.partition(".")[0].partition(";")[0])
-    yield Step(
+    yield DemoStep(
         title="Every tool has a contract",
         did="toolpost tools list",
         expected="listed",
@@ -150,7 +150,7 @@ async def _listing(stage: Stage) -> AsyncIterator[Step]:
     )
 
 
-async def _calls(stage: Stage) -> AsyncIterator[Step]:
+async def _calls(stage: Stage) -> AsyncIterator[DemoStep]:
     found = await stage.call("shop.find_order", {"order_id": 2})
     yield _outcome("A call is one line", {"order_id": 2}, found, "completed", "customer 2")
     wrong = {"order_id": "two", "colour": "red"}
@@ -162,7 +162,7 @@ async def _calls(stage: Stage) -> AsyncIterator[Step]:
     yield _outcome("A tool that raises harms nobody", {"order_id": 4711}, raised, "failed", "LookupError")
 
 
-async def _approval(stage: Stage) -> AsyncIterator[Step]:
+async def _approval(stage: Stage) -> AsyncIterator[DemoStep]:
     arguments = {"order_id": 2}
     paused = await stage.call("shop.delete_order", arguments)
     yield _outcome("A destructive call waits for a person", arguments, paused, "paused", "destructive")
@@ -172,7 +172,7 @@ async def _approval(stage: Stage) -> AsyncIterator[Step]:
     )
     command = ["pending", "approve", pending_id, "--user", PERSON, "--json"]
     code, answer = await asyncio.to_thread(other_process, stage.folder, command)
-    yield Step(
+    yield DemoStep(
         title="A person approves it in another process, and it runs there",
         did=f"toolpost {' '.join(command)}",
         expected="approved",
@@ -189,7 +189,7 @@ async def _approval(stage: Stage) -> AsyncIterator[Step]:
     yield await _log(stage, paused.run_id)
 
 
-async def _denial(stage: Stage) -> AsyncIterator[Step]:
+async def _denial(stage: Stage) -> AsyncIterator[DemoStep]:
     arguments = {"order_id": 3, "text": "You won!"}
     paused = await stage.call("shop.email_customer", arguments)
     yield _outcome("A mail cannot be taken back, and waits too", arguments, paused, "paused", "marked destructive")
@@ -198,7 +198,7 @@ async def _denial(stage: Stage) -> AsyncIterator[Step]:
     yield _with_check(step, fine=stage.count_notes("mailed 'You won!'") == 0)
 
 
-async def _input(stage: Stage) -> AsyncIterator[Step]:
+async def _input(stage: Stage) -> AsyncIterator[DemoStep]:
     paused = await stage.call("shop.ship_order", {"order_id": 5})
     yield _outcome("A tool can ask a person (ctx.pause)", {"order_id": 5}, paused, "paused", "Where does")
     shipped = await stage.box.answer(_pending_id(paused), "12 Long Lane", by=PERSON)
@@ -208,7 +208,7 @@ async def _input(stage: Stage) -> AsyncIterator[Step]:
     yield _with_check(step, says=says, fine=(ran, reserved) == (2, 1))
 
 
-async def _artifact(stage: Stage) -> AsyncIterator[Step]:
+async def _artifact(stage: Stage) -> AsyncIterator[DemoStep]:
     large = await stage.call("shop.export_orders", {})
     step = _outcome("A large result is kept whole, and a preview handed on", {}, large, "completed", "artifact_id")
     kept = large.artifacts if isinstance(large, Completed) else ()
@@ -221,7 +221,7 @@ async def _artifact(stage: Stage) -> AsyncIterator[Step]:
     yield _outcome("artifact_search finds a place in it", search, found, "completed", "customer 777", show="matches")
 
 
-async def _retries(stage: Stage) -> AsyncIterator[Step]:
+async def _retries(stage: Stage) -> AsyncIterator[DemoStep]:
     rate = await stage.call("shop.exchange_rate", {"currency": "USD"})
     events = await stage.box.events(user=AGENT, run_id=rate.run_id)
     retried = [event for event in events if event.code is EventCode.CALL_RETRIED]
@@ -230,12 +230,12 @@ async def _retries(stage: Stage) -> AsyncIterator[Step]:
     yield _with_check(step, says=f"It failed {len(retried)} times and waited {waits}.", fine=len(retried) == 2)
 
 
-async def _statistics(stage: Stage) -> AsyncIterator[Step]:
+async def _statistics(stage: Stage) -> AsyncIterator[DemoStep]:
     stats = stage.box.registry.get_stats()
     table = _table("Tool", "Calls", "Failed", "Mean ms")
     for name, one in stats.call_stats.items():
         table.add_row(name, str(one.count), str(one.failures), f"{one.avg_duration:.2f}")
-    yield Step(
+    yield DemoStep(
         title="Calls are counted",
         did="box.registry.get_stats()",
         expected="counted",
@@ -247,7 +247,7 @@ async def _statistics(stage: Stage) -> AsyncIterator[Step]:
     )
 
 
-SCENES: tuple[Callable[[Stage], AsyncIterator[Step]], ...] = (
+SCENES: tuple[Callable[[Stage], AsyncIterator[DemoStep]], ...] = (
     _listing,
     _calls,
     _approval,
@@ -270,7 +270,7 @@ def other_process(folder: Path, command: list[str]) -> tuple[int, dict[str, Any]
     return done.returncode, answer
 
 
-async def _log(stage: Stage, run_id: str) -> Step:
+async def _log(stage: Stage, run_id: str) -> DemoStep:
     """Show the events of a run that two processes wrote."""
     events = await stage.box.events(user=AGENT, run_id=run_id)
     breaks = await stage.box.store.events.verify(run_id)
@@ -280,7 +280,7 @@ async def _log(stage: Stage, run_id: str) -> Step:
             str(event.seq), f"{int(event.code)} {event.code.name}", _event_text(event), f"{event.hash[:12]}..."
         )
     gapless = [event.seq for event in events] == list(range(1, len(events) + 1))
-    return Step(
+    return DemoStep(
         title="Both processes wrote one log, numbered and chained by hash",
         did=f"toolpost events --run {run_id}",
         expected="verified",
@@ -297,24 +297,24 @@ def _event_text(event: StoredEvent) -> str:
     return ", ".join(f"{key} {_short(event.payload[key])}" for key in keys if key in event.payload)
 
 
-async def _refused(title: str, answer: Any, who: str, code: str) -> Step:
+async def _refused(title: str, answer: Any, who: str, code: str) -> DemoStep:
     """Show that an answer is refused with this error code."""
     did = f"toolpost pending approve ... --user {who}"
     try:
         outcome: Outcome = await answer
     except ToolError as error:
         fine = error.error_code.startswith(code)
-        return Step(title=title, did=did, expected="failed", status="failed", says=str(error), fine=fine)
-    return Step(title=title, did=did, expected="failed", status=outcome.status, says="the answer was taken")
+        return DemoStep(title=title, did=did, expected="failed", status="failed", says=str(error), fine=fine)
+    return DemoStep(title=title, did=did, expected="failed", status=outcome.status, says="the answer was taken")
 
 
 def _outcome(
     title: str, arguments: Mapping[str, Any], outcome: Outcome, expected: str, holds: str, *, show: str | None = None
-) -> Step:
+) -> DemoStep:
     """Show a call; it must end with the expected status, and its text must contain `holds`."""
     text = _outcome_text(outcome)
     shown = _text(outcome.content[show]) if show and isinstance(outcome, Completed) else text
-    return Step(
+    return DemoStep(
         title=title,
         did=f"{outcome.tool_name} {_text(arguments)}",
         expected=expected,
@@ -341,7 +341,7 @@ def _pending_id(outcome: Outcome) -> str:
     return outcome.pending_id if isinstance(outcome, Paused) else "none"
 
 
-def _with_check(step: Step, *, fine: bool, says: str = "") -> Step:
+def _with_check(step: DemoStep, *, fine: bool, says: str = "") -> DemoStep:
     """Add a check, and a text about it, to a step."""
     return replace(step, says="\n".join(filter(None, [step.says, says])), fine=step.fine and fine)
 
@@ -362,7 +362,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _panel(step: Step, number: int) -> Panel:
+def _panel(step: DemoStep, number: int) -> Panel:
     word = Text(f"{step.status}  ", style=f"bold {_COLOURS.get(step.status, 'cyan')}")
     parts: list[RenderableType] = [Text(make_printable(step.did), style="dim"), word + Text(make_printable(step.says))]
     if step.more is not None:
@@ -372,7 +372,7 @@ def _panel(step: Step, number: int) -> Panel:
     return Panel(Group(*parts), title=f"{number}. {step.title}", title_align="left", border_style="dim")
 
 
-def _summary(steps: list[Step], seconds: float) -> Panel:
+def _summary(steps: list[DemoStep], seconds: float) -> Panel:
     good = sum(step.ok for step in steps)
     result = f"{good} of {len(steps)} steps came out as expected, in {seconds:.1f} s."
     after = "Next: README.md makes your own tools in twelve lines; `toolpost --help` shows the commands."

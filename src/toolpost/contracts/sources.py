@@ -191,7 +191,7 @@ class RenewingProvider(CredentialProvider, Protocol):
         ...
 
 
-class Caller(Protocol):
+class ToolCaller(Protocol):
     """Something that calls tools by name through the runtime."""
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:

@@ -21,7 +21,7 @@ from toolpost.builtin.providers.protocols import (
 from toolpost.builtin.web_client import TIMEOUT_S
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.outcomes import Completed, Failed
-from toolpost.contracts.sources import Caller
+from toolpost.contracts.sources import ToolCaller
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.wire.network import NetworkPolicy, parse_target
 
@@ -57,13 +57,13 @@ class McpProvider:
     filters: str | None = None
     timeout_s: float = TIMEOUT_S
     network: NetworkPolicy = field(default_factory=NetworkPolicy)
-    caller: Caller | None = None
+    caller: ToolCaller | None = None
 
     @property
     def name(self) -> str:
         return self.tool
 
-    def within(self, caller: Caller) -> McpProvider:
+    def within(self, caller: ToolCaller) -> McpProvider:
         """Bind the provider to the calls of one run."""
         return replace(self, caller=caller)
 
@@ -139,7 +139,7 @@ class McpProvider:
             message = f"{self.tool!r}: no answer within {self.timeout_s:g} s"
             raise ToolTimeoutError(message, timeout_ms=self.timeout_s * 1000) from None
 
-    async def _completed(self, caller: Caller, tool: str, arguments: Mapping[str, Any]) -> Completed:
+    async def _completed(self, caller: ToolCaller, tool: str, arguments: Mapping[str, Any]) -> Completed:
         outcome = await caller.call(tool, arguments)
         match outcome:
             case Completed():
@@ -154,7 +154,7 @@ class McpProvider:
                 message = f"{tool!r} waits for a person's answer, which no provider may need; {remedy}"
                 raise ToolClientError(message, code="provider_paused")
 
-    async def _whole(self, outcome: Completed, caller: Caller) -> Any:
+    async def _whole(self, outcome: Completed, caller: ToolCaller) -> Any:
         """Return the whole content; one that was stored as an artifact is read from there."""
         content = outcome.content
         if not is_object(content) or "preview" not in content or content.get("artifact_id") not in outcome.artifacts:

@@ -284,7 +284,7 @@ class CommandPlan(NamedTuple):
     """A configured tool with its parsed template, timeout, environment and working directory."""
 
     tool: CliTool
-    template: Template
+    template: CommandTemplate
     timeout_s: float
     env: Mapping[str, str]
     cwd: str | None
@@ -562,7 +562,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else _encode(value)
 
 
-class Template(NamedTuple):
+class CommandTemplate(NamedTuple):
     """Fixed words, words with slots, and the template of stdin."""
 
     fixed: tuple[str, ...]
@@ -592,7 +592,9 @@ def _text(value: Any) -> str:
     return "" if value is None else value_text(value)
 
 
-def parse_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = False) -> tuple[Template, JsonSchema]:
+def parse_template(
+    tool: CliTool, fixed: Sequence[str], *, is_described: bool = False
+) -> tuple[CommandTemplate, JsonSchema]:
     """Parse a tool into its template and input schema; raise a ConfigError where the two do not agree.
 
     In the words that a manual describes a boolean is a word like any other: `true` or `false`.
@@ -602,10 +604,10 @@ def parse_template(tool: CliTool, fixed: Sequence[str], *, is_described: bool = 
     words = tuple(parse_words(tool.args))
     schema = _schema(tool, words)
     _check(words, tool.stdin or "", _properties(schema), is_described=is_described)
-    return Template(tuple(fixed), words, tool.stdin, _required(schema)), schema
+    return CommandTemplate(tuple(fixed), words, tool.stdin, _required(schema)), schema
 
 
-def unused_arguments(template: Template, schema: JsonSchema) -> list[str]:
+def unused_arguments(template: CommandTemplate, schema: JsonSchema) -> list[str]:
     """Return the arguments that the template does not use."""
     named = {name for word in template.words for name in (*word.slots, word.flag)} | {*slot_names(template.stdin or "")}
     return [name for name in _properties(schema) if name not in named]

@@ -539,7 +539,7 @@ class _Hops:
         return True
 
 
-class Reference(NamedTuple):
+class DocumentReference(NamedTuple):
     """Text of a `$ref`, and its base URI."""
 
     text: str
@@ -560,7 +560,7 @@ class DocumentRegistry:
         self._anchors: dict[str, Any] = {}
         self._homes: dict[str, str] = {}
 
-    def add(self, address: str, data: Any) -> list[Reference]:
+    def add(self, address: str, data: Any) -> list[DocumentReference]:
         """Add a document; return its references to unknown documents."""
         self._resources[address] = data
         self._homes[address] = address
@@ -634,13 +634,13 @@ class DocumentRegistry:
             (found for start in _BARE_NAMES if (found := self._within(self.root, start[1:] + name, _Hops()))), None
         )
 
-    def _leaves(self, reference: Reference) -> bool:
+    def _leaves(self, reference: DocumentReference) -> bool:
         if reference.text.startswith("#"):
             return False
         address = urldefrag(_join_url(reference.base, reference.text)).url
         return address not in self._resources and self.lookup(reference.text, reference.base) is None
 
-    def _scan(self, address: str, data: Any) -> Iterator[Reference]:
+    def _scan(self, address: str, data: Any) -> Iterator[DocumentReference]:
         """Yield every reference of a document; register `$id` and anchors on the way."""
         level: list[tuple[Any, bool, str]] = [(data, False, address)]
         for _ in range(MAX_DEPTH):
@@ -657,7 +657,9 @@ class DocumentRegistry:
             level = below
         raise ConfigError(f"the document is nested deeper than {MAX_DEPTH} levels")
 
-    def _scan_node(self, node: dict[str, Any], base: str, below: list[tuple[Any, bool, str]]) -> Iterator[Reference]:
+    def _scan_node(
+        self, node: dict[str, Any], base: str, below: list[tuple[Any, bool, str]]
+    ) -> Iterator[DocumentReference]:
         if "$id" in node or "$anchor" in node or "$dynamicAnchor" in node:
             base = self._name(node, base)
         if node.get("readOnly") is True or node.get("writeOnly") is True:
@@ -667,7 +669,7 @@ class DocumentRegistry:
                 if key not in _DATA:
                     below.append((value, key in _NAMED and is_object(value), base))
             elif key == "$ref" and isinstance(value, str):
-                yield Reference(value, base)
+                yield DocumentReference(value, base)
 
     def _name(self, node: dict[str, Any], base: str) -> str:
         home = self._homes.get(base, base)

@@ -49,7 +49,7 @@ from toolpost.sources.openapi.operations import OperationReader, parse_security_
 from toolpost.sources.openapi.schemas import AccessFlag, PatternCache, ReadWriteFilter, SchemaReader
 
 if TYPE_CHECKING:
-    from toolpost.sources.openapi.documents import Reference
+    from toolpost.sources.openapi.documents import DocumentReference
     from toolpost.stores.sealing import CacheFolder
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -260,7 +260,7 @@ class _Loader:
         self._loaded.others[read.address] = read.raw
         return self._to_read(references)
 
-    def _to_read(self, references: Iterable[Reference]) -> list[str]:
+    def _to_read(self, references: Iterable[DocumentReference]) -> list[str]:
         """Return the referenced documents not seen yet, within the quotas."""
         found = dict.fromkeys(urldefrag(urljoin(base, text)).url for text, base in references if "[" not in text)
         fresh = [address for address in found if address not in self._seen]
