@@ -19,6 +19,7 @@ from toolpost.contracts.tool_values import (
     MCPTool,
     PythonFunctionTool,
     RemoteTool,
+    StoredTool,
     ToolExecutionResult,
     ToolPort,
     ToolType,
@@ -88,7 +89,7 @@ class ToolValueFactory:
     Columns of whole tables are encoded and decoded by `tool_column` and `tool_values`, which is far faster.
     """
 
-    compatible_type = AnyToolValue
+    compatible_type = StoredTool
 
     def encode(self, value: object) -> dict[str, Any] | None:
         """Return the twelve fields of version 1, and after them the name of a credential where there is one."""

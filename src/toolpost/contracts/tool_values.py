@@ -100,7 +100,9 @@ class ToolValue(Protocol):
         ...
 
 
-class _Executable:
+class StoredTool:
+    """Parent of the tool values that are stored in tables, for hosts that find a factory by the class of a value."""
+
     __slots__ = ()
 
     async def execute(
@@ -111,7 +113,7 @@ class _Executable:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowTool(_Executable):
+class WorkflowTool(StoredTool):
     """A workflow as a tool; `_filestore_keys` are its bytes, or the keys by which a host finds them.
 
     `message_output_port_index` is the output port with the message for the conversation, -1 where there is none.
@@ -142,7 +144,7 @@ class WorkflowTool(_Executable):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTool(_Executable):
+class RemoteTool(StoredTool):
     """A tool of a source: of an MCP server, an HTTP API or a file of Python functions.
 
     `server_uri` is where the source is, `tool_name` the tool's name there. `parameter_schema` is what a model sees,

@@ -1,0 +1,214 @@
+"""The nodes MCP Tool Provider, Workflow to Tool and Agent Prompter; only KNIME imports this module."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Any, get_args
+
+from toolpost.adapters.credentials import NamedCredential
+from toolpost.adapters.prompter import PolicyName, prompt_agent
+from toolpost.adapters.provider import list_server_tools
+from toolpost.adapters.workflows import workflow_tool
+from toolpost.contracts.errors import ToolError
+from toolpost.contracts.tool_values import AnyToolValue, StoredTool
+from toolpost.toolbox.blocking import EventLoopThread
+
+knext: Any = import_module("knime.extension")  # has no types
+
+CATEGORY = knext.category(
+    path="/community",
+    level_id="toolpost",
+    name="Toolpost",
+    description="Tools for agents: MCP servers and workflows in tables.",
+    icon="icons/toolpost.png",
+)
+_KEYWORDS = ["AI", "Agent", "GenAI", "LLM", "MCP", "Model Context Protocol", "Tool"]
+
+
+def _is_tool(column: Any) -> bool:
+    return bool(column.ktype == knext.logical(StoredTool))
+
+
+def _credential_choices(context: Any) -> list[str]:
+    return ["", *context.get_credential_names()]
+
+
+def _tool_schema(column: str) -> Any:
+    return knext.Schema.from_columns([knext.Column(knext.logical(StoredTool), column)])
+
+
+def _tool_table(values: list[Any], column: str) -> Any:
+    pandas: Any = import_module("pandas")
+    return knext.Table.from_pandas(pandas.DataFrame({column: pandas.Series(values, dtype=object)}))
+
+
+def _needed(value: str, label: str) -> str:
+    if not value.strip():
+        raise knext.InvalidParametersError(f"{label} must not be empty")
+    return value.strip()
+
+
+def _credential(context: Any, name: str) -> NamedCredential:
+    """Return a credential of KNIME's under its name."""
+    found = context.get_credentials(name)
+    factor = getattr(found, "second_authentication_factor", None)
+    return NamedCredential(name, found.username or "", found.password or "", factor or "")
+
+
+@knext.node(
+    name="MCP Tool Provider",
+    node_type=knext.NodeType.SOURCE,
+    icon_path="icons/mcp_tool_provider.png",
+    category=CATEGORY,
+    keywords=_KEYWORDS,
+)
+@knext.output_table(name="Tools", description="The tools of the server, one per row.")
+class McpToolProvider:
+    """Lists the tools of an MCP server.
+
+    Connects to a server that speaks the Model Context Protocol and outputs its tools as a table with one tool per row.
+    Tables of several servers, and those of Workflow to Tool, can be concatenated.
+    """
+
+    server_url = knext.StringParameter("Server URL", "The address of the MCP server, over SSE or streamable HTTP.", "")
+    credentials = knext.StringParameter(
+        "Credentials",
+        "The credentials that the server wants. Only their name is stored in the table.",
+        "",
+        choices=_credential_choices,
+    )
+    schema_profile = knext.StringParameter(
+        "Parameters",
+        "With `simple`, only parameters that are texts or numbers are kept, and tools that need others are marked as "
+        "unsupported.",
+        "full",
+        enum=["full", "simple"],
+    )
+    column_name = knext.StringParameter("Tool column name", "The name of the column with the tools.", "Tool")
+
+    def configure(self, _context: Any) -> Any:
+        """Return the schema of the table; the server is not asked."""
+        _needed(self.server_url, "Server URL")
+        return _tool_schema(_needed(self.column_name, "Tool column name"))
+
+    def execute(self, context: Any) -> Any:
+        """List the tools of the server."""
+        credential = _credential(context, self.credentials) if self.credentials else None
+        try:
+            with EventLoopThread() as thread:
+                found = thread.run(
+                    list_server_tools(self.server_url, schema_profile=self.schema_profile, credential=credential)
+                )
+        except ToolError as error:
+            raise knext.InvalidParametersError(str(error)) from error
+        for problem in found.problems:
+            context.set_warning(problem)
+        return _tool_table(list(found.tools), self.column_name)
+
+
+@knext.node(
+    name="Workflow to Tool",
+    node_type=knext.NodeType.SOURCE,
+    icon_path="icons/workflow_to_tool.png",
+    category=CATEGORY,
+    keywords=[*_KEYWORDS, "Workflow"],
+)
+@knext.output_table(name="Tool", description="The workflow as a tool.")
+class WorkflowToTool:
+    """Makes a tool of a workflow.
+
+    Reads a workflow of Toolpost, a YAML file of steps that call tools, and outputs it as a tool: the workflow itself is
+    stored in the table.
+    """
+
+    workflow_file = knext.StringParameter("Workflow file", "The path of the YAML file.", "")
+    column_name = knext.StringParameter("Tool column name", "The name of the column with the tool.", "Tool")
+
+    def configure(self, _context: Any) -> Any:
+        """Return the schema of the table; the file is not read."""
+        _needed(self.workflow_file, "Workflow file")
+        return _tool_schema(_needed(self.column_name, "Tool column name"))
+
+    def execute(self, _context: Any) -> Any:
+        """Pack the workflow."""
+        try:
+            return _tool_table([workflow_tool(self.workflow_file.strip())], self.column_name)
+        except ToolError as error:
+            raise knext.InvalidParametersError(str(error)) from error
+
+
+@knext.node(
+    name="Agent Prompter",
+    node_type=knext.NodeType.PREDICTOR,
+    icon_path="icons/agent_prompter.png",
+    category=CATEGORY,
+    keywords=_KEYWORDS,
+)
+@knext.input_table(name="Tools", description="A table with a column of tools, which may be of different types.")
+@knext.output_table(name="Conversation", description="The messages of the conversation, one per row.")
+class AgentPrompter:
+    """Lets a chat model answer a prompt with the tools of a table.
+
+    The model calls tools until it has an answer. Results and errors of calls are messages of the conversation.
+    """
+
+    tool_column = knext.ColumnParameter(
+        "Tool column", "The column with the tools; the last one of tools by default.", column_filter=_is_tool
+    )
+    model = knext.StringParameter("Model", "The name of a chat model, or URL#NAME of a server that has it.", "")
+    system_message = knext.MultilineStringParameter("System message", "Instructions for the model.", "")
+    prompt = knext.MultilineStringParameter("Prompt", "What is asked.", "")
+    policy = knext.StringParameter(
+        "Policy",
+        "Which calls wait for a person. Nobody can answer while the node runs, so that such a call is not made; "
+        "`exploratory` makes all.",
+        "standard",
+        enum=list(get_args(PolicyName)),
+    )
+
+    def configure(self, _context: Any, tools: Any) -> Any:
+        """Return the schema of the conversation; neither the model nor a server is asked."""
+        _needed(self.model, "Model")
+        _needed(self.prompt, "Prompt")
+        self._column(tools)
+        return knext.Schema.from_columns([knext.Column(knext.string(), name) for name in ("Role", "Content", "Tools")])
+
+    def execute(self, context: Any, tools: Any) -> Any:
+        """Hold the conversation."""
+        cells: list[Any] = tools.to_pandas()[self._column(tools.schema)].tolist()
+        values: list[AnyToolValue] = [cell for cell in cells if isinstance(cell, get_args(AnyToolValue))]
+        try:
+            with EventLoopThread() as thread:
+                messages = thread.run(
+                    prompt_agent(
+                        self.prompt,
+                        values,
+                        model=self.model,
+                        instructions=self.system_message,
+                        policy=self.policy,
+                        credentials=lambda name: _credential(context, name),
+                    )
+                )
+        except ToolError as error:
+            raise knext.InvalidParametersError(str(error)) from error
+        pandas: Any = import_module("pandas")
+        return knext.Table.from_pandas(pandas.DataFrame([_row(message) for message in messages]))
+
+    def _column(self, schema: Any) -> str:
+        """Return the chosen column, or the last one of tools."""
+        names: list[str] = [column.name for column in schema if _is_tool(column)]
+        chosen: str | None = self.tool_column
+        if not names:
+            raise knext.InvalidParametersError("The table has no column of tools")
+        if chosen and chosen not in names:
+            raise knext.InvalidParametersError(f"The table has no tool column {chosen!r}; it has {', '.join(names)}")
+        return chosen or names[-1]
+
+
+def _row(message: dict[str, Any]) -> dict[str, str]:
+    calls: list[Any] = message.get("tool_calls") or []
+    called: list[str] = [call["function"]["name"] for call in calls]
+    content = message.get("content")
+    text = content if isinstance(content, str) else json.dumps(content) if content else ""
+    return {"Role": message["role"], "Content": text, "Tools": ", ".join(called)}

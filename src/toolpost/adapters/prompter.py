@@ -1,0 +1,70 @@
+"""Agent Prompter: one prompt to a chat model that may call the tools of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from toolpost.adapters.table_tools import FindCredential, RunWorkflow, ToolValues
+from toolpost.agents.models.names import open_model
+from toolpost.agents.models.replies import ask_model
+from toolpost.configuration.settings import Settings
+from toolpost.contracts.spec import ToolDefinition
+from toolpost.contracts.tool_values import AnyToolValue
+from toolpost.toolbox.box import Toolbox
+
+if TYPE_CHECKING:
+    from toolpost.adapters.credentials import NamedCredential
+    from toolpost.contracts.chat import ChatModel
+
+ROUNDS = 20
+PolicyName = Literal["exploratory", "standard", "regulated", "audit"]
+
+
+async def prompt_agent(
+    prompt: str,
+    values: Iterable[AnyToolValue],
+    *,
+    model: str | ChatModel,
+    instructions: str = "",
+    policy: PolicyName = "standard",
+    credentials: Iterable[NamedCredential] | FindCredential = (),
+    run_workflow: RunWorkflow | None = None,
+    max_rounds: int = ROUNDS,
+) -> list[dict[str, Any]]:
+    """Let a model answer a prompt with tools, and return the conversation.
+
+    Results of calls and errors are messages of it. A model that still calls tools after `max_rounds` is asked for its
+    answer without any.
+    """
+    asked = open_model(model)
+    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    messages.append({"role": "user", "content": prompt})
+    async with Toolbox(settings=Settings(data_dir=None, policy=policy)) as box:
+        tools = await ToolValues(box, credentials=credentials, run_workflow=run_workflow).add(values)
+        names = {tool.model_name: tool.tool_name for tool in tools}
+        shown = [_definition(tool.model_name, tool.value).to_openai() for tool in tools]
+        for number in range(max_rounds + 1):
+            offered = shown if number < max_rounds else []
+            message = dict((await ask_model(asked, messages, tools=offered)).message)
+            messages.append(message)
+            answers = await box.answer_tool_calls(_named(message, names))
+            if not answers.messages:
+                break
+            messages.extend(answers.messages)
+    return messages
+
+
+def _definition(name: str, value: AnyToolValue) -> ToolDefinition:
+    return ToolDefinition(name, value.description, {"properties": {}, **value.parameter_schema, "type": "object"})
+
+
+def _named(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a message of a model whose calls have the names of the catalog."""
+    calls: list[Any] = message.get("tool_calls") or []
+    renamed = [
+        {**call, "function": {**call["function"], "name": names.get(called, called)}}
+        for call in calls
+        for called in [call["function"]["name"]]
+    ]
+    return {**message, "tool_calls": renamed} if calls else dict(message)
