@@ -1,1 +1,1 @@
-"""The official MCP conformance suite, run against Toolpost's own client."""
+"""The official MCP conformance suite, run against Toolpost's client and gateway."""

@@ -37,9 +37,11 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from toolpost import Settings, Toolbox
+from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.http_sessions import http_sessions
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
 from toolpost.gateway.mcp_tasks import Task, Tasks, knows_tasks, missing_tasks
+from toolpost.gateway.views import View
 from toolpost.wire.http_server import listen, serve_until_stopped
 
 Context = ServerRequestContext[Any, Any]
@@ -745,7 +747,8 @@ async def serving_gateway(url: str, *, protocol: str = "auto") -> AsyncGenerator
     )
     relay = ProgressRelay()
     async with Toolbox(settings=settings, sinks=[relay]) as box:
-        mcp = McpServer(box, principal=lambda _ctx: "conformance:suite", relay=relay, only="fixture")
+        view = View(box, "fixture", ViewSettings(sources=["fixture"], names="own"))
+        mcp = McpServer(box, principal=lambda _ctx: "conformance:suite", relay=relay, view=view)
         async with mcp.publishing(), serving(mcp.server) as served:
             yield served
 

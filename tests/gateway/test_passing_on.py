@@ -21,7 +21,9 @@ from mcp_types import (
 
 from conformance.fixture import Fixture, serving_fixture
 from toolpost import Settings, Toolbox
+from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.gateway.views import View
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # of what is old
 
@@ -38,7 +40,12 @@ WATCHED = "toolpost://fixture/test://watched-resource"
 
 @asynccontextmanager
 async def gateway(
-    behind: str = "auto", *, twice: bool = False, fixture: Fixture | None = None, **given: Any
+    behind: str = "auto",
+    *,
+    twice: bool = False,
+    fixture: Fixture | None = None,
+    view: ViewSettings | None = None,
+    **given: Any,
 ) -> AsyncGenerator[McpServer]:
     """A gateway in front of the fixture; with `twice`, as two sources."""
     async with serving_fixture(fixture) as url:
@@ -50,7 +57,8 @@ async def gateway(
         settings = {"data_dir": None, "policy": "exploratory", "builtins": "none", "sources": sources}
         relay = ProgressRelay()
         async with Toolbox(settings=Settings.model_validate(settings), sinks=[relay]) as box:
-            server = McpServer(box, principal=lambda _ctx: ME, relay=relay)
+            shown = View(box, "view", view or ViewSettings())
+            server = McpServer(box, principal=lambda _ctx: ME, relay=relay, view=shown)
             async with server.publishing():
                 yield server
 
@@ -257,3 +265,25 @@ async def test_an_operator_who_leaves_the_utility_tools_out_passes_nothing_on() 
             await client.read_resource(STILL)
 
     assert (prompts, resources) == ([], [])
+
+
+async def test_a_view_of_one_server_shows_it_as_it_is() -> None:
+    own = ViewSettings(sources=["other"], names="own")
+    async with gateway(twice=True, view=own) as gate, Client(gate.server) as client:
+        tools = {one.name for one in (await client.list_tools()).tools}
+        uris = {one.uri for one in (await client.list_resources()).resources}
+        prompt = await client.get_prompt("test_simple_prompt")
+        greeting = await client.call_tool("greet", {"name": "Ann"})
+        with pytest.raises(MCPError, match="fixture__greet"):
+            await client.call_tool("fixture__greet", {"name": "Ann"})
+
+    assert {"greet", "test_simple_text"} <= tools
+    assert not {"pending_status", "resources_read"} & tools
+    assert "test://static-text" in uris
+    assert (prompt.messages[0].role, text_of(greeting)) == ("user", "Hello, Ann!")
+
+
+def test_own_names_are_for_one_source_that_is_shown_whole() -> None:
+    for wrong in ({}, {"sources": ["a", "b"]}, {"sources": ["a"], "show": "search"}):
+        with pytest.raises(ValueError, match="one of `sources`"):
+            ViewSettings.model_validate({"names": "own", **wrong})

@@ -386,6 +386,15 @@ class ViewSettings(ConfigModel):
     principals: list[str] | None = Field(
         default=None, min_length=1, description="Only callers of these names: patterns of tenant:user"
     )
+    names: Literal["qualified", "own"] = Field(
+        default="qualified", description="With their source's name, or for one MCP server alone as it has them"
+    )
+
+    @model_validator(mode="after")
+    def _own_names_are_of_one_source(self) -> Self:
+        if self.names == "own" and (self.show != "all" or self.sources is None or len(self.sources) != 1):
+            raise ValueError("names: own shows one server as it is: give the view one of `sources`, and show: all")
+        return self
 
     def selection(self) -> dict[str, Any]:
         """Return the conditions as `ToolRegistry.select` takes them, without those that are left out."""

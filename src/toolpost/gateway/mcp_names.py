@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.gateway.views import View
 
 _SCHEME = "toolpost://"
 _BETWEEN = "__"
@@ -26,35 +26,38 @@ class Origin(NamedTuple):
 
 
 class Names:
-    """Translate names and URIs; with `only`, of one source under its own names."""
+    """Translate the names and URIs of a view."""
 
-    def __init__(self, registry: ToolRegistry, only: str | None = None) -> None:
-        self._registry = registry
-        self.only = only
-        self._own: dict[str, ToolSpec] | None = None
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._own: Mapping[str, ToolSpec] | None = None
+
+    def show(self, view: View) -> None:
+        """Translate for another view from now on."""
+        self._view, self._own = view, None
 
     def catalog_changed(self) -> None:
         """Look at the catalog anew."""
         self._own = None
 
-    def own_tools(self) -> dict[str, ToolSpec]:
-        """Return the tools of the one source by its own names."""
-        if self._own is None:
-            mine = [spec for spec in self._registry.specs() if spec.source == self.only]
-            self._own = {
-                str(spec.extra.get("remote_name", spec.name)): spec for spec in mine if not spec.extra.get("helper")
-            }
-        return self._own
+    @property
+    def only(self) -> str | None:
+        """The source that is shown under its own names, if one is."""
+        return self._view.only
 
     def canonical(self, shown: str) -> str:
         """Return the catalog's name of a tool; a name that nobody was shown stays as it is, and is not found."""
-        own = None if self.only is None else self.own_tools().get(shown)
+        if self.only is None:
+            return shown
+        if self._own is None:
+            self._own = self._view.shown()
+        own = self._own.get(shown)
         return shown if own is None else own.name
 
     def find_tool(self, shown: str) -> ToolSpec | None:
         """Return a tool by the name that clients see."""
         name = self.canonical(shown)
-        return self._registry.find(name).spec if self._registry.has(name) else None
+        return self._view.spec(name) if self._view.has(name) else None
 
     def serves(self, source: str) -> bool:
         """Return whether a source is served."""

@@ -129,9 +129,8 @@ async def _send_progress(queue: asyncio.Queue[Mapping[str, Any] | None], ctx: Co
 class McpServer:
     """Serve the tools of an open Toolbox over MCP; `principal` says for whom a request is, as `tenant:user`.
 
-    Clients see the tools of `view`, by default all, and the resources and prompts of the MCP servers behind them. With
-    `only`, one source is served alone, under its own names. `relay` must be among the sinks of the Toolbox for progress
-    to reach clients.
+    Clients see the tools of `view`, by default all, and the resources and prompts of the MCP servers behind them.
+    `relay` must be among the sinks of the Toolbox for progress to reach clients.
     """
 
     def __init__(
@@ -142,19 +141,18 @@ class McpServer:
         relay: ProgressRelay | None = None,
         view: View | None = None,
         name: str = "toolpost",
-        only: str | None = None,
     ) -> None:
         self._box = box
         self._principal = principal
-        self._names = Names(box.registry, only)
         self._view = view or View(box, "all", ViewSettings())
+        self._names = Names(self._view)
         self._contents = Contents(box, self._names, sees=self._sees)
         self._paused = PausedCalls(box, sees=self._sees)
         self._tasks = Tasks(principal)
         self._relay = relay or ProgressRelay()
         self._news = News(self._contents, self._names, tools_differ=self._tools_differ)
         self._lists: dict[str, dict[str, Any]] = {}
-        self._listed = [self._shown()]  # what clients may have seen since they were last told of a change
+        self._listed = [self._view.shown()]  # what clients may have seen since they were last told of a change
         self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self.server: Server[Any] = _Server(
             name,
@@ -189,17 +187,15 @@ class McpServer:
     def show(self, view: View) -> None:
         """Show the tools of another view from now on."""
         self._view = view
+        self._names.show(view)
         self._catalog_changed(None)
 
     def _sees(self, tool_name: str) -> bool:
         return self._view.has(tool_name)
 
-    def _shown(self) -> Mapping[str, ToolSpec]:
-        return self._view.shown() if self._names.only is None else self._names.own_tools()
-
     def _tools_differ(self) -> bool:
         """Return whether clients would see other tools than when they were last told of a change."""
-        now = self._shown()
+        now = self._view.shown()
         before, self._listed = self._listed, [now]
         return any(differs(listed, now) for listed in before)
 
@@ -234,7 +230,7 @@ class McpServer:
     async def _list_tools(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         if not self._view.is_for(self._principal(ctx)):
             return cast("ListToolsResult", {"tools": [], **_LIST_CACHE, **_COMPLETE})
-        shown = self._shown()
+        shown = self._view.shown()
         self._listed.append(shown)
         pending = [tool for tool in PENDING_TOOLS if self._paused.is_own_tool(tool["name"])]
         own = [] if self._names.only else pending

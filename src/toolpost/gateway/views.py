@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class View:
     """The tools of an open Toolbox that clients see: each of them, or three that find, describe and call them.
 
-    For its clients there are no other tools. Calls take the way of all others.
+    For its clients there are no other tools. Calls take the way of all others. `only` is the source that is shown as it
+    is, under its own names, if that is what the view does.
     """
 
     def __init__(self, box: Toolbox, name: str, settings: ViewSettings) -> None:
@@ -36,6 +37,7 @@ class View:
         except KeyError as error:
             raise ConfigError(f"views.{name}.collection: {error.args[0]}") from error
         self.name = name
+        self.only = settings.sources[0] if settings.names == "own" and settings.sources else None
         self._registry = box.registry
         self._principals = settings.principals
         self._search = box.search_view(**only) if settings.show == "search" else None
@@ -46,6 +48,11 @@ class View:
 
     def shown(self) -> Shown:
         """Return the records of the tools in the list, by the names that clients use."""
+        if self.only is not None:
+            specs = [entry.spec for entry in self._tools.entries()]
+            return {
+                str(spec.extra.get("remote_name", spec.name)): spec for spec in specs if not spec.extra.get("helper")
+            }
         if self._search is None:
             to_model = self._registry.model_name
             return {to_model(entry.spec.name): entry.spec for entry in self._tools.entries()}

@@ -7,7 +7,6 @@ and the operator permits; a person is asked otherwise, and model and folders are
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from mcp_types import CreateMessageResult, ElicitResult, ErrorData, ListRootsRes
 from mcp_types.jsonrpc import INTERNAL_ERROR
 
 from toolpost.contracts.errors import ToolClientError, ToolOutputError
+from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.questions import Question
 from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp.elicitation import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _MAX_ROUNDS = 10
 _MAX_HOLD_S = 900.0
-_MIN_PROGRESS_INTERVAL_S = 0.05  # limits the rate of progress events
+_PROGRESS_PER_SECOND = 20.0
 _TASKS = "io.modelcontextprotocol/tasks"
 _MIN_POLL_S, _MAX_POLL_S = 0.1, 5.0
 _LONGEST_TASK_S = 24 * 3600.0
@@ -393,14 +393,13 @@ def _input_params(responses: Raw, state: str | None) -> Raw:
 
 def progress_callback(context: Callable[[], ToolContext]) -> ProgressFnT:
     """Return the callback that emits the progress of a call, up to a rate limit."""
-    last = 0.0
+    rate: RateLimit | None = None
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < _MIN_PROGRESS_INTERVAL_S and progress != total:
+        nonlocal rate
+        rate = rate or RateLimit(per_second=_PROGRESS_PER_SECOND)
+        if not rate.allows() and progress != total:
             return
-        last = now
         text = message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}")
         context().progress(text, fraction=None if not total else progress / total)
 
