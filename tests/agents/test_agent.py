@@ -262,6 +262,32 @@ async def test_a_suspended_task_is_continued_by_the_next_process(tmp_path: Path)
     assert (adopted.id, adopted.result, model.results) == (task.id, "It is gone.", ["wiped x"])
 
 
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_task_that_is_stopped_goes_on_with_the_next_process_if_it_is_logged(
+    tmp_path: Path, *, kept: bool
+) -> None:
+    asked = asyncio.Event()
+
+    class Slow:
+        async def complete(self, messages: Any, *, tools: Any = ()) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+    async with Toolbox(tools=[add], settings=Settings(data_dir=tmp_path if kept else None)) as box:
+        agent = Agent(box, Slow(), user=ANN)
+        task = await agent.submit("What is 1 + 2?", source="mine")
+        await asyncio.wait_for(asked.wait(), 10)
+        await agent.stop()
+        following = Agent(box, ScriptedModel("It is 3."), user=ANN)
+        await following.adopt("mine")
+        for one in following.tasks:
+            await one.wait(timeout_s=10)
+        results = [one.result for one in following.tasks]
+        await following.stop()
+
+    assert (task.state, results) == (("suspended", ["It is 3."]) if kept else ("cancelled", []))
+
+
 @pytest.mark.parametrize(("restarts", "state"), [(2, "completed"), (3, "failed")])
 async def test_a_task_that_was_cut_off_goes_on_with_its_open_calls_unless_it_ends_every_process(
     restarts: int, state: str, tmp_path: Path

@@ -185,11 +185,11 @@ class Agent:
             self._recorder.record(task, EventCode.TASK_NOTIFY, {"text": text})
 
     async def adopt(self, source: str) -> None:
-        """Go on with the tasks of a process that has ended: those that were suspended, and those that ran.
+        """Go on with the tasks of a process that was stopped or killed: those that were suspended, and those that ran.
 
         Calls with effects that had ended are not repeated, and one whose end is unknown waits for a person. A task
-        whose process ends again and again fails. The caller makes sure that no process runs tasks of the same user and
-        source.
+        whose process is killed again and again fails. The caller makes sure that no process runs tasks of the same
+        user and source.
         """
         logs = self._logs
         if logs is None:
@@ -201,14 +201,14 @@ class Agent:
         for logged in left:
             task = await run_in_thread(partial(self._restore, logged.task_id))
             task.conversation.turns = sum(message["role"] == "assistant" for message in task.conversation.messages)
-            if logged.status == "paused":
-                task.waiting = _waiting_of(logged)
-            elif logged.restarts >= _MOST_RESTARTS:
+            was_killed = logged.status == "in_progress"
+            task.waiting = [] if was_killed else _waiting_of(logged)
+            if was_killed and logged.restarts >= _MOST_RESTARTS:
                 self._fail(task, ToolExecutionError("its process ended again and again", code="interrupted"))
                 continue
-            else:
+            if not task.waiting:
                 task.interrupted = self._interrupted_turn(task, logged.messages)
-                self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": RESTARTED})
+                self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": RESTARTED if was_killed else "started"})
             open_ids = {waiting.call_id for waiting in task.waiting}
             if task.interrupted is not None:
                 open_ids |= set(task.interrupted.call_ids.values())
@@ -229,7 +229,10 @@ class Agent:
         return self._turns.turn(calls) if calls else None
 
     async def stop(self) -> None:
-        """Stop all tasks. Suspended ones stay so in their logs; others have failed. Safe to call twice."""
+        """Stop all tasks; in their logs they are suspended, for `adopt`, and without logs they have failed.
+
+        Safe to call twice.
+        """
         self._stopping = True
         working = [task.work for task in self._tasks.values() if task.work is not None and not task.work.done()]
         for work in working:
@@ -280,9 +283,13 @@ class Agent:
             self._recorder.record(task, EventCode.TASK_STARTED, {})
             result = await self._advance(task)
         except asyncio.CancelledError:
-            if not (self._stopping and task.state == "suspended"):
-                why = "the agent was stopped" if self._stopping else "the task was cancelled"
-                self._fail(task, ToolCancelledError(why))
+            if not self._stopping:
+                self._fail(task, ToolCancelledError("the task was cancelled"))
+            elif task.log is None:
+                self._fail(task, ToolCancelledError("the agent was stopped"))
+            elif task.state != "suspended":
+                task.state = "suspended"
+                self._recorder.record(task, EventCode.TASK_SUSPENDED, {"reason": "stopped", "waiting": []})
         except Exception as raised:  # noqa: BLE001 - models and subscribers are foreign code; one task ends, not the agent
             self._fail(task, failure_of(raised, ""))
         else:
