@@ -30,7 +30,7 @@ from tests.toolbox.signing_in import (
     served,
     toolbox,
 )
-from toolpost import Completed, Failed, Paused, Principal, Toolbox
+from toolpost import Completed, ConfigError, ExternalToolConfig, Failed, Paused, Principal, Settings, Toolbox
 from toolpost.auth.consents import ConnectedAccount
 from toolpost.auth.oauth.authorization import browser_binding
 from toolpost.configuration.settings import AccountSettings
@@ -540,3 +540,21 @@ async def test_servers_are_told_that_it_lives_and_sockets_are_closed() -> None:
     await app({"type": "websocket", "path": "/oauth/start"}, waiting.get, send)
 
     assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete", "websocket.close"]
+
+
+async def test_a_source_for_peoples_own_accounts_may_come_while_the_toolbox_is_open(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path
+) -> None:
+    url, listening = place
+    settings = Settings(data_dir=None, policy="exploratory", accounts=AccountSettings(public_url=url))
+    async with Toolbox(settings=settings) as box, served(callback_app(box, identify=logged_in), listening):
+        with pytest.raises(ConfigError, match="no source here is for people's own accounts"):
+            _ = box.accounts
+        await box.sources.add(ExternalToolConfig(**notes_source(api, tmp_path)))
+        pending_id, link = await Program(box, api, url).asks()
+        async with Person() as ann:
+            await ann.connects(link)
+
+        done = await outcome_of(box, pending_id, by=ANN)
+        [state] = await box.accounts.states(Principal.parse(ANN))
+    assert (done["status"], state.status) == ("completed", "connected")

@@ -175,9 +175,10 @@ class Toolbox:
                 lambda: [*parts.problems(self._inputs.settings), *parts.sources.left_out, *parts.sources.problems]
             ),
         }
-        if parts.accounts is not None:
-            opened["accounts"] = parts.accounts
         vars(self).update(opened)
+        parts.accounts.on_open = lambda manager: vars(self).update(accounts=manager)
+        if parts.accounts.manager is not None:
+            parts.accounts.on_open(parts.accounts.manager)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -567,10 +567,13 @@ class SourceManager:
 
     async def _import_transport(self, config: ExternalToolConfig) -> None:
         """Import what makes the source in a thread: it may take a second, for which the event loop would stand."""
-        module = find_transport(config.transport, self._transports).source_class.partition(":")[0]
-        if module and module not in sys.modules:
-            with suppress(ModuleNotFoundError):  # an extra is missing, which `make_source` reports
-                await asyncio.to_thread(import_module, module)
+        modules = [find_transport(config.transport, self._transports).source_class.partition(":")[0]]
+        if config.auth_type is AuthType.OAUTH2_USER and self._account_credentials is not None:
+            modules.append("toolpost.toolbox.accounts")
+        for module in modules:
+            if module and module not in sys.modules:
+                with suppress(ModuleNotFoundError):  # an extra is missing, which `make_source` reports
+                    await asyncio.to_thread(import_module, module)
 
     def _with_env_file(self, config: ExternalToolConfig) -> ExternalToolConfig:
         """Merge the variables of `env_file` below `env`; their values are secrets."""
@@ -839,12 +842,7 @@ def _credential(
 ) -> Credential:
     """Return the credential that lists the tools; calls of users with their own accounts use those."""
     if config.auth_type is AuthType.OAUTH2_USER:
-        if access.provider is None:
-            if account_credentials is None:
-                raise ConfigError(
-                    f"source {config.name!r} is for people's own accounts, and this Toolbox was opened without such a "
-                    "source: open it anew"
-                )
+        if account_credentials is not None and access.provider is None:
             access.provider = account_credentials(config)
         return discovery_credential(config)
     access.shared = static_credential(config)

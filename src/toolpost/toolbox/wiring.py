@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import OnPending
-    from toolpost.contracts.sources import CredentialProvider
+    from toolpost.contracts.sources import CredentialProvider, ToolSource
     from toolpost.contracts.spec import Tool
     from toolpost.contracts.storage import EventSink, Sealer, Store
     from toolpost.toolbox.accounts import AccountManager
@@ -79,7 +80,7 @@ class ToolboxParts:
     recovery: Recovery
     redactor: Redactor
     sources: SourceManager
-    accounts: AccountManager | None
+    accounts: AccountsOnDemand
     problems: Callable[[Settings], list[str]]
 
 
@@ -97,17 +98,19 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     router = _make_router(inputs, store, authorizer, redactor, protected)
     closing.enter_context(redacted_logs(redactor))
     network = network_policy(settings)
-    accounts = _make_accounts(settings, store, router, redactor, network, closing)
+    accounts = AccountsOnDemand(partial(_make_accounts, settings, store, router, redactor, network))
+    closing.push_async_callback(accounts.close)
+    if any(source.auth_type is AuthType.OAUTH2_USER for source in settings.all_sources()):
+        accounts.open()
     sources = _make_sources(inputs, plugins, authorizer, accounts, router, redactor, network)
     closing.push_async_callback(sources.close)
     protected.read, sources.protect, sources.protect_source = lambda: sources.files, protected.paths, protected.add
     pending = PendingActions(
         router, registry, store=store, emitter=router.emitter, redactor=redactor, background=router.background
     )
-    if accounts is not None:
-        accounts.attach(pending, sources.source)
-    also = None if accounts is None else accounts.resume_waiting
-    recovery = Recovery(router, pending, retention=settings.retention.to_retention(), also=also, absent=inputs.absent)
+    accounts.attach(pending, sources.source)
+    retention = settings.retention.to_retention()
+    recovery = Recovery(router, pending, retention=retention, also=accounts.resume_waiting, absent=inputs.absent)
     builtins = Builtins(builtin_parts(settings, store, network, router.context_defaults))
     closing.push_async_callback(builtins.close)
     chosen = {tool.spec.name: tool for names in (chosen_builtins(settings), imported) for tool in builtins.tools(names)}
@@ -138,20 +141,54 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     )
 
 
+class AccountsOnDemand:
+    """The service for users' own accounts, created for the first source that needs it, which may come later.
+
+    `on_open` is called with it then.
+    """
+
+    def __init__(self, make: Callable[[], AccountManager]) -> None:
+        self._make = make
+        self.manager: AccountManager | None = None
+        self._parts: tuple[PendingActions, Callable[[str], ToolSource | None]] | None = None
+        self.on_open: Callable[[AccountManager], object] = lambda _manager: None
+
+    def attach(self, pending: PendingActions, source: Callable[[str], ToolSource | None]) -> None:
+        """Set where pending calls are answered, and how to find the source of a name."""
+        self._parts = (pending, source)
+        if self.manager is not None:
+            self.manager.attach(pending, source)
+
+    def open(self) -> AccountManager:
+        """Return the service; ConfigError when its settings contradict each other."""
+        if self.manager is None:
+            self.manager = self._make()
+            if self._parts is not None:
+                self.manager.attach(*self._parts)
+            self.on_open(self.manager)
+        return self.manager
+
+    def credentials_for(self, config: ExternalToolConfig) -> CredentialProvider:
+        """Return the credential provider of an OAuth source."""
+        return self.open().credentials_for(config)
+
+    async def resume_waiting(self, actions: PendingActions) -> None:
+        """Resume the calls that wait for a sign-in that has happened."""
+        if self.manager is not None:
+            await self.manager.resume_waiting(actions)
+
+    async def close(self) -> None:
+        """Close the service."""
+        if self.manager is not None:
+            await self.manager.close()
+
+
 def _make_accounts(
-    settings: Settings,
-    store: Store,
-    router: ToolRouter,
-    redactor: Redactor,
-    network: NetworkPolicy,
-    closing: AsyncExitStack,
-) -> AccountManager | None:
-    """Create the service for users' own accounts, if a source needs it."""
-    if all(source.auth_type is not AuthType.OAUTH2_USER for source in settings.all_sources()):
-        return None
+    settings: Settings, store: Store, router: ToolRouter, redactor: Redactor, network: NetworkPolicy
+) -> AccountManager:
     from toolpost.toolbox.accounts import AccountManager  # noqa: PLC0415 - OAuth takes long to import, and few need it
 
-    accounts = AccountManager(
+    return AccountManager(
         settings.accounts,
         network,
         store=store,
@@ -159,8 +196,6 @@ def _make_accounts(
         redactor=redactor,
         background=router.background,
     )
-    closing.push_async_callback(accounts.close)
-    return accounts
 
 
 def network_policy(settings: Settings) -> NetworkPolicy:
@@ -175,7 +210,7 @@ def _make_sources(
     inputs: ToolboxInputs,
     plugins: Plugins,
     authorizer: Authorizer,
-    accounts: AccountManager | None,
+    accounts: AccountsOnDemand,
     router: ToolRouter,
     redactor: Redactor,
     network: NetworkPolicy,
@@ -200,7 +235,7 @@ def _make_sources(
         emit=router.emitter.emit_source,
         resolve=not inputs.resolved,
         redactor=redactor,
-        account_credentials=None if accounts is None else accounts.credentials_for,
+        account_credentials=accounts.credentials_for,
         lock=_open_lock(settings),
         secrets=inputs.secrets.union(literal_secrets(settings)),
         finish_calls=router.inflight.finish_on,
