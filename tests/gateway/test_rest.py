@@ -326,6 +326,7 @@ async def test_wrong_requests_are_problems_that_say_what_is_wrong(gate: Served) 
         "path": (await http.get("/api/v1/nothing"), 404),
         "method": (await http.delete("/api/v1/calls"), 405),
         "event id": (await http.get("/api/v1/events", headers={"Last-Event-ID": "-1"}), 400),
+        "nothing": (await http.post("/api/v1/artifacts", content=b""), 422),
     }
 
     assert {why: reply.status_code for why, (reply, _) in replies.items()} == {

@@ -27,7 +27,7 @@ async def _list_accounts(ask: RestRequest) -> Response:
 
 async def _start_sign_in(ask: RestRequest) -> Response:
     """Start a sign-in of the caller's; whoever finishes it must be the same caller."""
-    provider, redirect_uri = ask.path["service"], (ask.body or {}).get("redirect_uri", "")
+    provider, redirect_uri = ask.path["service"], str(ask.body.get("redirect_uri", ""))
     started = await _accounts(ask).connect(provider, ask.caller.principal, redirect_uri=redirect_uri)
     if isinstance(started, StartedSignIn):
         return JsonResponse({"status": "started", "provider": provider, "url": started.url})

@@ -88,6 +88,8 @@ async def _upload_artifact(ask: RestRequest) -> Response:
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Problem(415, "unsupported_media_type", "the content type is none")
     data = await read_body(ask.raw, round(ask.box.settings.server.max_upload_mb * 1024 * 1024))
+    if not data:
+        raise Problem(422, "empty_file", "the body is the file, and it is empty")
     stored = await ask.box.store.artifacts.put(
         data,
         ArtifactRef(

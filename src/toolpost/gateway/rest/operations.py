@@ -116,6 +116,7 @@ class Operation:
             caller: Caller = request.scope[CALLER]
             if self.scope and not caller.scopes.intersection(self.scope):
                 raise insufficient_scope(self.scope[0])
+            self._check_headers(request)
             return await self.handler(
                 RestRequest(
                     service=service,
@@ -133,6 +134,12 @@ class Operation:
             return problem_of(error)
         except ClientDisconnect:
             return Response(status_code=400)
+
+    def _check_headers(self, request: Request) -> None:
+        for name, schema in self.headers.items():
+            text = request.headers.get(name)
+            if text is not None:
+                _parse(name, text, schema)
 
     def _read_query(self, request: Request) -> dict[str, Any]:
         given: dict[str, Any] = {}
