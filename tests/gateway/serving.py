@@ -1,7 +1,7 @@
 """The gateway on a real socket, in the process of the test."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ class Served(NamedTuple):
     box: Toolbox
     url: str
     http: httpx2.AsyncClient
+    feed: EventFeed
 
     async def key(self, user: str, *scopes: CallerScope, expires_in_s: float | None = None) -> dict[str, str]:
         """The header of a new key."""
@@ -47,10 +48,10 @@ async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> As
             app = whole_app(box, callers, url, relay=relay, feed=feed)
             bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}
             async with (
-                serving(app, socket),
+                serving(app, socket, on_stop=feed.close),
                 httpx2.AsyncClient(base_url=url, headers=bearer, trust_env=False, timeout=60) as http,
             ):
-                yield Served(box, url, http)
+                yield Served(box, url, http, feed)
 
 
 def whole_app(
@@ -73,9 +74,11 @@ async def listening(app: Any, *, request_s: float = 60) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serving(app: Any, socket: Any, *, request_s: float = 60) -> AsyncIterator[None]:
+async def serving(
+    app: Any, socket: Any, *, request_s: float = 60, on_stop: Callable[[], None] = lambda: None
+) -> AsyncIterator[None]:
     """Serve an application on a socket."""
-    task = asyncio.create_task(serve_until_stopped(app, socket, grace_s=1, request_s=request_s))
+    task = asyncio.create_task(serve_until_stopped(app, socket, grace_s=1, request_s=request_s, on_stop=on_stop))
     try:
         yield
     finally:

@@ -145,7 +145,7 @@ async def _serve_on(
                 output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token_file})
             else:
                 output.note(f"MCP at {address}/mcp, REST at {address}/api/v1; the operator's token is in {token_file}")
-            await serve_until_stopped(app, listening)
+            await serve_until_stopped(app, listening, on_stop=feed.close)
     return 0
 
 

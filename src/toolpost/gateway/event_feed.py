@@ -48,12 +48,25 @@ class EventFeed:
         self._listeners: defaultdict[tuple[str, str | None], set[_Listener]] = defaultdict(set)
         self._position = 0
         self._joining = asyncio.Lock()
+        self.is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def emit(self, event: RunEvent) -> None:
         """Look at the log soon; progress may come from a worker thread."""
         if self._listeners and self._loop is not None:
             self._loop.call_soon_threadsafe(self._written.set)
+
+    @property
+    def listeners(self) -> int:
+        """How many listen."""
+        return sum(map(len, self._listeners.values()))
+
+    def close(self) -> None:
+        """Let everybody go who listens, so that the gateway can stop."""
+        self.is_closed = True
+        for listeners in self._listeners.values():
+            for listener in listeners:
+                listener.ready.set()
 
     @asynccontextmanager
     async def following(self, log: EventLog) -> AsyncGenerator[None]:
@@ -89,7 +102,7 @@ class EventFeed:
                 seen = event.id
                 yield event
             seen = max(seen, begin) if after is None or after < begin else after
-            while True:
+            while not self.is_closed:
                 if listener.behind:
                     listener.behind, upto = False, self._position
                     async for event in self._catch_up(tenant, run_id, seen, upto, only):

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from toolpost.auth.caller_tokens import CallerTokens
-from toolpost.contracts.callers import SCOPES
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
 from toolpost.gateway.callers import Callers, local_token
 from toolpost.gateway.http_sessions import http_sessions
-from toolpost.gateway.problems import ProblemResponse
+from toolpost.gateway.problems import ProblemResponse, problem_of
 from toolpost.gateway.rest.routes import rest_routes
 from toolpost.gateway.rest.service import RestService
+from toolpost.gateway.service_routes import service_routes
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.wiring import network_policy
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
@@ -60,36 +59,18 @@ def gateway_app(
         async with mcp.publishing(), sessions.run(), named.running(), rest.running():
             yield
 
-    async def healthz(_request: Request) -> PlainTextResponse:
-        return PlainTextResponse("ok\n")
-
-    async def resource_metadata(_request: Request) -> JSONResponse:
-        """Tell clients of whom they get tokens for `/mcp` (RFC 9728)."""
-        oidc = box.settings.server.oidc
-        if oidc is None:
-            return ProblemResponse(404, "no_issuer", "no issuer is configured here; callers use keys")
-        return JSONResponse(
-            {
-                "resource": f"{public_url}/mcp",
-                "authorization_servers": [oidc.issuer],
-                "scopes_supported": list(SCOPES),
-                "bearer_methods_supported": ["header"],
-                "resource_name": "Toolpost",
-            }
-        )
-
     host = urlsplit(public_url).hostname
     routes: list[BaseRoute] = [
         Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions)),
         Route("/mcp/{view}", endpoint=named),
-        Route("/healthz", endpoint=healthz),
-        Route(METADATA, endpoint=resource_metadata),
-        Route(f"{METADATA}/mcp", endpoint=resource_metadata),
+        *service_routes(rest),
         *rest_routes(rest),
     ]
     if host is not None and is_loopback(host):  # whose browser it is elsewhere, a login has to say
         routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 500: _broken})
+    app = Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 500: _broken, ToolError: _refused}
+    )
     rates = Rates(box.settings.server.requests_per_minute)
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
     return Access(app, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url)
@@ -97,6 +78,10 @@ def gateway_app(
 
 async def _not_found(_request: Request, _error: Exception) -> Response:
     return ProblemResponse(404, "not_found", "there is nothing here; /openapi.json says what there is")
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    return problem_of(cast("ToolError", error))
 
 
 async def _broken(_request: Request, _error: Exception) -> Response:

@@ -271,15 +271,17 @@ def _invalid_state() -> MCPError:
     return MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState: call the tool without it")
 
 
-def pending_result(paused: Paused, spec: ToolSpec) -> dict[str, Any]:
+def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result for clients that can be asked nothing: what waits, where it is answered, how to collect it.
+
+    The card in `_meta` is for hosts that show it to their user.
 
     Clients refuse a result without structured content where the tool has an output schema, unless it is an error.
     """
     text = (
         f"This call waits for a person. {where_to_answer(paused)}\nThen call {_WAIT}, pending_id: {paused.pending_id}"
     )
-    meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}kind": paused.question.kind}
+    meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}card": card}
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
 
 

@@ -386,7 +386,8 @@ class McpServer:
             case Failed():  # of a view's own tool too: it exists, the one that it was asked for may not
                 return failed_result(outcome)
             case Paused():
-                return pending_result(outcome, spec)
+                pending = self._box.pending
+                return pending_result(outcome, spec, pending.card(await pending.get(outcome.pending_id, by=user)))
 
     async def _read_result(self, outcome: Outcome, uri: str, origin: Origin, user: str) -> dict[str, Any]:
         if isinstance(outcome, Failed) and is_refusal(outcome.error):

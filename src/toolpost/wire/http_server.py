@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,11 +40,16 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
 
 
 async def serve_until_stopped(
-    app: ASGIApp, listening: socket.socket, *, grace_s: int = 10, request_s: float = _REQUEST_S
+    app: ASGIApp,
+    listening: socket.socket,
+    *,
+    grace_s: int = 10,
+    request_s: float = _REQUEST_S,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until this task is cancelled; requests under way have `grace_s` seconds, or until it is cancelled again.
 
-    A client has `request_s` seconds to send a request.
+    A client has `request_s` seconds to send a request. `on_stop` is called once requests should come to an end.
     """
     config = uvicorn.Config(
         _trimmed(app),
@@ -62,6 +67,7 @@ async def serve_until_stopped(
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
+            on_stop()
             server.force_exit = server.should_exit
             server.should_exit = True
 

@@ -198,7 +198,7 @@ OPERATIONS = [
     Operation(
         id="call_tool",
         method="POST",
-        path="/tools/{name}/call",
+        path="/tools/{name}",
         summary="Call a tool with the body as its arguments, and get its result alone",
         tag="calls",
         handler=_call_tool,

@@ -22,9 +22,13 @@ class RestService:
         self.box = box
         self.feed = feed
         self.public_url = public_url
-        self.is_stopping = False
         self._grace_s = grace_s
         self._calls = set[asyncio.Task[Outcome]]()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the gateway takes no new calls any more."""
+        return self.feed.is_closed
 
     def start_call(self, call: Coroutine[None, None, Outcome]) -> asyncio.Task[Outcome]:
         """Run a call beside the request that asked for it."""
@@ -40,7 +44,6 @@ class RestService:
             try:
                 yield
             finally:
-                self.is_stopping = True
                 if self._calls:
                     await asyncio.wait(self._calls, timeout=self._grace_s)
                 left = list(self._calls)

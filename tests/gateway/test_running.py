@@ -1,0 +1,80 @@
+"""A gateway as it runs for a team: ready, measured, described, and stopped without keeping anybody waiting."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.gateway.serving import Served, served
+from toolpost import Completed, Toolbox, tool
+
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(side_effects="write", destructive=True)
+async def drop(name: str) -> str:
+    """Drop a table."""
+    return name
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(tmp_path / "data", [add, drop]) as gate:
+        yield gate
+
+
+async def test_whoever_watches_over_it_needs_no_token_and_figures_need_one(gate: Served) -> None:
+    async with httpx2.AsyncClient(base_url=gate.url, trust_env=False) as stranger:
+        replies = [await stranger.get(path) for path in ("/healthz", "/readyz", "/metrics", "/.well-known/utcp")]
+    agent = await gate.http.get("/metrics", headers=await gate.key("acme:bot", "call"))
+
+    assert [reply.status_code for reply in replies] == [200, 200, 401, 401]
+    assert replies[1].json()["status"] == "ready"
+    assert agent.status_code == 403
+
+
+async def test_figures_are_in_the_format_of_prometheus(gate: Served) -> None:
+    for arguments in ({"a": 1, "b": 2}, {"a": 1}):
+        await gate.box.call("add", arguments)
+    await gate.box.call("drop", {"name": "t"})
+    text = (await gate.http.get("/metrics")).text
+
+    assert 'toolpost_tool_calls_total{tool="add"} 2\n' in text
+    assert 'toolpost_tool_failures_total{tool="add"} 1\n' in text
+    assert "\ntoolpost_pending_actions 1\n" in text
+
+
+async def test_the_catalog_is_a_utcp_manual_whose_addresses_answer(
+    gate: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manual = tmp_path / "manual.json"
+    manual.write_text((await gate.http.get("/.well-known/utcp")).text)
+    monkeypatch.setenv("gate_TOOLPOST_TOKEN", gate.http.headers["Authorization"].removeprefix("Bearer "))
+    source = {"name": "gate", "transport": "utcp", "connection": str(manual), "trust": True}
+    settings = {"data_dir": None, "policy": "exploratory", "sources": [source], "network": {"allow_private": True}}
+    async with Toolbox(settings=settings) as box:
+        called = await box.call("gate.add", {"body": {"a": 2, "b": 3}})
+
+    assert isinstance(called, Completed), called
+    assert called.content == 5
+
+
+async def test_stopping_lets_listeners_go_at_once(tmp_path: Path) -> None:
+    async with asyncio.timeout(30):
+        async with served(tmp_path / "data", [add]) as gate, httpx2.AsyncClient(timeout=60, trust_env=False) as other:
+            address = f"{gate.url}/api/v1/events"
+            async with other.stream("GET", address, headers=dict(gate.http.headers)) as reply:
+                lines = reply.aiter_lines()
+                assert await anext(lines) == ": listening"
+                gate.feed.close()
+                rest = [line async for line in lines]
+                stopping = [await gate.http.get("/readyz"), await gate.http.post("/api/v1/calls", json={"tool": "add"})]
+
+    assert rest == [""]
+    assert [reply.status_code for reply in stopping] == [503, 503]
