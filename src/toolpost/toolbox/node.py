@@ -45,7 +45,8 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.schema.json_values import is_array
 from toolpost.stores.memory import MemoryStore
 from toolpost.toolbox.blocking import BlockingMCPClient
-from toolpost.toolbox.source_manager import Catalog, SourceManager
+from toolpost.toolbox.source_manager import SourceManager
+from toolpost.toolbox.source_tools import Catalog
 from toolpost.transports.base import Services
 from toolpost.wire.network import NetworkPolicy
 

@@ -1,0 +1,369 @@
+"""The tools of one source in the catalog: check a listing, draft the catalog with it, hold back what a lock refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from toolpost.auth.credentials import secrets_of
+from toolpost.catalog.entry import Entry, declares_schemas
+from toolpost.catalog.lock import Hold, Lock, Pin, pin_of
+from toolpost.catalog.names import canonical_name
+from toolpost.catalog.registry import CatalogContents, SchemaChecks, new_entry
+from toolpost.catalog.specs import HIDDEN
+from toolpost.configuration.document import MIN_SECRET
+from toolpost.contracts.config import ExternalToolConfig, ToolOverride
+from toolpost.contracts.errors import ConfigError, ToolCollisionError, ToolError
+from toolpost.contracts.sources import ToolSource
+from toolpost.contracts.spec import Tool, ToolSpec
+from toolpost.policy.redaction import MASK, mask_url_secrets
+from toolpost.schema.subschemas import SharedDefinitions, any_part
+from toolpost.schema.validator import unchecked_patterns
+
+
+class Catalog(Protocol):
+    """Where the tools of sources are registered: a `ToolRegistry`, or several as one."""
+
+    def find(self, name: str) -> Entry:
+        """Return the entry of a tool."""
+        ...
+
+    def draft(self) -> CatalogContents:
+        """Copy the contents."""
+        ...
+
+    def commit(self, draft: CatalogContents) -> CatalogContents | None:
+        """Exchange the contents for a changed copy; None when they have changed since they were copied."""
+        ...
+
+
+class PreparedTool(NamedTuple):
+    """A tool of a listing with its checked entry, or what is wrong with it; None when the catalog has it already."""
+
+    tool: Tool
+    entry: Entry | ToolError | None
+    unchecked: bool  # some patterns of its schemas cannot be checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolListing:
+    """The tools of a source that are in the catalog, and what there is to say about the others.
+
+    `collided` are tools whose names were taken, `collisions` the problem of each by name. `held` are the names of tools
+    that were held back; `offered` counts the tools that can be called, without hidden tools and helpers.
+    """
+
+    tools: Mapping[str, Tool]
+    problems: Sequence[str] = ()
+    collisions: Mapping[str, str]
+    collided: Sequence[Tool] = ()
+    held: Sequence[str] = ()
+    unchecked: Sequence[str] = ()
+    offered: int = 0
+
+
+class CatalogDraft(NamedTuple):
+    """A changed copy of the catalog, and the listing of the source whose tools it has."""
+
+    contents: CatalogContents
+    listing: ToolListing
+
+
+class SourceTools:
+    """The tools of one source in the catalog. A thread checks a listing and drafts the catalog with its tools."""
+
+    def __init__(
+        self,
+        registry: Catalog,
+        config: ExternalToolConfig,
+        overrides: Mapping[str, ToolOverride],
+        *,
+        rank: int = 0,
+    ) -> None:
+        self.pins: SourcePins | None = None
+        self.listing = ToolListing(tools={}, collisions={})
+        self.withdrawn = False  # no tools enter the catalog any more
+        self._registry = registry
+        self.rank = rank
+        self._config = config
+        self._overrides = overrides
+
+    def prepare(self, source: ToolSource, tools: Sequence[Tool]) -> list[PreparedTool]:
+        """Check the tools of a listing; those that did not change keep their entries."""
+        checks = SchemaChecks()
+        return [self._prepare_one(tool, source, checks) for tool in tools]
+
+    def _prepare_one(self, tool: Tool, source: ToolSource, checks: SchemaChecks) -> PreparedTool:
+        known = self.listing.tools.get(tool.spec.name)
+        entry = None if known is not None and known.spec == tool.spec else self._entry(tool, source, checks)
+        unchecked = not declares_schemas(self._config) and _is_unchecked(tool.spec, checks.shared)
+        return PreparedTool(tool, entry, unchecked)
+
+    def _entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks) -> Entry | ToolError:
+        """Return the entry of a tool, on hold if it differs from the lock file; or what is wrong with the tool."""
+        try:
+            entry = self._new_entry(tool, source, checks)
+            hold = None if self.pins is None else self.pins.hold(tool, partial(self._release, tool, source))
+        except ToolError as error:
+            return error
+        if hold is not None:
+            entry.apply_hold(hold)
+        return entry
+
+    def _new_entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks | None = None) -> Entry:
+        override = self._override(tool)
+        return new_entry(tool, source=source, config=self._config, override=override, rank=self.rank, checks=checks)
+
+    def draft(
+        self, prepared: Sequence[PreparedTool], problems: Sequence[str] = (), *, instead_of: SourceTools | None = None
+    ) -> CatalogDraft:
+        """Draft the catalog with these tools in the place of those that the source, or another one, has there."""
+        contents = self._registry.draft()
+        old, said = dict(self.listing.tools), list(problems)
+        others = {} if instead_of is None else instead_of.shown_in(contents)
+        tools: dict[str, Tool] = {}
+        collisions: dict[str, str] = {}
+        for tool, entry, _ in () if self.withdrawn else prepared:
+            name = tool.spec.name
+            replaced = old.pop(name, None)
+            if entry is None:
+                if replaced is not None:
+                    tools[name] = replaced
+                continue
+            if isinstance(entry, Entry) and not self._hides(tool):
+                replaced = replaced or others.pop(entry.spec.name, None)
+            error = self._place(contents, entry, replaced)
+            if error is None:
+                tools[name] = tool
+                continue
+            said.append(f"tool {name!r} of source {self._config.name!r} is set aside: {error}")
+            if isinstance(error, ToolCollisionError):
+                collisions[name] = said[-1]
+        for gone in old.values():
+            self._remove(contents, gone)
+        for name in others:
+            contents.remove(name)
+        contents.ordered()  # sorted now, not when it is first read
+        return CatalogDraft(contents, self._describe(contents, tools, said, collisions, prepared))
+
+    def shown_in(self, contents: CatalogContents) -> dict[str, Tool]:
+        """Return the tools that a draft has from this source, by their names there; drop the records of hidden ones."""
+        shown: dict[str, Tool] = {}
+        for tool in self.listing.tools.values():
+            name = self._registered(tool)
+            if self._hides(tool):
+                contents.hidden.pop(tool.spec.name, None)
+            elif (entry := contents.entries.get(name)) is not None and entry.tool is tool:
+                shown[name] = tool
+        return shown
+
+    def give_up(self) -> None:
+        """Forget the tools, which another source now has in the catalog; none enter any more."""
+        self.withdrawn, self.listing = True, ToolListing(tools={}, collisions={})
+
+    def _place(self, contents: CatalogContents, entry: Entry | ToolError, replaced: Tool | None) -> ToolError | None:
+        """Put an entry in the place of a tool; return why it cannot be used, which leaves neither of them there."""
+        try:
+            if isinstance(entry, ToolError):
+                raise entry
+            if self._hides(entry.tool):
+                contents.hidden[entry.original.name] = entry.original
+            else:
+                contents.place(entry, replace=replaced is not None)
+        except ToolError as error:
+            if replaced is not None:
+                self._remove(contents, replaced)
+            return error
+        return None
+
+    def _remove(self, contents: CatalogContents, tool: Tool) -> None:
+        if self._hides(tool):
+            contents.hidden.pop(tool.spec.name, None)
+            return
+        entry = contents.entries.get(self._registered(tool))
+        if entry is not None and entry.tool is tool:  # the host may have removed or replaced it
+            contents.remove(entry.spec.name)
+
+    def _describe(
+        self,
+        contents: CatalogContents,
+        tools: Mapping[str, Tool],
+        problems: list[str],
+        collisions: Mapping[str, str],
+        prepared: Sequence[PreparedTool],
+    ) -> ToolListing:
+        """Count and describe the tools that the catalog will have."""
+        names = [self._registered(tool) for tool in tools.values() if not self._hides(tool)]
+        shown = [contents.entries[name] for name in names if name in contents.entries]
+        for entry in shown:
+            for place in entry.spec.extra.get(HIDDEN, ()):
+                where = f"tool {entry.original.name!r} of source {self._config.name!r}"
+                problems.append(f"{where}: hidden characters are taken out of its {place}")
+        return ToolListing(
+            tools=tools,
+            problems=problems,
+            collisions=collisions,
+            collided=[one.tool for one in prepared if one.tool.spec.name in collisions],
+            held=[entry.spec.name for entry in shown if entry.hold is not None],
+            unchecked=self._describe_unchecked([one.tool.spec.name for one in prepared if one.unchecked], tools),
+            offered=sum(not entry.original.is_helper for entry in shown),
+        )
+
+    def _describe_unchecked(self, names: Iterable[str], tools: Collection[str]) -> list[str]:
+        """Return a message that names the tools with patterns that are not checked."""
+        found = [name for name in names if name in tools]
+        if not found:
+            return []
+        shown = ", ".join(map(repr, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        why = "cannot be matched in bounded time and are not checked; `toolpost tools show NAME` lists them"
+        return [f"source {self._config.name!r}: patterns of {shown} {why}"]
+
+    def commit(self, draft: CatalogDraft) -> list[Any] | None:
+        """Put a draft into effect and return what it replaced; None when it is out of date."""
+        if self.withdrawn and draft.listing.tools:
+            return None
+        before = self._registry.commit(draft.contents)
+        if before is None:
+            return None
+        replaced, self.listing = [before, self.listing], draft.listing
+        return replaced
+
+    def clear(self) -> None:
+        """Remove the tools from the catalog."""
+        if self.listing.tools:
+            self.commit(self.draft(()))
+
+    def _release(self, tool: Tool, source: ToolSource) -> None:
+        """Register a tool that was held back, so that its calls run."""
+        if self.listing.tools.get(tool.spec.name) is tool:
+            contents = self._registry.draft()
+            contents.place(self._new_entry(tool, source), replace=True)
+            self._registry.commit(contents)
+
+    @property
+    def held(self) -> list[str]:
+        """A message for each tool that is held back."""
+        entries = [self._registry.find(name) for name in self.listing.held]
+        remedy = "`toolpost lock diff` shows it, `toolpost lock approve {}` agrees to it"
+        return [
+            f"tool {entry.spec.name!r} is set aside: {entry.hold.reason}; {remedy.format(entry.original.name)}"
+            for entry in entries
+            if entry.hold is not None
+        ]
+
+    def _registered(self, tool: Tool) -> str:
+        """Return the name of a tool in the catalog."""
+        override = self._override(tool)
+        renamed = override.name if override is not None else None
+        return canonical_name(tool.spec.source, renamed) if renamed else tool.spec.name
+
+    def _override(self, tool: Tool) -> ToolOverride | None:
+        if not (self._config.overrides or self._overrides):
+            return None
+        name = tool.spec.name
+        own, general = self._config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
+        return _merge_overrides(general, own) if own is not None and general is not None else own or general
+
+    def has_overrides(self, overrides: Mapping[str, ToolOverride]) -> bool:
+        """Return whether these are the overrides that the tools of this source were registered with."""
+        return _overrides_of(self._config.name, overrides) == _overrides_of(self._config.name, self._overrides)
+
+    def _hides(self, tool: Tool) -> bool:
+        override = self._override(tool)
+        return override is not None and override.hide
+
+
+def free_replaced(replaced: list[Any]) -> None:
+    """Free the tools of a replaced catalog and listing one by one: at once they hold the interpreter's lock."""
+    contents, listing = replaced
+    replaced.clear()
+    parts = [*contents.entries.values(), *listing.tools.values()]
+    del contents, listing
+    while parts:
+        parts.pop()
+
+
+def _is_unchecked(spec: ToolSpec, shared: SharedDefinitions) -> bool:
+    return any(any_part(schema or {}, _has_unchecked, shared) for schema in (spec.input_schema, spec.output_schema))
+
+
+def _has_unchecked(schema: Any) -> bool:
+    return bool(unchecked_patterns(schema))
+
+
+def _overrides_of(source: str, overrides: Mapping[str, ToolOverride]) -> dict[str, ToolOverride]:
+    return {name: override for name, override in overrides.items() if name.partition(".")[0] == source}
+
+
+def _merge_overrides(general: ToolOverride, own: ToolOverride) -> ToolOverride:
+    """Merge two overrides of one tool; the source's own takes precedence."""
+    return general.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+
+
+class SourcePins:
+    """Compare the definitions of a source's tools with the lock file, and hold back those that differ."""
+
+    def __init__(self, lock: Lock, config: ExternalToolConfig, secrets: Iterable[str]) -> None:
+        self._lock = lock
+        self._source = config.name
+        self._secret_mask = _secret_mask(config, secrets, str(lock.path.parent))
+        self._pins: dict[str, tuple[Tool, Pin]] = {}
+
+    def pin(self, tool: Tool) -> Pin:
+        """Return the current definition of a tool."""
+        known = self._pins.get(tool.spec.name)
+        if known is None or known[0] is not tool:
+            known = self._pins[tool.spec.name] = (tool, pin_of(tool.spec, self._secret_mask))
+        return known[1]
+
+    def hold(self, tool: Tool, release: Callable[[], None]) -> Hold | None:
+        """Return why a tool is held back, or None; `release` registers the tool normally."""
+        pinned = self._lock.sources.get(self._source)
+        if pinned is None:
+            return None
+        name, now = bare_name(tool), self.pin(tool)
+        before = pinned.get(name)
+        if before is not None and before.hash == now.hash:
+            return None
+
+        def accept() -> None:
+            self._lock.pin(self._source, name, now)
+            release()
+
+        def is_settled() -> bool:
+            try:
+                kept = self._lock.sources.get(self._source, {}).get(name)
+            except ConfigError:  # reported where the tool is approved; an unreadable lock file approves nothing
+                return False
+            if kept is None or kept.hash != now.hash:
+                return False
+            release()
+            return True
+
+        return Hold(name=tool.spec.name, before=before, after=now, accept=accept, is_settled=is_settled)
+
+
+def bare_name(tool: Tool) -> str:
+    """Return the name of a tool within its source."""
+    return tool.spec.name.partition(".")[2]
+
+
+def _secret_mask(config: ExternalToolConfig, secrets: Iterable[str], folder: str) -> Callable[[str], str]:
+    """Return a function that masks the source's secrets and the folder of the lock file: both differ by machine.
+
+    Only secrets in this source's configuration count, so that another source does not change the pins.
+    """
+    written = json.dumps(config.model_dump(mode="json"), ensure_ascii=False)
+    own = {secret for secret in secrets if secret in written} | secrets_of(config)
+    longest_first = sorted((secret for secret in own if len(secret) >= MIN_SECRET), key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for secret in longest_first:
+            text = text.replace(secret, MASK)
+        return mask_url_secrets(text.replace(folder, ".") if folder != os.sep else text)
+
+    return mask
