@@ -6,7 +6,8 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from coverage import Coverage
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests import requirements
 from tests.parts import MEASURED
@@ -51,6 +52,24 @@ def _sources_have_time() -> Iterator[None]:
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # ten thousand tests stay to the end: no collection need look at them again
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure no coverage of large and of generated inputs: it makes them more than twice as slow.
+
+    The same lines have to be covered by smaller tests.
+    """
+    stopped: list[Coverage] = []
+    if item.get_closest_marker("slow") is not None or is_hypothesis_test(getattr(item, "obj", None)):
+        while (measuring := Coverage.current()) is not None:  # a worker has two: as a program, and as a part of the run
+            measuring.stop()
+            stopped.append(measuring)
+    try:
+        return (yield)
+    finally:
+        for measuring in reversed(stopped):
+            measuring.start()
 
 
 @pytest.hookimpl(tryfirst=True)

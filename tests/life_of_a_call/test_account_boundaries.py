@@ -11,7 +11,7 @@ import pytest
 
 from tests.life_of_a_call.account_trials import Case, Nursery, boundaries, killed_at, nursery, trial
 
-pytestmark = pytest.mark.programs
+pytestmark = [pytest.mark.programs, pytest.mark.slow]
 
 CONSENT = "after SQLiteTokenRows.put 5"  # the tokens are kept; whatever comes before is the same for every tool
 INTENT, RESULT = "after SQLiteJournal.begin 1", "before SQLiteJournal.finish 1"
