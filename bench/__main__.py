@@ -23,6 +23,7 @@ from bench.event_loop import parts as loop_parts
 from bench.files.material import FULL as FILES_FULL
 from bench.files.material import QUICK as FILES_QUICK
 from bench.files.parts import parts as files_parts
+from bench.gateway.parts import parts as gateway_parts
 from bench.http.parts import parts as http_parts
 from bench.mcp import scale as mcp_scale
 from bench.mcp.parts import parts as mcp_parts
@@ -40,8 +41,8 @@ from toolpost.cli.stdout_guard import guard_stdout
 
 RESULTS = HERE / "results"
 _CHOICES = [
-    *("core", "mcp", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner", "search"),
-    "workflow",
+    *("core", "mcp", "gateway", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner"),
+    *("search", "workflow"),
 ]
 
 
@@ -74,6 +75,8 @@ def _chosen_parts(chosen: argparse.Namespace, stack: ExitStack) -> list[Part]:
         found += core_parts(QUICK if chosen.quick else FULL, stack)
     if chosen.only in {None, "mcp"}:
         found += mcp_parts(replace(scale, cycles=chosen.cycles or scale.cycles))
+    if chosen.only in {None, "gateway"}:
+        found += gateway_parts(scale)
     if chosen.only in {None, "http"}:
         found += http_parts(scale)
     if chosen.only in {None, "openapi"}:

@@ -29,7 +29,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._waiting += data
-        while (taken := _request(self._waiting)) is not None:
+        while (taken := request_in(self._waiting)) is not None:
             method, body, size = taken
             self._waiting = self._waiting[size:]
             reply = self._reply(method, body)
@@ -38,15 +38,15 @@ class Connection(asyncio.Protocol):
 
     def _reply(self, method: bytes, body: bytes) -> bytes | None:
         if method != b"POST":
-            return _http(b"200 OK" if method == b"DELETE" else b"405 Method Not Allowed")
+            return http_answer(b"200 OK" if method == b"DELETE" else b"405 Method Not Allowed")
         message = json.loads(body)
         answer = self._answers.to(message)
         if answer is not None:
-            return _http(b"200 OK", answer)
-        return _http(b"202 Accepted") if "id" not in message else None
+            return http_answer(b"200 OK", answer)
+        return http_answer(b"202 Accepted") if "id" not in message else None
 
 
-def _request(data: bytes) -> tuple[bytes, bytes, int] | None:
+def request_in(data: bytes) -> tuple[bytes, bytes, int] | None:
     """Method, body and size of the first whole request."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
@@ -58,7 +58,7 @@ def _request(data: bytes) -> tuple[bytes, bytes, int] | None:
     return (data[: data.index(b" ")], data[end + 4 : size], size) if len(data) >= size else None
 
 
-def _http(status: bytes, body: bytes = b"") -> bytes:
+def http_answer(status: bytes, body: bytes = b"") -> bytes:
     kind = b"Content-Type: application/json\r\n" if body else b""
     return b"HTTP/1.1 %b\r\n%bMcp-Session-Id: %b\r\nContent-Length: %d\r\n\r\n%b" % (
         status,
@@ -69,7 +69,7 @@ def _http(status: bytes, body: bytes = b"") -> bytes:
     )
 
 
-async def on_http(answers: Answers) -> None:
+async def onhttp_answer(answers: Answers) -> None:
     """Serve on a free port of loopback until stdin ends, so that no server outlives who started it."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(answers), "127.0.0.1", 0)
@@ -81,7 +81,7 @@ async def on_http(answers: Answers) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tools", type=int, default=2, help="how many tools there are")
-    asyncio.run(on_http(Answers(parser.parse_args().tools)))
+    asyncio.run(onhttp_answer(Answers(parser.parse_args().tools)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Figures of the gateway: calls through it, lists from it, and many clients at once."""
