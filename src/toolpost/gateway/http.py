@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.requests import Request
     from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Scope
 
     from toolpost.contracts.callers import Caller
     from toolpost.gateway.event_feed import EventFeed
@@ -42,7 +42,12 @@ if TYPE_CHECKING:
 
 def mcp_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
     """Return the sessions of an MCP server over HTTP."""
-    return http_sessions(mcp.server, check_hosts=False)  # Access has looked at host and origin already
+
+    def listed(version: str, scope: Scope) -> bytes | None:
+        return mcp.encoded_list(version, str(scope[CALLER].principal))
+
+    # Access has looked at host and origin already.
+    return http_sessions(mcp.server, check_hosts=False, listed=listed)
 
 
 def gateway_app(

@@ -8,6 +8,7 @@ the same store, exactly once. Nothing that a client sends answers an approval.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -152,6 +153,7 @@ class McpServer:
         self._relay = relay or ProgressRelay()
         self._news = News(self._contents, self._names, tools_differ=self._tools_differ)
         self._lists: dict[str, dict[str, Any]] = {}
+        self._encoded_lists: dict[str, bytes] = {}
         self._listed = [self._view.shown()]  # what clients may have seen since they were last told of a change
         self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self.server: Server[Any] = _Server(
@@ -201,6 +203,7 @@ class McpServer:
 
     def _catalog_changed(self, _change: object) -> None:
         self._lists.clear()
+        self._encoded_lists.clear()
         self._names.catalog_changed()
         self._news.catalog_changed()
 
@@ -226,6 +229,15 @@ class McpServer:
         if cached is None:
             cached = self._lists[ctx.protocol_version] = cast("dict[str, Any]", await call_next(ctx))
         return cached
+
+    def encoded_list(self, version: str, user: str) -> bytes | None:
+        """Return the cached result of `tools/list` as JSON; None before a client of this version has listed."""
+        if not self._view.is_for(user):
+            return None
+        encoded, listed = self._encoded_lists.get(version), self._lists.get(version)
+        if encoded is None and listed is not None:
+            encoded = self._encoded_lists[version] = json.dumps(listed, separators=(",", ":")).encode()
+        return encoded
 
     async def _list_tools(self, ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         if not self._view.is_for(self._principal(ctx)):
