@@ -327,3 +327,26 @@ async def test_whoever_wants_news_of_a_resource_gets_those_of_the_new_server() -
 
         assert list(box.sources.content_sources()["srv"].subscriptions) == []
     assert "note://a" in replaced
+
+
+async def test_no_call_fails_while_a_source_is_replaced_again_and_again(tmp_path: Path, office: Office) -> None:
+    other = config("python", "other", tmp_path).model_copy(update={"name": "other"})
+    outcomes: list[Any] = []
+
+    async def keep_calling(box: Toolbox, name: str) -> None:
+        while True:
+            outcomes.append(await box.call(name))
+            await asyncio.sleep(0)  # a Python function may return without a pause
+
+    async with opened(office.source("/new"), other) as box:
+        callers = [asyncio.create_task(keep_calling(box, name)) for name in ("srv.call", "srv.call", "other.other")]
+        for number in range(10):
+            await box.sources.replace(office.source("/new" if number % 2 else "/newer"))
+        for caller in callers:
+            caller.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+
+    assert {type(outcome) for outcome in outcomes} == {Completed}
+    assert {outcome.tool_name for outcome in outcomes} == {"srv.call", "other.other"}
+    sent = {(received.path, *received.all("authorization")) for received in office.site.requests}
+    assert sent == {("/new", "Bearer token-of-new"), ("/newer", "Bearer token-of-newer")}
