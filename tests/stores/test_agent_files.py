@@ -65,13 +65,16 @@ def test_the_task_logs_and_sessions_of_a_person_go_and_nothing_of_others(tmp_pat
 
 def test_a_session_that_an_agent_has_open_is_left_to_it_and_counted(tmp_path: Path) -> None:
     session = add_session(tmp_path, ANN)
+    for number, last in enumerate(["TASK_COMPLETED", "TASK_SUSPENDED", "TASK_STARTED"]):
+        add_task(tmp_path, ANN, f"task_{number}", last)
     files = AgentFiles(tmp_path)
 
-    assert files.forget(ANN) == {"tasks": 0, "sessions": 1, "under_way": 1}  # its archive
+    assert files.forget(ANN) == {"tasks": 1, "sessions": 1, "under_way": 1}  # its archive
+    assert task_ids(tmp_path, ANN) == ["task_2", "task_1"]
     session.append([{"role": "user", "content": "Are you there?"}])
     session.close()
 
-    assert files.forget(ANN) == {"tasks": 0, "sessions": 1, "under_way": 0}
+    assert files.forget(ANN) == {"tasks": 2, "sessions": 1, "under_way": 0}
     assert not session_folder(tmp_path, ANN).exists()
 
 

@@ -40,11 +40,15 @@ class AgentFiles:
         return {"tasks": tasks, "sessions": sum(SessionFile(person).remove(before) for person in people)}
 
     def forget(self, person: Principal) -> dict[str, int]:
-        """Delete the task logs and sessions of a person; `under_way` counts a session that an agent has open."""
-        tasks = TaskLogs(tenant_folder(self._data_dir, TASK_FOLDER, person.tenant)).forget(str(person))
+        """Delete the task logs and sessions of a person.
+
+        `under_way` counts a session that an agent has open: it stays, and so do the logs of tasks that have not ended.
+        """
         session = SessionFile(session_folder(self._data_dir, person))
-        removed = session.remove()
-        return {"tasks": tasks, "sessions": removed, "under_way": int(session.folder.exists())}
+        removed, is_open = session.remove(), session.folder.exists()
+        logs = TaskLogs(tenant_folder(self._data_dir, TASK_FOLDER, person.tenant))
+        tasks = logs.forget(str(person), only_ended=is_open)
+        return {"tasks": tasks, "sessions": removed, "under_way": int(is_open)}
 
     def _folders(self, name: str) -> Iterator[Path]:
         homes = [self._data_dir, *(self._data_dir / _TENANTS).glob("*")]

@@ -88,9 +88,16 @@ class TaskLogs:
         """Read the newest tasks of all days."""
         return list(self._read(reversed(self._entries(may_see)[-count:])))
 
-    def forget(self, user: str) -> int:
-        """Delete the logs of a user's tasks; return how many."""
-        return self._remove(lambda entry: entry["user"] == user)
+    def forget(self, user: str, *, only_ended: bool = False) -> int:
+        """Delete the logs of a user's tasks, or of those that have ended; return how many."""
+
+        def is_gone(entry: Mapping[str, str]) -> bool:
+            if entry["user"] != user or not only_ended:
+                return entry["user"] == user
+            task = TaskLog(self._path(entry["date"], entry["taskId"]), entry["taskId"]).read()
+            return task is None or task.status not in ("in_progress", "paused")
+
+        return self._remove(is_gone)
 
     def prune(self, before: float) -> int:
         """Delete the logs that were last written before; return how many. Tasks that wait for somebody stay."""
