@@ -107,7 +107,8 @@ async def server_under_test(subject: Subject) -> AsyncGenerator[str]:
     assert process.stdout is not None  # noqa: S101 - a pipe was asked for
     try:
         async with asyncio.timeout(STARTUP_S):
-            yield (await process.stdout.readline()).decode().strip()
+            url = (await process.stdout.readline()).decode().strip()
+        yield url
     finally:
         if process.returncode is None:
             process.terminate()

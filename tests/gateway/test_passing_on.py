@@ -99,6 +99,15 @@ async def test_resources_and_prompts_are_passed_on_under_names_that_cannot_colli
     assert "arg1='x', arg2='y'" in str(prompt.messages[0].content)
 
 
+async def test_a_model_that_calls_the_utility_tools_gets_what_it_can_read() -> None:
+    async with gateway() as gate, Client(gate.server) as client:
+        read = await client.call_tool("fixture__resources_read", {"uri": "test://static-text"})
+        picture = await client.call_tool("fixture__resources_read", {"uri": "test://static-binary"})
+
+    assert [block.type for block in (*read.content, *picture.content)] == ["resource", "image"]
+    assert "the content of the static text resource" in str(read.content)
+
+
 @OLD_AND_NEW
 async def test_what_is_not_there_is_an_error_that_names_it(front: Era, behind: str) -> None:
     missing = "toolpost://fixture/test://nothing"

@@ -77,6 +77,11 @@ class CallingClient(Protocol):
         ...
 
     @property
+    def relays(self) -> bool:
+        """Whether the result is passed on to the client as the server gave it, not made for a model."""
+        ...
+
+    @property
     def log_level(self) -> str | None:
         """The least level of log messages that the client wants; None for none."""
         ...

@@ -24,11 +24,14 @@ _MOST_LOGS = 1000
 class RequestClient:
     """The client of one request; `log_level` is what a client of the older protocol has set."""
 
-    def __init__(self, ctx: Context, *, input_responses: Mapping[str, Any] | None, log_level: str) -> None:
+    def __init__(
+        self, ctx: Context, *, input_responses: Mapping[str, Any] | None, log_level: str, relays: bool
+    ) -> None:
         self._ctx = ctx
         self._capabilities: Mapping[str, Any] | None = None
         self.input_responses: Mapping[str, Any] = input_responses or {}
         self.log_level = _wanted_level(ctx, log_level)
+        self.relays = relays
         self.is_task = asyncio.Event()
         self._logs: deque[LoggingMessageNotificationParams] = deque(maxlen=_MOST_LOGS)
         self._sending: asyncio.Task[None] | None = None

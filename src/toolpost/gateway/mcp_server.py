@@ -326,9 +326,10 @@ class McpServer:
         """Run the call of a request, or go on with it, and return what this client can take."""
         level = self._log_levels.get(connection_of(call.ctx), _DEFAULT_LOG_LEVEL)
         given = _plain_responses(call.params.input_responses)
-        client = RequestClient(call.ctx, input_responses=given, log_level=level)
+        is_tool = isinstance(call.params, CallToolRequestParams)
+        client = RequestClient(call.ctx, input_responses=given, log_level=level, relays=not is_tool)
         context = ToolContext(client=client)
-        if not knows_tasks(call.ctx) or not isinstance(call.params, CallToolRequestParams):
+        if not (is_tool and knows_tasks(call.ctx)):
             return await self._present(call, await self._outcome(call, client, context), context)
         running = asyncio.get_running_loop().create_task(self._outcome(call, client, context))
         await _first(running, client.is_task.wait(), within_s=_TASK_AFTER_S)

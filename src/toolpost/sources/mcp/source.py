@@ -193,8 +193,8 @@ class McpSource(BaseSource):
         request, tool, arguments = call.permitted.validated
         if not isinstance(tool, UtilityTool):
             return await self._call_tool(session, cast("ServerTool", tool), call)
-        if client_of(call) is not None and tool.remote_name in _RELAYED:
-            # The client in front is an MCP client itself: it gets what the server said, unchanged.
+        client = client_of(call)
+        if client is not None and client.relays:
             raw = await self._calls.run(session, call, _RELAYED[tool.remote_name], dict(arguments))
             return raw if isinstance(raw, Question) else ToolOutput(raw)
         with session.calls.track(request.principal):
