@@ -1,6 +1,7 @@
 """The HTTP server and clients that are slow, huge, or gone."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -11,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from tests.gateway.serving import listening
+from toolpost.wire.http_server import listen
 
 HEAD = b"POST / HTTP/1.1\r\nHost: here\r\n"
 
@@ -83,3 +85,10 @@ async def test_requests_that_come_together_are_answered_in_order() -> None:
 
     assert said.count(b"HTTP/1.1 200 ") == 3
     assert said.index(b"\r\n\r\n3") < said.index(b"\r\n\r\n5000") < said.index(b"\r\n\r\n7")
+
+
+def test_a_small_answer_does_not_wait_for_an_acknowledgement() -> None:
+    with listen("127.0.0.1", 0) as server, socket.create_connection(server.getsockname()):
+        accepted, _ = server.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -35,6 +35,8 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
         raise ConfigError(
             f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port"
         ) from error
+    # asyncio does this for sockets that it makes itself; a small answer would wait for the acknowledgement of its head.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
         yield listening
 

@@ -122,7 +122,8 @@ async def _stream_run(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str
 
 
 async def _list_runs(ask: RestRequest) -> Response:
-    limit, before = ask.query["limit"], decode_cursor(ask.query.get("cursor"))
+    limit: int = ask.query["limit"]
+    before = decode_cursor(ask.query.get("cursor"))
     if before is not None:
         await _find_run(ask, before, code="invalid_cursor", status=400)
     runs: list[RunSummary] = await ask.box.store.events.runs(
