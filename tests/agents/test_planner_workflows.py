@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolpost import PlannerFinish, PlannerPause, ReactPlanner, Settings, tool
+from toolpost import PlannerFinish, PlannerPause, ReactPlanner, Settings, Tool, tool
 from toolpost.sources import Workflow, WorkflowFunction
 from toolpost.testing import ScriptedModel, tool_calls
 
@@ -27,7 +27,7 @@ async def test_a_pause_inside_a_workflow_is_answered_as_that_of_its_call(answer:
         return f"{name} is gone"
 
     model = ScriptedModel(tool_calls(("clean", {"name": "old"})), "Done.")
-    catalog = [WorkflowFunction(Workflow.parse(FLOW)), delete]
+    catalog: list[Tool] = [WorkflowFunction(Workflow.parse(FLOW)), delete]
     async with ReactPlanner(catalog=catalog, llm=model, settings=Settings(data_dir=None)) as planner:
         paused = await planner.run("Clean up.")
         assert isinstance(paused, PlannerPause)
