@@ -77,7 +77,7 @@ class HttpClient:
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             with self._deadlines.until(deadline):
-                exchange = await self._exchange(request, target, connect_s)
+                exchange = await self.exchange(request, target, connect_s)
                 if exchange.status in REDIRECTS:
                     request, exchange = await self._follow(request, exchange, connect_s)
         except TimeoutError:
@@ -125,7 +125,7 @@ class HttpClient:
                 if following is None:
                     break
                 request = following
-                exchange = await self._exchange(request, parse_target(request.url), connect_s)
+                exchange = await self.exchange(request, parse_target(request.url), connect_s)
         except ToolConnectionError as failed:
             failed.sent = True  # if not this request, then the one before it
             raise
@@ -149,7 +149,8 @@ class HttpClient:
             raise ToolPermissionError(message, code=refused.error_code) from None
         return following
 
-    async def _exchange(self, request: Request, target: Target, connect_s: float) -> Exchange:
+    async def exchange(self, request: Request, target: Target, connect_s: float) -> Exchange:
+        """Send a request as it is and wait for the head of its response, without the client's limits."""
         if self._closed:
             raise ToolConnectionError(f"{request.subject}: the client is closed", sent=False)
         routes = self._routes.known(target) or await self._routes.find(target, timeout_s=connect_s)
@@ -171,10 +172,13 @@ class HttpClient:
         return await self._send_along(tuple(others), request, target, connect_s)
 
 
-def default_transport(proxy: str | None = None) -> Http1Transport:
+def default_transport(
+    proxy: str | None = None, *, max_connections: int = 100, keep_alive_s: float = 15.0
+) -> Http1Transport:
     """Create an HTTP/1.1 transport, through a proxy if one is given; a ConfigError says how to install httptools."""
     try:
         from toolpost.wire.http1 import Http1Transport  # noqa: PLC0415 - an extra
     except ImportError as missing:
         raise ConfigError("HTTP needs httptools; run: pip install 'toolpost[http]'") from missing
-    return Http1Transport(proxy=None if proxy is None else parse_proxy(proxy))
+    along = None if proxy is None else parse_proxy(proxy)
+    return Http1Transport(max_connections=max_connections, keep_alive_s=keep_alive_s, proxy=along)

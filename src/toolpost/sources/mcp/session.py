@@ -455,7 +455,7 @@ class McpConnection:
             trust_env=False,
         )
 
-    def _guarded(self) -> httpx2.AsyncHTTPTransport:
+    def _guarded(self) -> httpx2.AsyncBaseTransport:
         return GuardedTransport(self._network.for_source(self._url))
 
     def _note_closed(self) -> None:
