@@ -92,8 +92,11 @@ class McpCalls:
 
     # ------------------------------------------------------------------ what a server asks for
 
-    def declared(self, client: CallingClient | None) -> Raw | None:
-        """Return the capabilities to declare for one request; None for those of the session."""
+    def declared(self, client: CallingClient | None) -> Raw:
+        """Return the capabilities to declare for one request: what can be answered here, and by the call's client.
+
+        A client that knows no tasks is given none, so that a server which needs them says so.
+        """
         own = self._capabilities.declared(elicitation=self._elicitation)
         if client is None:
             return {**own, "extensions": {_TASKS: {}}}

@@ -1,0 +1,110 @@
+"""Calls as tasks, for clients that know them: followed, answered and cancelled, by their own caller alone."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from conformance.fixture import Fixture, serving, serving_fixture
+from toolpost import Settings, Toolbox
+from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.mcp_tasks import TASKS
+
+VERSION = "2026-07-28"
+
+
+class Caller:
+    """A client of the newer protocol that declares tasks."""
+
+    def __init__(self, url: str, user: str, fixture: Fixture) -> None:
+        self.fixture = fixture
+        self._http = httpx2.AsyncClient(headers={"X-User": user}, trust_env=False, timeout=60)
+        self._url = url
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "extensions": {TASKS: {}}},
+        }
+        headers = {
+            "MCP-Protocol-Version": VERSION,
+            "Mcp-Method": method,
+            "Mcp-Name": params.get("taskId") or params["name"],
+            "Accept": "application/json, text/event-stream",
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        answered: dict[str, Any] = (await self._http.post(self._url, json=body, headers=headers)).json()
+        return answered
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        result: dict[str, Any] = (await self.ask("tools/call", name=f"fixture__{tool}", arguments=arguments))["result"]
+        return result
+
+    async def until(self, task_id: str, *statuses: str) -> dict[str, Any]:
+        """Ask about a task until it stands so."""
+        async with asyncio.timeout(60):
+            while True:
+                task: dict[str, Any] = (await self.ask("tasks/get", taskId=task_id))["result"]
+                if task["status"] in statuses:
+                    return task
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+@asynccontextmanager
+async def callers(*users: str) -> AsyncGenerator[list[Caller]]:
+    fixture = Fixture()
+    async with serving_fixture(fixture) as url:
+        source = {"name": "fixture", "transport": "mcp", "connection": url, "required": True}
+        settings = {"data_dir": None, "policy": "exploratory", "builtins": "none", "sources": [source]}
+        async with Toolbox(settings=Settings.model_validate(settings)) as box:
+            server = McpServer(box, principal=lambda ctx: str(ctx.request and ctx.request.headers["x-user"]))
+            async with server.publishing(), serving(server.server) as served:
+                made = [Caller(served, user, fixture) for user in users]
+                yield made
+                for one in made:
+                    await one.close()
+
+
+async def test_a_task_is_its_callers_alone_and_is_cancelled_at_the_server_behind() -> None:
+    async with callers("acme:ann", "acme:bob") as (ann, bob):
+        task_id = (await ann.call("slow_compute", seconds=60))["taskId"]
+        seen = await bob.ask("tasks/get", taskId=task_id)
+        refused = await bob.ask("tasks/cancel", taskId=task_id)
+        async with asyncio.timeout(30):
+            while not ann.fixture.computing:
+                await asyncio.sleep(0.02)
+            await ann.ask("tasks/cancel", taskId=task_id)
+            while ann.fixture.computing:
+                await asyncio.sleep(0.02)
+        ended = await ann.until(task_id, "cancelled")
+
+    assert (seen["error"]["code"], refused["error"]["code"]) == (-32602, -32602)
+    assert "result" not in ended
+
+
+async def test_what_a_task_asks_is_answered_in_parts_and_it_goes_on() -> None:
+    async with callers("acme:ann") as (ann,):
+        task_id = (await ann.call("multi_input"))["taskId"]
+        asked = (await ann.until(task_id, "input_required"))["inputRequests"]
+        form = {"action": "accept", "content": {"name": "x"}}
+        await ann.ask("tasks/update", taskId=task_id, inputResponses={"first": form})
+        left = (await ann.until(task_id, "input_required"))["inputRequests"]
+        await ann.ask("tasks/update", taskId=task_id, inputResponses={"second": form})
+        done = await ann.until(task_id, "completed", "failed")
+
+    assert (set(asked), set(left)) == ({"first", "second"}, {"second"})
+    assert done["result"]["content"][0]["text"].count("accept") == 2
+
+
+async def test_a_task_that_breaks_the_protocol_has_failed_and_one_whose_tool_fails_is_completed() -> None:
+    async with callers("acme:ann") as (ann,):
+        broken = await ann.until((await ann.call("protocol_error_job"))["taskId"], "failed", "completed")
+        failing = await ann.until((await ann.call("failing_job"))["taskId"], "failed", "completed")
+
+    assert broken["error"] == {"code": -32603, "message": "the job broke"}
+    assert (failing["status"], failing["result"]["isError"]) == ("completed", True)
