@@ -1,11 +1,12 @@
 """Guarded connections for HTTP clients of httpx2."""
 
+import asyncio
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.wire.site import Site, reply
+from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.wire.httpx_transport import GuardedTransport
@@ -52,3 +53,32 @@ async def test_a_client_of_httpx2_tries_the_next_address(monkeypatch: pytest.Mon
         policy = NetworkPolicy().for_source(f"http://inside.example:{site.port}")
         async with guarded(policy) as client:
             assert (await client.get(f"http://inside.example:{site.port}/")).content == b"hi"
+
+
+async def answer_slowly(received: Received, writer: asyncio.StreamWriter) -> None:
+    """Answer the head and half of the body, and then no more."""
+    if received.path == "/silent":
+        await asyncio.Event().wait()
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf")
+    if received.path == "/cut":
+        await writer.drain()
+        writer.close()
+        return
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("/silent", httpx2.ReadTimeout), ("/half", httpx2.ReadTimeout), ("/cut", httpx2.ReadError)]
+)
+async def test_an_answer_that_does_not_come_is_an_error_of_httpx2(path: str, expected: type[Exception]) -> None:
+    async with Site(answer=answer_slowly) as site, guarded(NetworkPolicy().for_source(site.url)) as client:
+        with pytest.raises(expected):
+            await client.get(f"{site.url}{path}", timeout=httpx2.Timeout(None, read=0.3))
+
+
+async def test_a_server_that_is_not_there_got_nothing() -> None:
+    async with Site() as site:
+        url = site.url
+    async with guarded(NetworkPolicy().for_source(url)) as client:
+        with pytest.raises(httpx2.ConnectError):
+            await client.post(url, content=b"hello")
