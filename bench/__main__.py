@@ -33,6 +33,7 @@ from bench.peers import names
 from bench.planner import scale as planner_scale
 from bench.planner.parts import parts as planner_parts
 from bench.search.figures import parts as search_parts
+from bench.tables import parts as tables_parts
 from bench.utcp.parts import parts as utcp_parts
 from bench.websocket.parts import parts as websocket_parts
 from bench.workflow import parts as workflow_parts
@@ -42,7 +43,7 @@ from toolpost.cli.stdout_guard import guard_stdout
 RESULTS = HERE / "results"
 _CHOICES = [
     *("core", "mcp", "gateway", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner"),
-    *("search", "workflow"),
+    *("search", "tables", "workflow"),
 ]
 
 
@@ -103,6 +104,8 @@ def _local_parts(chosen: argparse.Namespace) -> list[Part]:
         found += search_parts()
     if chosen.only in {None, "oauth"}:
         found += oauth_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
+    if chosen.only in {None, "tables"}:
+        found += tables_parts(quick=chosen.quick)
     if chosen.only in {None, "workflow"}:
         found += workflow_parts()
     return found

@@ -14,5 +14,7 @@ WORKFLOW = WorkflowTool(
 )
 BARE_WORKFLOW = WorkflowTool("bare", "", {})
 HTTP = HTTPTool("pets", "List pets.", SCHEMA, "http://127.0.0.1:9/openapi.json", "listPets")
+EMPTY_SCHEMA = MCPTool("none", "", {}, URI, "none", {})
 FUNCTION = PythonFunctionTool("double", "Double it.", SCHEMA, "./tools.py", "double")
-EVERY = [MCP, WORKFLOW, None, MCP_WHOLE, HTTP, BARE_WORKFLOW, FUNCTION]
+EVERY = [MCP, WORKFLOW, None, MCP_WHOLE, HTTP, BARE_WORKFLOW, FUNCTION, EMPTY_SCHEMA]
+EVERY_MCP = [value for value in EVERY if isinstance(value, MCPTool)]

@@ -9,6 +9,7 @@ import gc
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from importlib import import_module
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
@@ -42,7 +43,7 @@ pc: Any = import_module("pyarrow.compute")
 
 DEFAULT_COLUMN = "Tool"
 
-_CHUNK_ROWS = 250_000  # keeps the schemas of a chunk well below the 2 GB that a string array can hold
+_CHUNK_ROWS = 16_384  # whose values stay in the processor's cache while one attribute after another is read
 _FORMS = frozenset({2, 6, 9, 10, 12, 13, 14})  # numbers of fields of the forms that can be read
 _FIELD_TYPES: dict[str, Any] = {"4": pa.binary(), "7": pa.int32(), "12": pa.int32()}
 _STORAGE = pa.struct(
@@ -105,83 +106,107 @@ def tool_column(values: Iterable[ToolValue | None]) -> ChunkedArray[Any]:
 
     TypeError names the row of what is no tool value.
     """
-    rows = values if isinstance(values, list) else list(values)
-    starts = range(0, len(rows), _CHUNK_ROWS)
-    chunks = [_encode(cast("list[Any]", rows[start : start + _CHUNK_ROWS]), start) for start in starts]
+    rows: list[Any] = values if isinstance(values, list) else list(values)
+    json_texts = _JsonTexts()
+    chunks = [
+        _encode(rows[start : start + _CHUNK_ROWS], start, json_texts) for start in range(0, len(rows), _CHUNK_ROWS)
+    ]
     column: ChunkedArray[Any] = pa.chunked_array(chunks, type=ToolColumnType())
     return column
 
 
-def _encode(rows: list[Any], start: int) -> Any:
-    """Encode the values of each class by columns, and put them in the order of the rows."""
+def _encode(rows: list[Any], start: int, json_texts: _JsonTexts) -> Any:
     classes: list[type[Any]] = [type(row) for row in rows]
-    kinds = set(classes) - {type(None)}
-    for kind in kinds:
+    kinds = set(classes)
+    empty = type(None) in kinds
+    for kind in kinds - {type(None)}:
         if not issubclass(kind, WorkflowTool | RemoteTool):
             raise TypeError(f"Unknown tool type: {kind} in row {start + classes.index(kind)}")
     try:
-        whole = len(kinds) == 1 and type(None) not in classes
-        storage = _encode_class(classes[0], rows) if whole else _encode_mixed(rows, classes, list(kinds))
+        present = [row for row in rows if row is not None] if empty else rows
+        storage = _structs(present, [type(row) for row in present] if empty else classes, json_texts)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise _blame(rows, start, error) from error
+    if empty:
+        storage = storage.take(_places(np.array([kind is not type(None) for kind in classes])))
     return pa.ExtensionArray.from_storage(ToolColumnType(), storage)
 
 
-def _encode_mixed(rows: list[Any], classes: list[type], kinds: list[type]) -> Any:
-    places = np.full(len(rows), -1, dtype=np.int64)
-    arrays: list[Any] = []
-    done = 0
-    of_class = np.array(list(map({kind: number for number, kind in enumerate(kinds)}.get, classes, repeat(-1))))
-    for number, kind in enumerate(kinds):
-        where = np.flatnonzero(of_class == number)
-        arrays.append(_encode_class(kind, [rows[index] for index in where.tolist()]))
-        places[where] = np.arange(done, done + len(where))
-        done += len(where)
-    if not arrays:
-        return pa.nulls(len(rows), _STORAGE)
-    return pa.concat_arrays(arrays).take(pa.array(places, mask=places < 0))
-
-
-def _encode_class(kind: type, rows: list[Any]) -> Any:
-    count = len(rows)
-    none, text = pa.nulls(count, pa.string()), pa.string()
-
+def _structs(rows: list[Any], classes: list[type[Any]], json_texts: _JsonTexts) -> Any:
+    """Encode values by columns; those of workflows and of the others are filled in where they are."""
+    kinds = {kind: rows[classes.index(kind)].tool_type.value for kind in set(classes)}
+    workflows = {kind: issubclass(kind, WorkflowTool) for kind in kinds}
+    is_workflow = np.fromiter(map(workflows.__getitem__, classes), np.bool_, len(rows))
+    text = pa.string()
     columns = {
-        "0": pa.repeat(pa.scalar(rows[0].tool_type.value), count),
+        "0": pa.array(list(map(kinds.__getitem__, classes)), text),
         "1": pa.array([row.name for row in rows], text),
         "2": pa.array([row.description for row in rows], text),
-        "3": _json_texts([row.parameter_schema for row in rows]),
-        "12": pa.repeat(pa.scalar(SCHEMA_VERSION, pa.int32()), count),
+        "3": json_texts.column([row.parameter_schema for row in rows]),
+        "7": pa.repeat(pa.scalar(-1, pa.int32()), len(rows)),
+        "12": pa.repeat(pa.scalar(SCHEMA_VERSION, pa.int32()), len(rows)),
     }
-    if issubclass(kind, WorkflowTool):
-        columns |= {
-            "4": pa.array([row.package for row in rows], pa.binary()),
-            "5": pa.array([encode_ports(row.input_ports) for row in rows], text),
-            "6": pa.array([encode_ports(row.output_ports) for row in rows], text),
-            "7": pa.array([row.message_output_port_index for row in rows], pa.int32()),
-        }
-    else:
-        columns |= {
-            "4": pa.nulls(count, pa.binary()),
-            "7": pa.repeat(pa.scalar(-1, pa.int32()), count),
-            "8": pa.array([row.server_uri for row in rows], text),
-            "9": pa.array([row.tool_name for row in rows], text),
-            "10": _json_texts([row.input_schema for row in rows]),
-            "11": pa.array([row.output_type for row in rows], text),
-            "13": pa.array([row.credential_name for row in rows], text),
-        }
-    return pa.StructArray.from_arrays(
-        [columns.get(field.name, none) for field in cast("Iterable[Any]", _STORAGE)], fields=list(_STORAGE)
-    )
+    if is_workflow.any():
+        columns |= _filled_in(is_workflow, rows, _workflow_columns)
+    if not is_workflow.all():
+        columns |= _filled_in(~is_workflow, rows, lambda chosen: _remote_columns(chosen, json_texts))
+    columns["7"] = pc.fill_null(columns["7"], -1) if not is_workflow.all() else columns["7"]
+    arrays = [columns.get(field.name, pa.nulls(len(rows), field.type)) for field in cast("Iterable[Any]", _STORAGE)]
+    return pa.StructArray.from_arrays(arrays, fields=list(_STORAGE))
 
 
-def _json_texts(schemas: list[Any]) -> Any:
-    """Return schemas as a column of JSON; one that several values share is written once."""
-    ids = pa.array(np.fromiter(map(id, schemas), np.int64, len(schemas))).dictionary_encode()
-    of_id = dict(zip(map(id, schemas), schemas, strict=True))
-    distinct = (of_id[key] for key in ids.dictionary.to_pylist())
-    texts = [None if schema is None else encode_json(schema) for schema in distinct]
-    return pa.array(texts, pa.string()).take(ids.indices)
+def _filled_in(chosen: Any, rows: list[Any], encode: Callable[[list[Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Encode some of the rows, with nulls for the others."""
+    if chosen.all():
+        return encode(rows)
+    columns = encode([rows[index] for index in np.flatnonzero(chosen).tolist()])
+    places = _places(chosen)
+    return {name: column.take(places) for name, column in columns.items()}
+
+
+def _places(chosen: Any) -> Any:
+    """Return for each row which of the chosen ones it is; null for the others."""
+    return pa.array(np.cumsum(chosen) - 1, mask=~chosen)
+
+
+def _workflow_columns(rows: list[Any]) -> dict[str, Any]:
+    text = pa.string()
+    return {
+        "4": pa.array([row.package for row in rows], pa.binary()),
+        "5": pa.array([encode_ports(row.input_ports) for row in rows], text),
+        "6": pa.array([encode_ports(row.output_ports) for row in rows], text),
+        "7": pa.array([row.message_output_port_index for row in rows], pa.int32()),
+    }
+
+
+def _remote_columns(rows: list[Any], json_texts: _JsonTexts) -> dict[str, Any]:
+    text = pa.string()
+    return {
+        "8": pa.array([row.server_uri for row in rows], text),
+        "9": pa.array([row.tool_name for row in rows], text),
+        "10": json_texts.column([row.input_schema for row in rows]),
+        "11": pa.array([row.output_type for row in rows], text),
+        "13": pa.array([row.credential_name for row in rows], text),
+    }
+
+
+class _JsonTexts:
+    """Schemas as columns of JSON; one that several values share is written once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str | None] = {id(None): None}
+
+    def column(self, schemas: list[Any]) -> Any:
+        """Return the column of schemas that live at least as long as this object."""
+        if schemas.count(None) == len(schemas):
+            return pa.nulls(len(schemas), pa.string())
+        encoded = pa.array(np.fromiter(map(id, schemas), np.int64, len(schemas))).dictionary_encode()
+        distinct: list[int] = encoded.dictionary.to_pylist()
+        if not self._texts.keys() >= set(distinct):
+            for schema in schemas:
+                if id(schema) not in self._texts:
+                    self._texts[id(schema)] = encode_json(schema)
+        return pa.array([self._texts[key] for key in distinct], pa.string()).take(encoded.indices)
 
 
 def _blame(rows: list[Any], start: int, error: Exception) -> TypeError:
@@ -204,16 +229,18 @@ def tool_values(column: Any) -> list[AnyToolValue | None]:
     """
     values: list[AnyToolValue | None] = []
     chunks: Sequence[Any] = column.chunks if hasattr(column, "chunks") else [column]
+    decoder = _Decoder()
     for chunk in chunks:
-        values.extend(_decode(chunk, len(values)))
+        structs = _storage_of(chunk)
+        for start in range(0, len(structs), _CHUNK_ROWS):
+            values.extend(_decode(structs[start : start + _CHUNK_ROWS], len(values), decoder))
     return values
 
 
-def _decode(chunk: Any, start: int) -> list[AnyToolValue | None]:
-    storage = _storage_of(chunk)
+def _decode(storage: Any, start: int, decoder: _Decoder) -> list[AnyToolValue | None]:
     if _is_unified(storage.type):
         try:
-            return _decode_columns(storage)
+            return decoder.values(storage)
         except ToolValueError:
             pass  # decoded again below, row by row, to name the row
     values: list[AnyToolValue | None] = []
@@ -241,67 +268,72 @@ def _is_unified(struct: Any) -> bool:
     return bool(struct.num_fields >= 12) and bool(pa.types.is_string(struct.field("0").type))
 
 
-def _decode_columns(storage: Any) -> list[AnyToolValue | None]:
-    """Decode the values of each type by columns; ToolValueError where one cannot be decoded."""
-    kinds: Any = storage.field("0")
-    if storage.null_count:
-        kinds = pc.if_else(storage.is_valid(), kinds, pa.scalar(None, pa.string()))
-    found = kinds.unique().to_pylist()
-    if len(storage) and None in found and kinds.null_count != storage.null_count:
-        raise ToolValueError("field 0 (tool_type) is missing")
-    present = [kind for kind in found if kind is not None]
-    if len(present) == 1 and not storage.null_count:
-        return _decode_kind(present[0], storage)
-    placed = np.full(len(storage), None, dtype=object)
-    for kind in present:
-        where: Any = pc.indices_nonzero(pc.equal(kinds, pa.scalar(kind)))
-        values = np.empty(len(where), dtype=object)
-        values[:] = _decode_kind(kind, storage.take(where))
-        placed[where.to_numpy()] = values
-    return placed.tolist()
+class _Decoder:
+    """Decode structs by columns; what is equal in several chunks is read once. ToolValueError where one is broken."""
 
+    def __init__(self) -> None:
+        self._parameter_schema = cache(_parameter_schema)
+        self._input_schema = cache(_input_schema)
 
-def _decode_kind(kind: str, structs: Any) -> list[Any]:
-    """Build all values of one type: one attribute of all of them at a time."""
-    if structs.type.num_fields > 12 and len(structs):
-        check_version(pc.max(structs.field("12")).as_py())
-    common = {
-        "name": _needed(structs, "1"),
-        "description": _shared(structs, "2", lambda text: text or ""),
-        "parameter_schema": _shared(structs, "3", lambda text: decode_json(text, "3 (parameter_schema)")),
-    }
-    if kind == ToolType.WORKFLOW.value:
-        return _workflows(structs, common)
-    if kind not in REMOTE:
-        raise ToolValueError(f"Unknown tool type: {kind}")
-    named = structs.type.num_fields > 13
-    return _fill(
-        REMOTE[kind],
-        {
+    def values(self, structs: Any) -> list[AnyToolValue | None]:
+        """Decode the values of each type, and put them in the order of the rows."""
+        kinds: Any = structs.field("0")
+        if structs.null_count:
+            kinds = pc.if_else(structs.is_valid(), kinds, pa.scalar(None, pa.string()))
+        if kinds.null_count != structs.null_count:
+            raise ToolValueError("field 0 (tool_type) is missing")
+        present = [kind for kind in kinds.unique().to_pylist() if kind is not None]
+        if len(present) == 1 and not structs.null_count:
+            return self._of_kind(present[0], structs)
+        placed = np.full(len(structs), None, dtype=object)
+        for kind in present:
+            where: Any = pc.indices_nonzero(pc.equal(kinds, pa.scalar(kind)))
+            values = np.empty(len(where), dtype=object)
+            values[:] = self._of_kind(kind, structs.take(where))
+            placed[where.to_numpy()] = values
+        return placed.tolist()
+
+    def _of_kind(self, kind: str, structs: Any) -> list[Any]:
+        if structs.type.num_fields > 12:
+            check_version(pc.max(structs.field("12")).as_py())
+        common: dict[str, Iterable[Any]] = {
+            "name": _needed(structs, "1"),
+            "description": _shared(structs, "2", lambda text: text or ""),
+            "parameter_schema": _shared(structs, "3", self._parameter_schema),
+        }
+        if kind == ToolType.WORKFLOW.value:
+            return _fill(WorkflowTool, {**common, **_workflow_attributes(structs)}, len(structs))
+        if kind not in REMOTE:
+            raise ToolValueError(f"Unknown tool type: {kind}")
+        named = structs.type.num_fields > 13
+        same_name = structs.field("9").equals(structs.field("1"))
+        attributes: dict[str, Iterable[Any]] = {
             **common,
             "server_uri": _shared(structs, "8", _text),
-            "tool_name": common["name"] if structs.field("9").equals(structs.field("1")) else _needed(structs, "9"),
-            "input_schema": _shared(structs, "10", lambda text: decode_json(text, "10 (input_schema)") or None),
+            "tool_name": common["name"] if same_name else _needed(structs, "9"),
+            "input_schema": _shared(structs, "10", self._input_schema),
             "output_type": _shared(structs, "11", lambda text: text),
             "credential_name": _shared(structs, "13", lambda text: text or None) if named else repeat(None),
-        },
-        len(structs),
-    )
+        }
+        return _fill(REMOTE[kind], attributes, len(structs))
 
 
-def _workflows(structs: Any, common: dict[str, list[Any]]) -> list[Any]:
-    return _fill(
-        WorkflowTool,
-        {
-            **common,
-            "_filestore_keys": structs.field("4").to_pylist(),
-            # Lists may be changed by their owners, and workflows are few: each has its own.
-            "input_ports": [decode_ports(ports, "5 (input_ports)") for ports in structs.field("5").to_pylist()],
-            "output_ports": [decode_ports(ports, "6 (output_ports)") for ports in structs.field("6").to_pylist()],
-            "message_output_port_index": structs.field("7").to_pylist(),
-        },
-        len(structs),
-    )
+def _parameter_schema(text: str | None) -> dict[str, Any]:
+    return decode_json(text, "3 (parameter_schema)")
+
+
+def _input_schema(text: str | None) -> dict[str, Any] | None:
+    return decode_json(text, "10 (input_schema)") if text else None
+
+
+def _workflow_attributes(structs: Any) -> dict[str, list[Any]]:
+    return {
+        "_filestore_keys": structs.field("4").to_pylist(),
+        # Lists may be changed by their owners, and workflows are few: each has its own.
+        "input_ports": [decode_ports(ports, "5 (input_ports)") for ports in structs.field("5").to_pylist()],
+        "output_ports": [decode_ports(ports, "6 (output_ports)") for ports in structs.field("6").to_pylist()],
+        "message_output_port_index": structs.field("7").to_pylist(),
+    }
 
 
 def _fill(kind: type, attributes: dict[str, Iterable[Any]], count: int) -> list[Any]:
@@ -390,6 +422,9 @@ def filter_tools(table: Any, tool_type: ToolType, column: str | None = None) -> 
     """Return the rows whose tools are of a type, without decoding any value."""
     given = as_table(table)
     chunks: Sequence[Any] = given.column(tool_column_name(given, column)).chunks
-    masks = [pc.equal(_storage_of(chunk).field("0"), pa.scalar(tool_type.value)) for chunk in chunks]
+    structs = [_storage_of(chunk) for chunk in chunks]
+    if not all(_is_unified(one.type) for one in structs):
+        raise ToolValueError("the column has an older form; write it anew first, by tool_column(tool_values(column))")
+    masks = [pc.equal(one.field("0"), pa.scalar(tool_type.value)) for one in structs]
     found: Table = cast("Any", given).filter(pa.chunked_array(masks, type=pa.bool_()))
     return found
