@@ -16,7 +16,7 @@ from toolpost.gateway.event_feed import EventFeed
 from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
 from toolpost.gateway.view_servers import ViewServers
-from toolpost.gateway.views import View
+from toolpost.gateway.views import View, default_view
 from toolpost.wire.http_server import listen, serve_until_stopped
 
 OPERATOR = "acme:olga"
@@ -57,12 +57,14 @@ async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> As
 def whole_app(
     box: Toolbox, callers: Callers, url: str, *, relay: ProgressRelay | None = None, feed: EventFeed | None = None
 ) -> Any:
-    """The application of an open Toolbox, without views."""
+    """The application of an open Toolbox, with its default view alone."""
 
     def make(view: View | None = None) -> McpServer:
         return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=view)
 
-    return gateway_app(box, make(), ViewServers(make, mcp_sessions), callers, feed or EventFeed(), public_url=url)
+    return gateway_app(
+        box, make(default_view(box)), ViewServers(make, mcp_sessions), callers, feed or EventFeed(), public_url=url
+    )
 
 
 @asynccontextmanager

@@ -244,6 +244,32 @@ async def test_an_agent_sees_its_own_and_other_tenants_ids_are_as_missing(gate: 
     assert (own, runs, refused.status_code, dropped) == ([], [], 404, [])
 
 
+async def test_an_agent_is_kept_to_the_view_at_mcp(tmp_path: Path) -> None:
+    views = {"view": "sums", "views": {"sums": {"tools": ["add"], "principals": ["acme:*"]}}}
+    async with served(tmp_path / "data", [add, drop], **views) as gate:
+        bot, guest = await gate.key("acme:bot", "call"), await gate.key("beta:guest", "call")
+
+        async def seen(headers: dict[str, str]) -> list[str]:
+            listed = (await gate.http.get("/api/v1/tools", headers=headers)).json()["items"]
+            manual = (await gate.http.get("/.well-known/utcp", headers=headers)).json()["tools"]
+            assert [tool["name"] for tool in manual] == [tool["name"] for tool in listed]
+            return [tool["name"] for tool in listed]
+
+        async def error(headers: dict[str, str], name: str) -> Any:
+            reply = await gate.http.post("/api/v1/calls", json={"tool": name, "arguments": {}}, headers=headers)
+            return reply.json()["error"]["error_code"]
+
+        found = [await seen(bot), await seen(guest), await seen({})]
+        hidden = [await error(bot, "drop"), await error(guest, "add"), await error(bot, "none")]
+        shown = await gate.http.get("/api/v1/tools/drop", headers=bot)
+        searched = (await gate.http.get("/api/v1/tools", params={"q": "drop a table"}, headers=bot)).json()["items"]
+
+    assert found == [["add"], [], ["add", "drop"]]
+    assert hidden == ["tool_not_found"] * 3
+    assert shown.status_code == 404
+    assert "drop" not in [tool["name"] for tool in searched]
+
+
 # ---------------------------------------------------------------- artifacts, sources, audit
 
 

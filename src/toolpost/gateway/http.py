@@ -57,7 +57,7 @@ def gateway_app(
 
     `mcp` is served at `/mcp`, the views of `named` below it. The `feed` must be among the sinks of the Toolbox.
     """
-    sessions, rest = mcp_sessions(mcp), RestService(box, feed, public_url=public_url)
+    sessions, rest = mcp_sessions(mcp), RestService(box, feed, lambda: mcp.view, public_url=public_url)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:

@@ -186,6 +186,11 @@ class McpServer:
 
     # ------------------------------------------------------------------ lists
 
+    @property
+    def view(self) -> View:
+        """What clients see."""
+        return self._view
+
     def show(self, view: View) -> None:
         """Show the tools of another view from now on."""
         self._view = view

@@ -57,10 +57,11 @@ def service_routes(service: RestService) -> list[Route]:
             return insufficient_scope("admin").response()
         return PlainTextResponse(await metrics_text(box, listeners=service.feed.listeners), media_type=MEDIA_TYPE)
 
-    async def utcp_manual(_request: Request) -> Response:
+    async def utcp_manual(request: Request) -> Response:
         """Describe the catalog as a UTCP manual, whose tools are called over REST."""
         route = http_route(f"{service.public_url}/api/v1/tools", headers={"Authorization": "Bearer ${TOOLPOST_TOKEN}"})
-        manual = await asyncio.to_thread(export_manual, box.registry.specs(), route)
+        specs = [entry.spec for entry in service.tools_for(request.scope[CALLER]).entries()]
+        manual = await asyncio.to_thread(export_manual, specs, route)
         return Response(serialize_manual(manual), media_type="application/json")
 
     return [

@@ -48,7 +48,7 @@ async def _handle_call(ask: RestRequest) -> Response:
 async def _call_tool(ask: RestRequest) -> Response:
     """Call the tool of the path with the body as its arguments, and return its result alone."""
     outcome = await ask.service.start_call(
-        ask.box.call(ask.path["name"], ask.body, user=ask.user, idempotency_key=ask.raw.headers.get(_KEY_HEADER))
+        ask.tools.call(ask.path["name"], ask.body, user=ask.user, idempotency_key=ask.raw.headers.get(_KEY_HEADER))
     )
     if isinstance(outcome, Failed):
         return _refusal(outcome) or problem_of(outcome.error)
@@ -66,7 +66,7 @@ async def _call(
         key = key or f"run:{run_id}"  # under it the outcome is kept
     # In a task of its own: a client that goes away does not end its call half-way.
     task = ask.service.start_call(
-        ask.box.call(tool, arguments, user=ask.user, timeout_s=timeout_s, idempotency_key=key, run_id=run_id)
+        ask.tools.call(tool, arguments, user=ask.user, timeout_s=timeout_s, idempotency_key=key, run_id=run_id)
     )
     if mode == "async":
         return await _started(ask, task, run_id)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.callers import Caller, CallerScope
     from toolpost.gateway.rest.service import RestService
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.selected_tools import SelectedTools
 
 T = TypeVar("T")
 JsonSchema: TypeAlias = Mapping[str, Any]
@@ -78,6 +79,11 @@ class RestRequest:
     def tenant(self) -> str:
         """The tenant whose data the request may see."""
         return self.caller.principal.tenant
+
+    @property
+    def tools(self) -> SelectedTools:
+        """The tools that the caller sees and can call."""
+        return self.service.tools_for(self.caller)
 
     @property
     def only_user(self) -> str | None:

@@ -7,23 +7,44 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.outcomes import Outcome
+from toolpost.gateway.views import select_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine
+    from collections.abc import AsyncGenerator, Callable, Coroutine
 
+    from toolpost.contracts.callers import Caller
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.event_feed import EventFeed
+    from toolpost.gateway.views import View
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.selected_tools import SelectedTools
+
+
+def _nothing(_spec: ToolSpec) -> bool:
+    return False
 
 
 class RestService:
     """The open parts behind the operations."""
 
-    def __init__(self, box: Toolbox, feed: EventFeed, *, public_url: str, grace_s: float = 10.0) -> None:
+    def __init__(
+        self, box: Toolbox, feed: EventFeed, view: Callable[[], View], *, public_url: str, grace_s: float = 10.0
+    ) -> None:
         self.box = box
+        self._view = view
+        self._all = select_tools(box)
+        self._none = select_tools(box, where=_nothing)
         self.feed = feed
         self.public_url = public_url
         self._grace_s = grace_s
         self._calls = set[asyncio.Task[Outcome]]()
+
+    def tools_for(self, caller: Caller) -> SelectedTools:
+        """Return the tools that a caller sees: all, or those of the view at `/mcp` if it can do no more than call."""
+        if not caller.scopes <= {"call"}:
+            return self._all
+        view = self._view()
+        return view.tools if view.is_for(str(caller.principal)) else self._none
 
     @property
     def is_stopping(self) -> bool:

@@ -26,9 +26,14 @@ async def _list_tools(ask: RestRequest) -> Response:
     except KeyError as error:
         raise Problem(404, "collection_not_found", str(error.args[0])) from None
     if "q" in query:
-        found = await registry.search(query["q"], limit=query["limit"], collection=query.get("collection"))
+        found = await registry.search(
+            query["q"],
+            limit=query["limit"],
+            collection=query.get("collection"),
+            where=lambda spec: ask.tools.has(spec.name),
+        )
         specs = [*found]
-    chosen = [spec for spec in specs if _is_wanted(spec, query)]
+    chosen = [spec for spec in specs if _is_wanted(spec, query) and ask.tools.has(spec.name)]
     response = page_of(ask, chosen, lambda spec: spec.name, lambda spec: spec.to_dict())
     return with_etag(ask, response)
 
@@ -38,7 +43,7 @@ def _is_wanted(spec: ToolSpec, query: Any) -> bool:
 
 
 async def _show_tool(ask: RestRequest) -> Response:
-    spec = ask.box.registry.find(ask.path["name"]).spec
+    spec = ask.tools.find(ask.path["name"]).spec
     return with_etag(ask, JsonResponse(spec.to_dict()))
 
 
