@@ -24,7 +24,8 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             return {"tools": tools()}
         case "tools/call":
             return {"content": [{"type": "text", "text": params["name"]}]}
-    return None
+        case _:
+            return None
 
 
 def send(message: dict[str, Any]) -> None:

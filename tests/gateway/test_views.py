@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -57,10 +57,15 @@ VIEWS: dict[str, Any] = {
 @asynccontextmanager
 async def gateway(
     view: str, *, user: str = ME, tools: tuple[Tool, ...] = (), **changes: Any
-) -> AsyncIterator[tuple[Toolbox, McpServer]]:
-    given = {"data_dir": None, "views": VIEWS, "collections": {"front": ["*.list_*", "tag:green"]}, **changes}
+) -> AsyncGenerator[tuple[Toolbox, McpServer]]:
+    given: dict[str, Any] = {
+        "data_dir": None,
+        "views": VIEWS,
+        "collections": {"front": ["*.list_*", "tag:green"]},
+        **changes,
+    }
     shown = [refund_payment, list_charges, water_plants, *tools]
-    async with Toolbox(tools=shown, settings=Settings(**given)) as box:
+    async with Toolbox(tools=shown, settings=given) as box:
         server = McpServer(box, principal=lambda _ctx: user, view=default_view(box, view))
         async with server.publishing():
             yield box, server
@@ -119,7 +124,8 @@ async def test_an_agent_finds_describes_and_calls_what_it_needs(era: Era) -> Non
         wrong = await client.call_tool("call_tool", {"name": "shop.list_charges", "arguments": {"limit": "one"}})
         empty = await client.call_tool("search_tools", {})
 
-    best = (found.structured_content or {})["tools"][0]
+    hits: Any = found.structured_content
+    best: dict[str, Any] = hits["tools"][0]
     assert best["name"] == "shop.list_charges"
     assert best["input_schema"]["properties"]["limit"]["type"] == "integer"
     assert (told.structured_content or {})["output_schema"]["type"] == "array"

@@ -165,13 +165,15 @@ class Office:
 
     def source(self, path: str) -> ExternalToolConfig:
         """The tool `srv.call`, which posts to this path with a token of its own."""
-        return ExternalToolConfig(
-            name="srv",
-            transport="webhook",
-            connection=self.site.url,
-            auth_type="bearer",
-            auth_config={"token": f"token-of{path.replace('/', '-')}"},
-            webhook={"kind": "plain", "tools": {"call": {"url": path, "side_effects": "read"}}},
+        return ExternalToolConfig.model_validate(
+            {
+                "name": "srv",
+                "transport": "webhook",
+                "connection": self.site.url,
+                "auth_type": "bearer",
+                "auth_config": {"token": f"token-of{path.replace('/', '-')}"},
+                "webhook": {"kind": "plain", "tools": {"call": {"url": path, "side_effects": "read"}}},
+            }
         )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -164,7 +164,7 @@ async def test_code_that_comes_later_is_out_of_reach_of_file_tools_too(home: Hom
 
 
 @asynccontextmanager
-async def following(home: Home) -> AsyncIterator[tuple[Toolbox, asyncio.Queue[Reload | ConfigError], ConfigFollower]]:
+async def following(home: Home) -> AsyncGenerator[tuple[Toolbox, asyncio.Queue[Reload | ConfigError], ConfigFollower]]:
     """A Toolbox that follows its file, and what is reported of that."""
     told: asyncio.Queue[Reload | ConfigError] = asyncio.Queue()
     async with home.open() as box:

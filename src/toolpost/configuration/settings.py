@@ -455,8 +455,9 @@ class Settings(ConfigModel):
 
         Otherwise whoever is kept to a view by the default could leave it.
         """
-        plain = PLAIN_VIEWS if self.view in PLAIN_VIEWS and self.view not in self.views else {}
-        return {**plain, **self.views}
+        if self.view in PLAIN_VIEWS and self.view not in self.views:
+            return {**PLAIN_VIEWS, **self.views}
+        return dict(self.views)
 
     @field_validator("tools")
     @classmethod

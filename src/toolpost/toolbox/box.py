@@ -217,6 +217,10 @@ class Toolbox:
                 await self.sources.settled(names)
         return [state for state in self.report if names is None or state.name in names]
 
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait for a tool whose source is connecting; ToolSourceDownError when the source is down."""
+        await self.router.await_tool(name)
+
     def executor(self, bus: EventSink, *, registry: ToolRegistry | None = None) -> ToolExecutor:
         """Create an executor that sends the events of its calls to the host's own bus.
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
-    from toolpost.runtime.router import ToolRouter
 
 
 class ViewedBox(Protocol):
@@ -25,9 +24,8 @@ class ViewedBox(Protocol):
     registry: ToolRegistry
     settings: Settings
 
-    @property
-    def router(self) -> ToolRouter:
-        """The router, which waits for tools of sources that are connecting."""
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait for a tool whose source is connecting."""
         ...
 
     def call(
@@ -89,7 +87,7 @@ class SelectedTools:
         if self.only:
             # A tool may be known only when its source has connected, and may then be another than was listed before.
             with suppress(ToolSourceDownError):
-                await self._box.router.await_tool(name)
+                await self._box.wait_for_tool(name)
             try:
                 self.find(name)
             except ToolError as error:
