@@ -59,12 +59,12 @@ def test_a_second_process_that_says_nothing_readable_is_a_failure(tmp_path: Path
     assert "no-such-command" in answer["error"]
 
 
-async def _unexpected(stage: demo.Stage) -> AsyncIterator[demo.Step]:
+async def _unexpected(stage: demo.Stage) -> AsyncIterator[demo.DemoStep]:
     async for step in LISTING(stage):
         yield replace(step, fine=False)
 
 
-async def _raising(stage: demo.Stage) -> AsyncIterator[demo.Step]:
+async def _raising(stage: demo.Stage) -> AsyncIterator[demo.DemoStep]:
     async for step in LISTING(stage):
         yield step
         raise ToolError("the scene fell down")
