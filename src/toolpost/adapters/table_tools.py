@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import warnings
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import PurePath
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 RunWorkflow: TypeAlias = "Callable[[WorkflowTool, dict[str, Any], ToolContext], Awaitable[Any]]"
 FindCredential: TypeAlias = Callable[[str], NamedCredential]
+ValueKey: TypeAlias = tuple[ToolType, str, str | bytes | None, str | None]
 
 _WORKFLOWS = "workflow"
 _LONGEST_SOURCE = 24
@@ -109,7 +111,7 @@ class ToolValues:
         self._user = user
         self._find_credential = credentials if callable(credentials) else _among(credentials)
         self._run_workflow = run_workflow
-        self._names: dict[AnyToolValueKey, str] = {}
+        self._names: dict[ValueKey, str] = {}
 
     async def add(self, values: Iterable[AnyToolValue]) -> list[TableTool]:
         """Make values callable; those that are marked as unsupported are left out with a warning."""
@@ -207,14 +209,13 @@ class ToolValues:
             return _HostedWorkflow(name, value, partial(_refuse, error))
 
     def _named(self, values: list[AnyToolValue]) -> list[TableTool]:
-        names = [value.name for value in values]
-        taken: set[str] = set()
+        counts = Counter(value.name for value in values)
+        model_names = _ModelNames()
         tools: list[TableTool] = []
         for value in values:
             tool_name = self._names[_key(value)]
-            name = value.name if names.count(value.name) == 1 else tool_name
-            tools.append(TableTool(value, name, _model_name(value.name, taken), tool_name, self))
-            taken.add(tools[-1].model_name)
+            name = value.name if counts[value.name] == 1 else tool_name
+            tools.append(TableTool(value, name, model_names.add(value.name), tool_name, self))
         return tools
 
 
@@ -275,13 +276,10 @@ async def _refuse(reason: ToolError, tool: WorkflowTool, _parameters: dict[str, 
     raise ToolError(message, code="workflow_not_runnable")
 
 
-AnyToolValueKey: TypeAlias = tuple[ToolType, str, str, str | None]
-
-
-def _key(value: AnyToolValue) -> AnyToolValueKey:
+def _key(value: AnyToolValue) -> ValueKey:
     """Return what is called: two rows with the same place and name are one tool."""
     if isinstance(value, WorkflowTool):
-        return (value.tool_type, value.name, str(hash(value.package)), None)
+        return (value.tool_type, value.name, value.package, None)
     return (value.tool_type, value.server_uri, value.tool_name, value.credential_name)
 
 
@@ -309,11 +307,19 @@ def _source_name(uri: str, taken: Collection[str]) -> str:
     return numbered
 
 
-def _model_name(name: str, taken: Collection[str]) -> str:
-    """Return a name that models accept and no other tool of the table has."""
-    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:MODEL_NAME_LIMIT]
-    numbered, number = plain, 0
-    while numbered in taken:
-        number += 1
-        numbered = f"{plain[: MODEL_NAME_LIMIT - 4]}_{number}"
-    return numbered
+class _ModelNames:
+    """Names that models accept, each given to one tool of the table."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+
+    def add(self, name: str) -> str:
+        """Return a name for one more tool: `search` for the first, `search_1` for the next one of that name."""
+        plain = numbered = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:MODEL_NAME_LIMIT]
+        while numbered in self._taken:
+            self._numbers[plain] += 1
+            end = f"_{self._numbers[plain]}"
+            numbered = plain[: MODEL_NAME_LIMIT - len(end)] + end
+        self._taken.add(numbered)
+        return numbered
