@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests import requirements
 from tests.parts import MEASURED
+from tests.process_state import ProcessState
 from tests.programs import UNMARKED, Watch
 from toolpost import Settings
 from toolpost.toolbox.source_manager import SourceManager
@@ -46,6 +47,15 @@ def _sources_have_time() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SourceManager, "load_all", patient)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _leaves_the_process_as_it_was() -> Iterator[None]:
+    """Set up before and ended after every other fixture of a test, whose own changes are thereby undone."""
+    before = ProcessState()
+    yield
+    if changes := before.restore():
+        pytest.fail(f"This test leaves the process changed for the next one: {'; '.join(changes)}", pytrace=False)
 
 
 @pytest.hookimpl(trylast=True)

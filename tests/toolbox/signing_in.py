@@ -134,10 +134,18 @@ def address() -> Iterator[tuple[str, socket.socket]]:
         yield f"http://127.0.0.1:{place.getsockname()[1]}", place
 
 
+class Server(uvicorn.Server):
+    """Leaves signals alone: the handlers that it would put back are those of the fixture that it was started in."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @asynccontextmanager
 async def served(app: Any, place: socket.socket, **how: Any) -> AsyncIterator[None]:
     """An ASGI app behind a real server, with the access log that it writes by itself."""
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_config=None, **how))
+    server = Server(uvicorn.Config(app, lifespan="on", log_config=None, **how))
     serving = asyncio.create_task(server.serve(sockets=[place]))
     try:
         async with asyncio.timeout(60):
