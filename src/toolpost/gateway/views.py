@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from toolpost.configuration.settings import PLAIN_VIEWS
 from toolpost.contracts.errors import ConfigError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.selected_tools import ViewedBox
 
     Shown = Mapping[str, ToolSpec]
 
@@ -34,7 +33,7 @@ class View:
     def __init__(self, box: Toolbox, name: str, settings: ViewSettings) -> None:
         only = settings.selection()
         try:
-            self._tools = select_tools(box, **only)
+            self._tools = SelectedTools(box, only)
         except KeyError as error:
             raise ConfigError(f"views.{name}.collection: {error.args[0]}") from error
         self.name = name
@@ -88,11 +87,6 @@ class View:
         """Call a tool; one that the view leaves out is not found, as one that does not exist."""
         callee = self._tools if self._search is None else self._search
         return await callee.call(name, arguments, user=user, run_id=run_id, context=context)
-
-
-def select_tools(box: Toolbox, **only: Any) -> SelectedTools:
-    """Return the tools that the arguments of `ToolRegistry.select` select."""
-    return SelectedTools(cast("ViewedBox", box), only)  # type checkers do not see through its descriptors
 
 
 def _own_spec(name: str, description: str, schema: dict[str, Any]) -> ToolSpec:

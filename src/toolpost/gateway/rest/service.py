@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.outcomes import Outcome
-from toolpost.gateway.views import select_tools
+from toolpost.toolbox.selected_tools import SelectedTools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.views import View
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.selected_tools import SelectedTools
 
 
 def _nothing(_spec: ToolSpec) -> bool:
@@ -32,8 +31,8 @@ class RestService:
     ) -> None:
         self.box = box
         self._view = view
-        self._all = select_tools(box)
-        self._none = select_tools(box, where=_nothing)
+        self._all = SelectedTools(box, {})
+        self._none = SelectedTools(box, {"where": _nothing})
         self.feed = feed
         self.public_url = public_url
         self._grace_s = grace_s
