@@ -89,7 +89,10 @@ def _sat(turns: dict[str, list[Turn]]) -> dict[str, Sat]:
 
 async def _through(name: str, client: RawClient) -> list[Contender]:
     servers = SERVERS if name.endswith("servers") else 1
-    tools = itertools.cycle([f"u{number}__{ECHO}" for number in range(servers)])
+    if name == PEER:
+        return await seated(name, lambda: client.call(ECHO, ARGUMENTS))
+    between = "_" if name.startswith(PEER) else "__"
+    tools = itertools.cycle([f"u{number}{between}{ECHO}" for number in range(servers)])
     return await seated(name, lambda: client.call(next(tools), ARGUMENTS))
 
 

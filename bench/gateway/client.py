@@ -59,9 +59,7 @@ class RawClient:
 
     async def _exchange(self, message: dict[str, Any], headers: str) -> bytes:
         body = json.dumps(message, separators=(",", ":")).encode()
-        reader, writer = (
-            self._free.pop() if self._free else await asyncio.open_connection(self._host, self._port, limit=_LIMIT)
-        )
+        reader, writer = await self._connection()
         writer.write(f"POST {self._head}{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         answer = await _body(head, reader)
@@ -71,6 +69,14 @@ class RawClient:
         if b"\r\nmcp-session-id: " in head:
             self._session = f"Mcp-Session-Id: {_value(head, b'mcp-session-id').decode()}\r\n"
         return answer
+
+    async def _connection(self) -> Stream:
+        while self._free:
+            reader, writer = self._free.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()  # servers close what was idle for long
+        return await asyncio.open_connection(self._host, self._port, limit=_LIMIT)
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,4 +1,7 @@
-"""FastMCP's proxy on clients that stay connected: `python -m bench.gateway.fastmcp_proxy ADDRESS...` serves it."""
+"""FastMCP's proxy on clients that stay connected: `python -m bench.gateway.fastmcp_proxy ADDRESS...` serves it.
+
+That of one server is served as it is, those of several are mounted in one server.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from fastmcp.server import create_proxy
 async def serve(addresses: list[str]) -> None:
     logging.disable(logging.WARNING)
     async with AsyncExitStack() as stack:
-        gateway: FastMCP = FastMCP("gateway")
-        for number, address in enumerate(addresses):
-            client = await stack.enter_async_context(Client(address))
-            gateway.mount(create_proxy(client), namespace=f"u{number}")
+        proxies = [create_proxy(await stack.enter_async_context(Client(address))) for address in addresses]
+        gateway: FastMCP = proxies[0] if len(proxies) == 1 else FastMCP("gateway")
+        for number, proxy in enumerate(proxies if len(proxies) > 1 else []):
+            gateway.mount(proxy, namespace=f"u{number}")
         with socket.create_server(("127.0.0.1", 0)) as listening:
             config = uvicorn.Config(gateway.http_app(), log_config=None, access_log=False, lifespan="on")
             server = uvicorn.Server(config)
