@@ -18,7 +18,7 @@ class Services:
         self.kept: dict[str, Any] = {}
         self.told: list[tuple[str, float | None]] = []
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[Any]]) -> Any:
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any:
         if key not in self.kept:
             self.kept[key] = await fn()
         return self.kept[key]

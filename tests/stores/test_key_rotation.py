@@ -27,7 +27,8 @@ COLUMNS = [
     ("state", "body"),
     ("ledger", "key"),
 ]
-MACS = frozenset({"hash", "last_hash", "seal", "forgotten", "total"})  # made with a key, and nothing to open
+# Made with a key or a digest of one: there is nothing to open.
+MACS = frozenset({"digest", "hash", "last_hash", "seal", "forgotten", "total"})
 
 
 def opened(folder: Path) -> tuple[SQLiteStore, FileSealer]:
