@@ -26,7 +26,7 @@ class Services:
     def progress(self, text: str, *, fraction: float | None = None) -> None:
         self.told.append((text, fraction))
 
-    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str) -> Outcome:
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str, *, key: str) -> Outcome:
         return Completed("call_1", "run_1", tool_name, arguments if isinstance(arguments, str) else dict(arguments))
 
     async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
