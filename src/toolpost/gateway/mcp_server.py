@@ -156,7 +156,7 @@ class McpServer:
         self._encoded_lists: dict[str, bytes] = {}
         self._listed = [self._view.shown()]  # what clients may have seen since they were last told of a change
         self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
-        self.server: Server[Any] = _Server(
+        self.server: Server[Any] = _ListingServer(
             name,
             version=__version__,
             instructions=_INSTRUCTIONS,
@@ -460,7 +460,7 @@ class _Call(NamedTuple):
     finish: Callable[[Outcome], Awaitable[dict[str, Any]]]
 
 
-class _Server(Server[Any]):
+class _ListingServer(Server[Any]):
     """A server that tells clients of both eras that its lists change."""
 
     def create_initialization_options(
