@@ -16,7 +16,7 @@
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-EXTRAS := arrow,dev,graphql,http,keyring,langchain,mcp,oauth,search,websocket
+EXTRAS := arrow,dev,graphql,http,keyring,langchain,mcp,oauth,search,websocket,workflow
 WORKERS ?= 2
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
