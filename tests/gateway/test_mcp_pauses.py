@@ -180,7 +180,8 @@ async def test_no_model_reads_the_link_by_which_a_person_signs_in() -> None:
         told = await client.call_tool("read_mail", {})
 
     assert "toolpost accounts connect mail" in str(told.content)
-    assert SIGN_IN not in f"{told.content} {told.structured_content}"  # the card in _meta is for the host's user
+    assert (told.meta or {})["toolpost/card"]["kind"] == "consent"
+    assert SIGN_IN not in str(told)
 
 
 async def test_a_caller_lists_its_own_calls_that_wait_and_no_others(tmp_path: Path) -> None:

@@ -274,14 +274,16 @@ def _invalid_state() -> MCPError:
 def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result for clients that can be asked nothing: what waits, where it is answered, how to collect it.
 
-    The card in `_meta` is for hosts that show it to their user.
+    The card in `_meta` is for hosts that show it to their user. Some hand all of a result to their model, so the link
+    by which a person signs in is not on it.
 
     Clients refuse a result without structured content where the tool has an output schema, unless it is an error.
     """
     text = (
         f"This call waits for a person. {where_to_answer(paused)}\nThen call {_WAIT}, pending_id: {paused.pending_id}"
     )
-    meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}card": card}
+    shown = {**card, "payload": {}} if paused.question.kind == "consent" else card
+    meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}card": shown}
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
 
 
