@@ -33,6 +33,15 @@ class Services:
         self.kept[name] = (data, media_type)
         return "art_1"
 
+    async def read_artifact(self, artifact_id: str) -> bytes:
+        raise KeyError(artifact_id)
+
+    def stream(self, value: Any) -> None:
+        self.told.append((str(value), None))
+
+    def extend_deadline(self, timeout_s: float) -> None:
+        self.told.append((f"{timeout_s} s in all", None))
+
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         self.told.append((f"{name} failed: {error}; {to} is asked", None))
 

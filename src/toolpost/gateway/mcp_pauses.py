@@ -282,7 +282,7 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
     text = (
         f"This call waits for a person. {where_to_answer(paused)}\nThen call {_WAIT}, pending_id: {paused.pending_id}"
     )
-    shown = {**card, "payload": {}} if paused.question.kind == "consent" else card
+    shown: Mapping[str, Any] = {**card, "payload": {}} if paused.question.kind == "consent" else card
     meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}card": shown}
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
 

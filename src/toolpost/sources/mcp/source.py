@@ -290,7 +290,7 @@ class McpCalls:
         self._capabilities = capabilities
         self._elicitation = elicitation
         self._own = capabilities.declared(elicitation=elicitation)
-        self._own_and_tasks = {**self._own, "extensions": {_TASKS: {}}}
+        self._own_and_tasks: Raw = {**self._own, "extensions": {_TASKS: {}}}
 
     async def run(self, session: McpSession, call: AuthorizedCall, method: str, params: Raw) -> Raw | Question:
         """Send the request of a call and return its raw result, or a question of the server."""
