@@ -342,6 +342,7 @@ LOGGERS = (
     "toolpost.agents",
     "toolpost.auth",
     "toolpost.events",
+    "toolpost.gateway",
     "toolpost.runtime",
     "toolpost.sources.mcp",
     "toolpost.sources.websocket",

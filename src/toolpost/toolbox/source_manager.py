@@ -734,7 +734,8 @@ class SourceManager:
         """Log and emit what the server of a source wrote to its log."""
         line = one_line(self._redactor.excerpt(text, _LONGEST_LOG))
         managed = self._sources.get(source.name)
-        log = logging.getLogger(f"toolpost.sources.{managed.config.transport if managed else 'removed'}")
+        transport = managed.config.transport if managed else "removed"
+        log = logging.getLogger(f"toolpost.sources.{transport}")
         log.log(_LEVELS.get(level, logging.ERROR), "%s: %s", source.name, line)
         self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": line})
 

@@ -79,6 +79,7 @@ HOST = dedent(
 
     async def main():
         async with Toolbox.open(sys.argv[1] + "/toolpost.yaml") as box:
+            await box.wait_for_sources()
             if sys.argv[2] == "call":
                 outcome = await box.call("flows.order", {"items": ["a", "b"]}, user="acme:ann")
                 print(outcome.pending_id, flush=True)
