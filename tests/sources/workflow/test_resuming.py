@@ -82,6 +82,7 @@ HOST = dedent(
             await box.wait_for_sources()
             if sys.argv[2] == "call":
                 outcome = await box.call("flows.order", {"items": ["a", "b"]}, user="acme:ann")
+                assert outcome.status == "paused", outcome
                 print(outcome.pending_id, flush=True)
                 await asyncio.sleep(60)
             else:
