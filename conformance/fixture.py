@@ -40,7 +40,7 @@ from toolpost import Settings, Toolbox
 from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.http_sessions import http_sessions
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
-from toolpost.gateway.mcp_tasks import Task, Tasks, knows_tasks, missing_tasks
+from toolpost.gateway.mcp_tasks import McpTask, Tasks, knows_tasks, missing_tasks
 from toolpost.gateway.views import View
 from toolpost.wire.http_server import listen, serve_until_stopped
 
@@ -106,7 +106,7 @@ class Call:
         self.responses: dict[str, Any] = _plain(params.input_responses) or {}
         self.state: str | None = params.request_state
         self.is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        self.task: Task | None = None
+        self.task: McpTask | None = None
 
     async def ask(self, then: Callable[[dict[str, Any]], Result], **requests: Result) -> Result:
         """Ask the client, in the way of its protocol, and go on with all responses."""
@@ -488,7 +488,7 @@ async def test_tool_with_task(call: Call) -> Result:
         return _required("named", user_name=NAME)
     checked(call.state)
 
-    async def work(_: Task) -> Result:
+    async def work(_: McpTask) -> Result:
         await asyncio.sleep(0.2)
         return text(f"Hello, {_name_of(call.responses['user_name'])}!")
 
@@ -698,7 +698,7 @@ class Fixture:
         return {}
 
 
-async def _in_task(handler: Handler, call: Call, task: Task) -> Result:
+async def _in_task(handler: Handler, call: Call, task: McpTask) -> Result:
     call.task = task
     return await handler(call)
 

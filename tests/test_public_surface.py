@@ -1,10 +1,12 @@
 """What `import toolpost` promises, and what it costs."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
 import sysconfig
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -65,6 +67,17 @@ def test_what_a_program_with_external_tools_needs_is_imported_from_one_place() -
 
     assert needed <= set(toolpost.__all__)
     assert raised <= set(import_module("toolpost.errors").__all__)
+
+
+def test_no_two_modules_define_a_public_class_of_the_same_name() -> None:
+    classes = Counter(
+        node.name
+        for module in SRC.rglob("*.py")
+        for node in ast.parse(module.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
+    assert [name for name, count in classes.items() if count > 1] == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -71,8 +71,8 @@ def test_the_one_factory_is_the_default_and_the_old_one_stays_beside_it(knime: A
     registered = [(type(factory).__name__, name, default) for factory, name, default in knime.types.REGISTERED]
 
     assert registered == [
-        ("ToolValueFactory", "knime.types.tool.Tool", True),
-        ("WorkflowToolValueFactory", "knime.types.tool.WorkflowTool", False),
+        ("KnimeToolValueFactory", "knime.types.tool.Tool", True),
+        ("KnimeWorkflowToolValueFactory", "knime.types.tool.WorkflowTool", False),
     ]
     assert [knime.factories[0].decode(knime.factories[1].encode(value)) for value in samples.EVERY] == samples.EVERY
 

@@ -62,7 +62,7 @@ from toolpost.gateway.mcp_results import (
     refuse_missing_capability,
     tool_definition,
 )
-from toolpost.gateway.mcp_tasks import Task, Tasks, knows_tasks
+from toolpost.gateway.mcp_tasks import McpTask, Tasks, knows_tasks
 from toolpost.gateway.views import View, differs
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ class McpServer:
         return {**_COMPLETE, **await call.finish(outcome)}
 
     async def _work(
-        self, task: Task, call: _Call, running: asyncio.Task[Outcome], context: ToolContext
+        self, task: McpTask, call: _Call, running: asyncio.Task[Outcome], context: ToolContext
     ) -> dict[str, Any]:
         """Finish a call as a task: its client is asked by the task, and a person where the client cannot answer."""
         outcome = await running
@@ -376,7 +376,7 @@ class McpServer:
             raise error
         return await call.finish(outcome)
 
-    async def _go_on(self, task: Task, call: _Call, paused: Paused, context: ToolContext) -> Outcome:
+    async def _go_on(self, task: McpTask, call: _Call, paused: Paused, context: ToolContext) -> Outcome:
         """Ask the client of a task, or wait for a person, and return what came of it."""
         requests = client_requests(paused, call.ctx) if paused.question.requests else {}
         try:

@@ -51,7 +51,7 @@ class TaskUpdateParams(TaskParams):
     input_responses: dict[str, Any]
 
 
-class Task:
+class McpTask:
     """A call that goes on in the background."""
 
     def __init__(self, owner: str) -> None:
@@ -140,7 +140,7 @@ class Tasks:
 
     def __init__(self, principal: Callable[[Context], str]) -> None:
         self._principal = principal
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, McpTask] = {}
 
     def serve(self, server: Server[Any]) -> None:
         """Declare the extension, and answer its requests."""
@@ -149,11 +149,11 @@ class Tasks:
         server.add_request_handler("tasks/update", TaskUpdateParams, self._update)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
 
-    def start(self, ctx: Context, work: Callable[[Task], Awaitable[Result]]) -> Result:
+    def start(self, ctx: Context, work: Callable[[McpTask], Awaitable[Result]]) -> Result:
         """Start a task for the person of a request, and return the result that tells of it."""
-        return self.adopt(ctx, Task(self._principal(ctx)), work)
+        return self.adopt(ctx, McpTask(self._principal(ctx)), work)
 
-    def adopt(self, ctx: Context, task: Task, work: Callable[[Task], Awaitable[Result]]) -> Result:
+    def adopt(self, ctx: Context, task: McpTask, work: Callable[[McpTask], Awaitable[Result]]) -> Result:
         """Keep a task, start it, and return the result that tells of it."""
         self._forget_old()
         self._tasks[task.id] = task
@@ -185,7 +185,7 @@ class Tasks:
         await self._find(ctx, params).cancel()
         return {"resultType": "complete"}
 
-    def _find(self, ctx: Context, params: TaskParams) -> Task:
+    def _find(self, ctx: Context, params: TaskParams) -> McpTask:
         """Return the task of a request; that of another person is as unknown as one that never was."""
         if not knows_tasks(ctx):
             raise missing_tasks()

@@ -50,7 +50,7 @@ class PreparedTool(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolListing:
+class RegisteredTools:
     """The tools of a source that are in the catalog, and what there is to say about the others.
 
     `collided` are tools whose names were taken, `collisions` the problem of each by name. `held` are the names of tools
@@ -70,7 +70,7 @@ class CatalogDraft(NamedTuple):
     """A changed copy of the catalog, and the listing of the source whose tools it has."""
 
     contents: CatalogContents
-    listing: ToolListing
+    listing: RegisteredTools
 
 
 class SourceTools:
@@ -85,7 +85,7 @@ class SourceTools:
         rank: int = 0,
     ) -> None:
         self.pins: SourcePins | None = None
-        self.listing = ToolListing(tools={}, collisions={})
+        self.listing = RegisteredTools(tools={}, collisions={})
         self.withdrawn = False  # no tools enter the catalog any more
         self._registry = registry
         self.rank = rank
@@ -163,7 +163,7 @@ class SourceTools:
 
     def give_up(self) -> None:
         """Forget the tools, which another source now has in the catalog; none enter any more."""
-        self.withdrawn, self.listing = True, ToolListing(tools={}, collisions={})
+        self.withdrawn, self.listing = True, RegisteredTools(tools={}, collisions={})
 
     def _place(self, contents: CatalogContents, entry: Entry | ToolError, replaced: Tool | None) -> ToolError | None:
         """Put an entry in the place of a tool; return why it cannot be used, which leaves neither of them there."""
@@ -195,7 +195,7 @@ class SourceTools:
         problems: list[str],
         collisions: Mapping[str, str],
         prepared: Sequence[PreparedTool],
-    ) -> ToolListing:
+    ) -> RegisteredTools:
         """Count and describe the tools that the catalog will have."""
         names = [self._registered(tool) for tool in tools.values() if not self._hides(tool)]
         shown = [contents.entries[name] for name in names if name in contents.entries]
@@ -203,7 +203,7 @@ class SourceTools:
             for place in entry.spec.extra.get(HIDDEN, ()):
                 where = f"tool {entry.original.name!r} of source {self._config.name!r}"
                 problems.append(f"{where}: hidden characters are taken out of its {place}")
-        return ToolListing(
+        return RegisteredTools(
             tools=tools,
             problems=problems,
             collisions=collisions,

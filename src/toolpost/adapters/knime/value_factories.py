@@ -11,7 +11,7 @@ from toolpost.contracts.tool_values import StoredTool
 kt: Any = import_module("knime.api.types")  # has no types
 
 
-class ToolValueFactory(kt.PythonValueFactory):  # type: ignore[misc]  # KNIME's class, which is Any
+class KnimeToolValueFactory(kt.PythonValueFactory):  # type: ignore[misc]  # KNIME's class, which is Any
     """Tool values of every type in one column; since 0.1."""
 
     _factory: type[values.ToolValueFactory] = values.ToolValueFactory
@@ -22,7 +22,7 @@ class ToolValueFactory(kt.PythonValueFactory):  # type: ignore[misc]  # KNIME's 
         self.encode, self.decode = factory.encode, factory.decode
 
 
-class WorkflowToolValueFactory(ToolValueFactory):
-    """Deprecated: use ToolValueFactory."""
+class KnimeWorkflowToolValueFactory(KnimeToolValueFactory):
+    """Deprecated: use KnimeToolValueFactory."""
 
     _factory = values.WorkflowToolValueFactory

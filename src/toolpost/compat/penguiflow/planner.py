@@ -16,7 +16,7 @@ from toolpost.contracts.errors import ConfigError
 __all__ = ["PlannerFinish", "PlannerPause", "ReactPlanner", "ToolContext"]
 
 
-class ReactPlanner(_ReactPlanner):
+class PenguiflowPlanner(_ReactPlanner):
     """Let a model call the tools of a catalog, or of nodes and functions, until it can answer."""
 
     def __init__(
@@ -33,3 +33,6 @@ class ReactPlanner(_ReactPlanner):
                 raise ConfigError("nodes stand beside a list of tools; give them to the Toolbox or registry instead")
             catalog = [*tools, *catalog]
         super().__init__(catalog=catalog, llm=llm, **options)
+
+
+ReactPlanner = PenguiflowPlanner  # as penguiflow calls it

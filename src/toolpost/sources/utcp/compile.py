@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
-from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, template_urls
+from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, template_urls
 from toolpost.sources.utcp.local_calls import call_command, call_file, call_text, check_script
 from toolpost.sources.utcp.manuals import Manual, ManualTool
 from toolpost.sources.utcp.network_calls import (
@@ -33,7 +33,7 @@ from toolpost.sources.utcp.templates import (
 )
 from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
-CallFunction: TypeAlias = Callable[[PreparedTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
+CallFunction: TypeAlias = Callable[[CompiledTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
 
 CALL_FUNCTIONS: dict[str, CallFunction] = {
     "http": call_http,
@@ -67,7 +67,7 @@ def unusable_tool(tool: ManualTool, why: str) -> ConfigError:
     return ConfigError(f"tool {tool.full_name!r} is left out: {why}")
 
 
-def compile_tool(tool: ManualTool, variables: Variables, *, timeout_s: float) -> PreparedTool:
+def compile_tool(tool: ManualTool, variables: Variables, *, timeout_s: float) -> CompiledTool:
     """Fill in and check a tool's template; a ConfigError says why the tool cannot be called."""
     if tool.kind not in TEMPLATE_TYPES:
         known = ", ".join(TEMPLATE_TYPES)
@@ -96,7 +96,7 @@ def unset_variables(tool: ManualTool, names: Sequence[str], variables: Variables
     )
 
 
-def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: float) -> PreparedTool:
+def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: float) -> CompiledTool:
     """Parse and check a template whose variables are filled in."""
     try:
         template = parse_template(filled.template)
@@ -105,7 +105,7 @@ def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: flo
             check_script(template.commands)
     except (ConfigError, ToolPermissionError) as error:
         raise unusable_tool(tool, str(error)) from None
-    return PreparedTool(
+    return CompiledTool(
         full_name=tool.full_name,
         template=template,
         label=_label(tool, template),

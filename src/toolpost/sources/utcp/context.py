@@ -61,7 +61,7 @@ class ManualContext:
         return tuple(value for _, value in self.headers) if self.headers else ()
 
 
-class PreparedTool(NamedTuple):
+class CompiledTool(NamedTuple):
     """A tool whose template is filled in and checked.
 
     `label` names the tool in errors, `secrets` are redacted from its errors.
@@ -76,7 +76,7 @@ class PreparedTool(NamedTuple):
     build_request: RequestFactory | None = None
 
     def __repr__(self) -> str:
-        return f"PreparedTool({self.full_name!r})"
+        return f"CompiledTool({self.full_name!r})"
 
     def parse_text(self, text: str) -> Any:
         """Parse a text as JSON where the manual declares any output type but a string."""
@@ -143,7 +143,7 @@ def origin_of(url: str) -> str:
     return f"{scheme}://{replace(target, scheme=scheme).host_header}"
 
 
-def check_credential_origin(tool: PreparedTool, context: ManualContext, credential: Credential) -> None:
+def check_credential_origin(tool: CompiledTool, context: ManualContext, credential: Credential) -> None:
     """Refuse to send credentials to an origin that only a remote manual names, not the operator."""
     if context.trusted_origins is None or not (tool.secrets or credential.headers or context.headers):
         return

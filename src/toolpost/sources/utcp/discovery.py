@@ -18,7 +18,7 @@ from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, compile_template
-from toolpost.sources.utcp.context import ContextFactory, Invocation, PreparedTool, origin_of, template_urls
+from toolpost.sources.utcp.context import CompiledTool, ContextFactory, Invocation, origin_of, template_urls
 from toolpost.sources.utcp.documents import load_client_config, parse_document, read_text, resolve_path
 from toolpost.sources.utcp.local_calls import placeholder_names
 from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual, qualify_duplicates
@@ -175,7 +175,7 @@ class ManualDiscovery:
     async def _fetch(self, template: HttpTemplate, origin: _Origin) -> tuple[bytes, str]:
         """Fetch a document; return it with the URL of the last redirect."""
         context = self._contexts.for_operator(template_urls(template))
-        tool = PreparedTool("manual", template, f"GET {origin.address}", _DOCUMENT_TIMEOUT_S, origin.secrets)
+        tool = CompiledTool("manual", template, f"GET {origin.address}", _DOCUMENT_TIMEOUT_S, origin.secrets)
         request = TemplateRequestBuilder(template).build({})
         async with await open_response(request, tool, self._invocation(), context, follow="safe") as response:
             return await response.read(), response.url

@@ -23,7 +23,7 @@ from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import run_command
 from toolpost.processes.launch import child_environment
 from toolpost.schema.secrets import is_secret_name
-from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, argument_text, json_or_text
+from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, argument_text, json_or_text
 from toolpost.sources.utcp.documents import read_text, resolve_path
 from toolpost.sources.utcp.templates import CliTemplate, CommandStep, FileTemplate, TextTemplate
 from toolpost.web.content import decode_text
@@ -271,7 +271,7 @@ _BASH = "/bin/bash"
 LOCALE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
-async def call_command(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_command(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Run the script of a cli template; report its lines as progress. An exit code other than 0 is a failure."""
     template = cast("CliTemplate", tool.template)
     if sys.platform == "win32":
@@ -288,7 +288,7 @@ async def call_command(tool: PreparedTool, invocation: Invocation, context: Manu
         return ToolOutput(_parse_output(text))
 
 
-async def _run(tool: PreparedTool, invocation: Invocation, context: ManualContext, folder: Path | None) -> str:
+async def _run(tool: CompiledTool, invocation: Invocation, context: ManualContext, folder: Path | None) -> str:
     """Run a script and return its stdout, or its redacted stderr where stdout is empty."""
     template = cast("CliTemplate", tool.template)
     script = build_script(template.commands, invocation.arguments, folder)
@@ -312,7 +312,7 @@ async def _run(tool: PreparedTool, invocation: Invocation, context: ManualContex
     return stdout or stderr
 
 
-def _check_output_size(tool: PreparedTool, folder: Path | None) -> None:
+def _check_output_size(tool: CompiledTool, folder: Path | None) -> None:
     if folder is not None and any(file.stat().st_size > MAX_OUTPUT for file in folder.iterdir()):
         message = f"{tool.label}: a step wrote more than {MAX_OUTPUT:,} bytes to stdout; have it write less"
         raise ToolClientError(message, code="output_too_large")
@@ -334,12 +334,12 @@ def _inherited(names: tuple[str, ...] | list[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-async def call_text(tool: PreparedTool, _: Invocation, __: ManualContext) -> ToolOutput:
+async def call_text(tool: CompiledTool, _: Invocation, __: ManualContext) -> ToolOutput:
     """Return the text of a text template."""
     return ToolOutput(tool.parse_text(cast("TextTemplate", tool.template).content))
 
 
-async def call_file(tool: PreparedTool, _: Invocation, context: ManualContext) -> ToolOutput:
+async def call_file(tool: CompiledTool, _: Invocation, context: ManualContext) -> ToolOutput:
     """Return the content of a file; a relative path starts in the manual's folder."""
     path = resolve_path(cast("FileTemplate", tool.template).file_path, context.folder)
     return ToolOutput(tool.parse_text(await read_text(path)))

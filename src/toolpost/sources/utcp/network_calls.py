@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from toolpost.sources.utcp.context import Invocation, ManualContext, PreparedTool, RequestFactory
+    from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, RequestFactory
     from toolpost.sources.utcp.templates import (
         GraphqlTemplate,
         RequestTemplate,
@@ -205,7 +205,7 @@ def _header_value(name: str, value: Any) -> str:
         raise ToolValidationError(f"{name}: {error}") from error
 
 
-async def call_http(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_http(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call an http template and decode its response."""
     response, presented = await send_authenticated(
         build_request(tool, invocation), tool, invocation, context, context.send
@@ -213,7 +213,7 @@ async def call_http(tool: PreparedTool, invocation: Invocation, context: ManualC
     return parse_response(tool, response, (*presented.secrets, *tool.secrets, *context.header_secrets))
 
 
-async def call_graphql(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_graphql(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call a graphql template: POST the query with the arguments as its variables."""
     template = cast("GraphqlTemplate", tool.template)
     variables = dict(invocation.arguments)
@@ -229,14 +229,14 @@ async def call_graphql(tool: PreparedTool, invocation: Invocation, context: Manu
     return _graphql_output(tool, parse_response(tool, response, secrets).content, secrets)
 
 
-def build_request(tool: PreparedTool, invocation: Invocation) -> PlannedRequest:
+def build_request(tool: CompiledTool, invocation: Invocation) -> PlannedRequest:
     """Build the request of one call."""
     return cast("RequestFactory", tool.build_request)(invocation.arguments)
 
 
 async def send_authenticated(
     planned: PlannedRequest,
-    tool: PreparedTool,
+    tool: CompiledTool,
     invocation: Invocation,
     context: ManualContext,
     send: Send,
@@ -259,7 +259,7 @@ async def send_authenticated(
     return response, presented
 
 
-def parse_response(tool: PreparedTool, response: Response, secrets: Sequence[str]) -> ToolOutput:
+def parse_response(tool: CompiledTool, response: Response, secrets: Sequence[str]) -> ToolOutput:
     """Decode a response into the output of a call; a ToolError reports a failure status or an unreadable body."""
     status, headers = response.status, response.headers
     if not 200 <= status < 300:
@@ -277,7 +277,7 @@ def parse_response(tool: PreparedTool, response: Response, secrets: Sequence[str
     return output.with_note(TRUNCATED) if response.is_cut else output
 
 
-def _declared_types(tool: PreparedTool) -> tuple[str, ...]:
+def _declared_types(tool: CompiledTool) -> tuple[str, ...]:
     """Return JSON where the manual declares an object or an array."""
     declared = (tool.outputs or {}).get("type")
     return ("application/json",) if declared in ("object", "array") else ()
@@ -296,7 +296,7 @@ def _build_query(template: GraphqlTemplate, full_name: str, variables: Mapping[s
     return f"{template.operation_type} ({declared}) {{ {field}({passed}) }}"
 
 
-def _graphql_output(tool: PreparedTool, answer: Any, secrets: Sequence[str]) -> ToolOutput:
+def _graphql_output(tool: CompiledTool, answer: Any, secrets: Sequence[str]) -> ToolOutput:
     """Return `data`; raise the errors, unless a query returned data beside them."""
     if not is_object(answer) or not ("data" in answer or "errors" in answer):
         raise ToolOutputError(f"{tool.label} answered with something that is no GraphQL answer")
@@ -322,7 +322,7 @@ def _error_message(error: Any) -> str:
 _MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
-async def call_sse(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_sse(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call an sse template and return the data of its events, of one type where the template names one."""
     template = cast("SseTemplate", tool.template)
     planned = build_request(tool, invocation).with_headers((("Accept", "text/event-stream"),))
@@ -341,7 +341,7 @@ async def call_sse(tool: PreparedTool, invocation: Invocation, context: ManualCo
         return await _collect(response, decode, invocation.progress())
 
 
-async def call_stream(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_stream(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call a streamable_http template and return its lines as a list, or its body where it is not lines."""
     async with await open_response(build_request(tool, invocation), tool, invocation, context) as response:
         kind = parse_media_type(response.headers.get("content-type") or "")
@@ -391,7 +391,7 @@ async def _chunks(response: Response) -> AsyncIterator[bytes]:
 
 async def open_response(
     planned: PlannedRequest,
-    tool: PreparedTool,
+    tool: CompiledTool,
     invocation: Invocation,
     context: ManualContext,
     *,
@@ -460,7 +460,7 @@ def _encode_json(value: Any) -> str:
         raise ToolValidationError(str(error)) from error
 
 
-async def call_websocket(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_websocket(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Send one message and return the first that arrives."""
     # A connection per call: the first message is the answer, and no two calls can be mixed up.
     template = cast("WebSocketTemplate", tool.template)
@@ -479,7 +479,7 @@ async def call_websocket(tool: PreparedTool, invocation: Invocation, context: Ma
 
 
 async def _exchange_message(
-    planned: PlannedRequest, message: str, template: WebSocketTemplate, tool: PreparedTool, context: ManualContext
+    planned: PlannedRequest, message: str, template: WebSocketTemplate, tool: CompiledTool, context: ManualContext
 ) -> str | bytes:
     socket = await connect_websocket(
         planned.wire_url,
@@ -498,7 +498,7 @@ async def _exchange_message(
         closing.add_done_callback(context.closing.discard)
 
 
-async def call_tcp(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_tcp(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Send a message over a new connection and read the answer by the template's framing."""
     template = cast("TcpTemplate", tool.template)
     received = await exchange_stream(
@@ -515,7 +515,7 @@ async def call_tcp(tool: PreparedTool, invocation: Invocation, context: ManualCo
     return output.with_note(received.note)
 
 
-async def call_udp(tool: PreparedTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
+async def call_udp(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Send a datagram and wait for as many answers as the template expects."""
     template = cast("UdpTemplate", tool.template)
     answers = await exchange_datagrams(
@@ -548,7 +548,7 @@ def _encode_request(template: SocketTemplate, invocation: Invocation) -> str:
     return _join_values(invocation.arguments)
 
 
-def _websocket_output(answer: str | bytes, template: WebSocketTemplate, tool: PreparedTool) -> ToolOutput:
+def _websocket_output(answer: str | bytes, template: WebSocketTemplate, tool: CompiledTool) -> ToolOutput:
     if isinstance(answer, bytes):
         return ToolOutput(answer, media_type=OCTETS)
     if template.response_format != "json":
@@ -560,7 +560,7 @@ def _websocket_output(answer: str | bytes, template: WebSocketTemplate, tool: Pr
     return ToolOutput(content)
 
 
-def _socket_output(answer: bytes, template: SocketTemplate, tool: PreparedTool, *, is_truncated: bool) -> ToolOutput:
+def _socket_output(answer: bytes, template: SocketTemplate, tool: CompiledTool, *, is_truncated: bool) -> ToolOutput:
     """Decode the answer as text, or return its bytes where it is none."""
     if template.response_byte_format is None:
         return ToolOutput(answer, media_type=OCTETS)

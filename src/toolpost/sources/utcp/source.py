@@ -25,10 +25,10 @@ from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, CallFunction, check_kind_allowed, compile_tool, fill_template
 from toolpost.sources.utcp.context import (
+    CompiledTool,
     ContextFactory,
     Invocation,
     ManualContext,
-    PreparedTool,
     RemoteContexts,
     check_credential_origin,
     origin_of,
@@ -70,7 +70,7 @@ class UtcpTool(SourceTool):
     __slots__ = ("_call", "_context", "_prepared")
 
     def __init__(
-        self, spec: ToolSpec, source: UtcpSource, prepared: PreparedTool, call: CallFunction, context: ManualContext
+        self, spec: ToolSpec, source: UtcpSource, prepared: CompiledTool, call: CallFunction, context: ManualContext
     ) -> None:
         super().__init__(spec, source)
         self._prepared = prepared
@@ -86,7 +86,7 @@ class UtcpTool(SourceTool):
 class _CompiledManual(NamedTuple):
     """The tools of a manual by who calls them: this package, an MCP server or the packages of UTCP."""
 
-    own: list[tuple[ManualTool, PreparedTool]]
+    own: list[tuple[ManualTool, CompiledTool]]
     mcp: list[ManualTool]
     bridged: list[ManualTool]
     problems: list[str]
@@ -185,7 +185,7 @@ class UtcpSource(BaseSource):
 
     def _own_tools(
         self,
-        compiled: list[tuple[ManualTool, PreparedTool]],
+        compiled: list[tuple[ManualTool, CompiledTool]],
         manual: Manual,
         remote: RemoteContexts | None,
         contexts: ContextFactory,

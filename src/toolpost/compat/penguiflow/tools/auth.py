@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["InMemoryTokenStore", "OAuthManager", "OAuthProviderConfig", "TokenStore"]
 
 
-class OAuthManager:
+class PenguiflowOAuthManager:
     """Sign-ins of users at OAuth providers, where the callback reaches the process that began the sign-in.
 
     Where it may reach another, use `toolpost.OAuthManager`, whose `get_auth_request` is awaited and which stores
@@ -57,3 +57,6 @@ class OAuthManager:
         The parameters are those of `toolpost.OAuthManager.handle_callback`; give at least `user_id`, who is signed in.
         """
         return await self._manager.handle_callback(code, state, **parameters)
+
+
+OAuthManager = PenguiflowOAuthManager  # as penguiflow calls it

@@ -96,7 +96,7 @@ class ArtifactExtractionConfig(BaseModel):
     default_text_summary: str = "A text of {size} characters is stored as artifact {artifact_id}"
 
 
-class ExternalToolConfig(_ExternalToolConfig):
+class PenguiflowToolConfig(_ExternalToolConfig, title="ExternalToolConfig"):
     """One external tool source; Toolpost's own configuration, and the keys that only penguiflow has.
 
     `mcp_transport_mode` becomes `mcp.transport`, and `cookie_name` and `cookie_value` become `name` and `value`.
@@ -119,3 +119,6 @@ class ExternalToolConfig(_ExternalToolConfig):
         if is_object(auth := given.get("auth_config")):
             given["auth_config"] = {key.removeprefix("cookie_"): value for key, value in auth.items()}
         return given
+
+
+ExternalToolConfig = PenguiflowToolConfig  # as penguiflow calls it

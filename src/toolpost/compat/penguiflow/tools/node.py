@@ -42,7 +42,7 @@ class SourceNodeSpec(NodeSpec):
     """A tool of an external source: calls are validated against its own JSON Schema, and the models are views of it."""
 
     tool: NodeTool = field(repr=False, compare=False)
-    owner: ToolNode = field(repr=False, compare=False)
+    owner: PenguiflowToolNode = field(repr=False, compare=False)
 
     @property
     def spec(self) -> ToolSpec:
@@ -62,7 +62,7 @@ class SourceNodeSpec(NodeSpec):
 
 
 @dataclass(slots=True)
-class ToolNode:
+class PenguiflowToolNode:
     """An external tool source; its tools are NodeSpecs, and their models are registered as `{name}.{tool}`.
 
     With `auth_type=oauth2_user` each call uses the token that `auth_manager` has for its user, and pauses until the
@@ -202,3 +202,6 @@ class ToolNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+ToolNode = PenguiflowToolNode  # as penguiflow calls it
