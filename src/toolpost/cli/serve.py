@@ -75,6 +75,15 @@ def up(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Another address than this machine's needs keys or OIDC.")
     ] = "127.0.0.1",
+    shutdown_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--shutdown-limit",
+            min=0,
+            metavar="SECONDS",
+            help="How long calls under way have once it stops; server.shutdown_limit_s by default.",
+        ),
+    ] = None,
     view: ViewOption = None,
     config: Config = None,
     user: User = "",
@@ -83,12 +92,15 @@ def up(
     """Serve all tools over HTTP: MCP at /mcp, REST under /api/v1, for callers with a key or the data folder's token.
 
     The views of the configuration are at /mcp/NAME. --view says what clients see at /mcp itself.
-    Ends with SIGTERM or Ctrl-C, after the calls under way.
+    Ends with SIGTERM or Ctrl-C, after the calls under way; those that take too long and may be repeated go on when it
+    runs again.
     """
-    run_command(partial(_serve_http, config, user, host, port, view), as_json=json)
+    run_command(partial(_serve_http, config, user, host, port, view, shutdown_limit), as_json=json)
 
 
-async def _serve_http(config: Path | None, user: str, host: str, port: int, view: str | None, output: Output) -> int:
+async def _serve_http(
+    config: Path | None, user: str, host: str, port: int, view: str | None, limit_s: float | None, output: Output
+) -> int:
     from toolpost.configuration.loading import load_settings
     from toolpost.wire.http_server import listen
 
@@ -97,7 +109,7 @@ async def _serve_http(config: Path | None, user: str, host: str, port: int, view
     if folder is None:
         raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
     with listen(host, port) as socket:
-        return await _serve_on(socket, loaded, folder, user, host, view, output)
+        return await _serve_on(socket, loaded, folder, user, host, view, limit_s, output)
 
 
 async def _serve_on(
@@ -107,6 +119,7 @@ async def _serve_on(
     user: str,
     host: str,
     view: str | None,
+    limit_s: float | None,
     output: Output,
 ) -> int:
     from toolpost.configuration.loading import load_settings
@@ -145,7 +158,9 @@ async def _serve_on(
                 output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token_file})
             else:
                 output.note(f"MCP at {address}/mcp, REST at {address}/api/v1; the operator's token is in {token_file}")
-            await serve_until_stopped(app, listening, on_stop=feed.close)
+            within_s = box.settings.server.shutdown_limit_s if limit_s is None else limit_s
+            finish = partial(box.router.park, within_s=within_s)
+            await serve_until_stopped(app, listening, on_stop=feed.close, finish=finish)
     return 0
 
 

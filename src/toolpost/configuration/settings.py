@@ -371,6 +371,9 @@ class ServerSettings(ConfigModel):
     oidc: OidcSettings | None = None
     requests_per_minute: Count = Field(default=1200, description="Of one key or one user's tokens")
     max_upload_mb: float = Field(default=100.0, gt=0, description="The largest file that becomes an artifact")
+    shutdown_limit_s: float = Field(
+        default=10.0, ge=0, le=3600, description="How long calls under way have once it stops; then they are parked"
+    )
 
 
 class ViewSettings(ConfigModel):

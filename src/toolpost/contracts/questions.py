@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from toolpost.contracts.principal import Principal
 
-QuestionKind = Literal["approval", "call", "consent", "input", "unknown"]
+QuestionKind = Literal["approval", "call", "consent", "input", "restart", "unknown"]
 Decision = Literal["approve", "deny", "answer", "happened", "not_happened", "rerun"]
 PendingStatus = Literal["open", "claimed", "answered", "denied", "expired", "cancelled"]
 OnPending: TypeAlias = "Callable[[PendingAction], Awaitable[None] | None]"
@@ -18,6 +18,7 @@ DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
     "call": frozenset(),  # the runtime answers it, once the call inside has ended
     "consent": frozenset({"answer", "deny"}),
     "input": frozenset({"answer", "deny"}),
+    "restart": frozenset({"answer", "deny"}),  # the next process answers it by itself
     "unknown": frozenset({"happened", "not_happened", "rerun"}),
 }
 
@@ -25,6 +26,7 @@ NEXT_STEPS: Mapping[QuestionKind, str] = {
     "approval": "`toolpost pending approve {id}{options}` runs it, `toolpost pending deny {id}{options}` does not.",
     "consent": "`toolpost accounts connect {service}{options}` signs you in; the call then goes on by itself.",
     "input": "`toolpost pending answer {id} VALUE{options}` goes on with your answer.",
+    "restart": "It goes on by itself once `toolpost up` runs again.",
     "unknown": "`toolpost pending answer {id} --decision happened{options}` (or not_happened, or rerun) settles it.",
 }
 """The commands that answer a question of each kind."""

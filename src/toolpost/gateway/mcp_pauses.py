@@ -296,7 +296,7 @@ def _elicitation(paused: Paused, ctx: Context) -> dict[str, Any] | None:
     address = question.payload.get("auth_url")
     if question.kind == "consent" and isinstance(address, str) and "url" in offered:
         return {"mode": "url", "message": question.prompt, "url": address, "elicitationId": paused.pending_id}
-    if "form" not in offered:
+    if "form" not in offered or question.kind == "restart":  # no person is asked for what goes on by itself
         return None
     if question.kind == "input":
         return {"mode": "form", "message": question.prompt, "requestedSchema": _form(question)}

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from toolpost.runtime.tool_runtime import ToolRuntime
 
 _now = time.monotonic
-Stop = Literal["timeout", "cancelled"]
+Stop = Literal["timeout", "cancelled", "stopping"]
+PARKED = "restart"  # the key under which a parked call has its answer
 _VALUES_AT_ONCE, _VALUES_PER_SECOND = 1000, 100.0  # of a stream; a fast one must not fill the log
 _CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
 _OTHER_LOOP = (
@@ -163,6 +164,13 @@ class Attempt:
         if self.task is not None:
             self.cancels += 1
             self.task.cancel()
+
+    @property
+    def may_be_parked(self) -> bool:
+        """Whether the call can go on in another process: it is to stop here, and may run from the top once more."""
+        runtime = self.runtime
+        is_stopping = self.stopped == "stopping" and self.started and runtime is not None
+        return is_stopping and (not self.invoked or (runtime is not None and runtime.spec.replay != "unsafe"))
 
     @property
     def is_cancelled(self) -> bool:
@@ -449,9 +457,30 @@ class InFlightCalls:
         until = loop.time() + patience_s
         others = [attempt for attempt in self._attempts.values() if attempt.task is not me]
         for attempt in others:
-            attempt.stop("cancelled")
+            attempt.stop("stopping" if PARKED in attempt.request.answers else "cancelled")
         while loop.time() < until and any(a.request.call_id in self._attempts for a in others):  # noqa: ASYNC110 - see below
             await asyncio.sleep(0.005)  # the tasks belong to the callers and go on, so they cannot be awaited
+
+    async def finish(self, *, within_s: float) -> None:
+        """Wait until no call runs any more, for at most `within_s` seconds."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_s
+        while loop.time() < until and self._attempts:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+
+    async def park_all(self, *, patience_s: float = 5.0) -> None:
+        """Stop every call so that those that may be repeated go on in another process, and wait for that.
+
+        A call that waits for one inside it is stopped by the pause or the failure of that one.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience_s
+        while loop.time() < until and self._attempts:
+            outer = {call_id.rpartition(".")[0] for call_id in self._attempts}
+            for call_id, attempt in list(self._attempts.items()):
+                if call_id not in outer and attempt.stopped is None:
+                    attempt.stop("stopping")
+            await asyncio.sleep(0.005)
 
     async def finish_on(self, source: ToolSource, *, within_s: float) -> None:
         """Wait until no call runs on a source any more, for at most `within_s` seconds."""

@@ -35,6 +35,7 @@ _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
 _LONGEST_TEXT = 500  # characters of a streamed value on a line of progress
 _LONGEST_VALUE = 8192  # characters of JSON; the text tells of longer ones
 _CHANGES_AT_A_TIME = 100  # a millisecond or two
+_UNASKED = frozenset({"call", "restart"})  # kinds that go on by themselves
 _encode = compact_encoder()
 
 
@@ -93,13 +94,13 @@ class EventEmitter:
         self.emit(call, code, facts)
 
     def emit_pause(self, call: CallRef, action: PendingAction) -> None:
-        """Emit that a call waits for a person, and report the question to `on_pending`."""
+        """Emit that a call waits, and report the question to `on_pending` where a person is asked."""
         question = action.question
         code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
         asked = question.payload["waits_for"]["id"] if question.kind == "call" else action.id
         facts = {"pending_id": asked, "kind": question.kind, "prompt": question.prompt}
         self.emit(call, code, {**facts, "arguments": dict(question.arguments), "target": dict(question.target)})
-        if self._on_pending is not None and question.kind != "call":  # nobody is asked but about the call inside
+        if self._on_pending is not None and question.kind not in _UNASKED:
             self._notify(self._on_pending, action)
 
     def _notify(self, on_pending: OnPending, action: PendingAction) -> None:

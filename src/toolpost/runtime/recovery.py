@@ -223,6 +223,12 @@ class Recovery:
             self._reporter.emit_pause(action, action)  # first, so that the log shows why it is open
             await self._store.pending.settle(action.id, "open", reopen=True)
             return
+        if action.question.kind == "restart":  # it may take as long as it likes; others are not to wait for it
+            self._router.background.start(self._carry_out(action))
+        else:
+            await self._carry_out(action)
+
+    async def _carry_out(self, action: PendingAction) -> None:
         try:
             await self._actions.carry_out(action, recovered=True)
         except StoreError as error:  # it may have run, so it stays claimed until the journal can be read again

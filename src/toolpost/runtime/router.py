@@ -30,11 +30,11 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.events import CallRef, EventCode, JsonText
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
-from toolpost.contracts.questions import OnPending, Question
+from toolpost.contracts.questions import Answer, OnPending, Question
 from toolpost.contracts.storage import EventSink, Journal, KeyRecord, Store
 from toolpost.policy.approvals import CalledTool, digest
 from toolpost.policy.redaction import MASK, Redactor, secret_values
-from toolpost.runtime.attempt import Attempt, ContextDefaults, IdMaker, InFlightCalls
+from toolpost.runtime.attempt import PARKED, Attempt, ContextDefaults, IdMaker, InFlightCalls
 from toolpost.runtime.concurrency import STORE_RETRY_S, BackgroundTasks
 from toolpost.runtime.event_emitter import EventEmitter, NotJson, error_facts, snapshot_arguments
 from toolpost.runtime.pending import PauseWriter, describe_call, with_answerers
@@ -219,7 +219,9 @@ class ToolRouter:
                 await self.store.events.drain()
             outcome = await self._advance(attempt)
         except asyncio.CancelledError:
-            outcome = self._failed(attempt, self._stopped(attempt))
+            outcome = (
+                await self._park(attempt) if attempt.may_be_parked else self._failed(attempt, self._stopped(attempt))
+            )
         except Exception as raised:  # noqa: BLE001 - whatever it was, the caller gets an outcome and the log an end
             outcome = self._failed(attempt, failure_of(raised, request.tool_name))
         finally:
@@ -234,6 +236,21 @@ class ToolRouter:
         finally:
             self._end(attempt, outcome)
         return outcome
+
+    async def _park(self, attempt: Attempt) -> Outcome:
+        """Store a stopped call so that the next process on the store runs it from the top."""
+        assert attempt.runtime is not None  # noqa: S101 - such a call has begun
+        request, prompt = attempt.request, "The process that ran this call has stopped; the next one goes on with it."
+        question = Question(kind="restart", prompt=prompt, reason="stopping", key=PARKED)
+        try:
+            validated = attempt.runtime.validate(request)
+            paused = await self._pauses.pause(attempt, attempt.runtime, question, validated)
+            # Claimed by this process: whoever looks after calls of dead processes finds it once this one has ended.
+            answer, by = Answer(decision="answer"), str(request.principal)
+            await self.store.pending.claim(paused.pending_id, answer, by=by, at=time.time())
+        except ToolError as error:
+            return self._failed(attempt, error)
+        return paused
 
     async def _stop(self, attempt: Attempt, outcome: Outcome) -> Outcome:
         """End a call whose task was cancelled: return the outcome, or raise CancelledError if others cancelled it."""
@@ -437,6 +454,11 @@ class ToolRouter:
         """Return a new unique id."""
         return self._ids.make(prefix)
 
+    async def park(self, *, within_s: float) -> None:
+        """Let running calls finish within a time; park those that may be repeated then, and cancel the others."""
+        await self.inflight.finish(within_s=within_s)
+        await self.inflight.park_all()
+
     async def close(self) -> None:
         """Cancel running calls and wait for pending writes."""
         await self.inflight.stop_all()
@@ -572,6 +594,9 @@ def _stopped(attempt: Attempt) -> ToolError:
         timeout_ms = round(attempt.timeout_s * 1000, 3)
         message = f"Tool execution timed out after {timeout_ms:g}ms{doubt}"
         return ToolTimeoutError(message, timeout_ms=timeout_ms, tool_name=name)
+    if attempt.stopped == "stopping":
+        message = f"the process that ran the call has stopped before it ended{doubt}"
+        return ToolCancelledError(message, tool_name=name, code="stopped")
     who = "the call was cancelled" if attempt.stopped else "the caller was cancelled"
     return ToolCancelledError(f"{who}{doubt}", tool_name=name)
 

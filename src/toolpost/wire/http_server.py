@@ -14,13 +14,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 ListeningSocket: TypeAlias = socket.socket
 
 _REQUEST_S = 60.0
+_GRACE_S = 1.0  # for answers to be sent, and for streams without an end
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none is closed under a request
 _MOST_HEAD_BYTES = 64 * 1024
 _TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too Large"
@@ -41,17 +42,22 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
         yield listening
 
 
+async def _nothing_to_finish() -> None:
+    """Return at once."""
+
+
 async def serve_until_stopped(
     app: ASGIApp,
-    listening: socket.socket,
-    *,
-    grace_s: int = 10,
+    *listening: socket.socket,
+    grace_s: float = _GRACE_S,
     request_s: float = _REQUEST_S,
     on_stop: Callable[[], None] = lambda: None,
+    finish: Callable[[], Awaitable[None]] = _nothing_to_finish,
 ) -> None:
-    """Serve until this task is cancelled; requests under way have `grace_s` seconds, or until it is cancelled again.
+    """Serve until this task is cancelled; requests under way have as long as `finish` takes, and `grace_s` seconds.
 
-    A client has `request_s` seconds to send a request. `on_stop` is called once requests should come to an end.
+    A client has `request_s` seconds to send a request. `on_stop` is called once requests should come to an end, and
+    `finish` is awaited then, which ends what they wait for. Cancelled again, it stops at once.
     """
     config = uvicorn.Config(
         _trimmed(app),
@@ -61,17 +67,38 @@ async def serve_until_stopped(
         ws="none",
         lifespan="on",
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=grace_s,
     )
-    server = _Server(config)
-    serving = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]))
+    server, loop = _Server(config), asyncio.get_running_loop()
+    serving = loop.create_task(server.serve(sockets=list(listening)))
+    ending: asyncio.Task[None] | None = None
     while not serving.done():
         try:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
             on_stop()
-            server.force_exit = server.should_exit
-            server.should_exit = True
+            if ending is not None:
+                ending.cancel()
+            ending = loop.create_task(_end_requests(server, finish if ending is None else None, grace_s))
+    if ending is not None:
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+
+
+async def _end_requests(server: _Server, finish: Callable[[], Awaitable[None]] | None, grace_s: float) -> None:
+    """Wait for what requests wait for, and for their answers to be sent; then end those that are left.
+
+    Until then requests are still taken, so that the application can tell clients that it stops.
+    """
+    if finish is not None:
+        await finish()
+    server.should_exit = True
+    if finish is not None:
+        await asyncio.sleep(grace_s)
+    for task in list(server.server_state.tasks):
+        task.cancel()
+    await asyncio.sleep(0.1)
+    for connection in list(server.server_state.connections):
+        cast("_Connection", connection).transport.close()
 
 
 def _trimmed(app: ASGIApp) -> ASGIApp:

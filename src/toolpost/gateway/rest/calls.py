@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from toolpost.contracts.outcomes import Failed, outcome_to_dict
+from toolpost.contracts.outcomes import Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.problems import Problem, problem_of
+from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.event_stream import event_data, event_stream, server_event
 from toolpost.gateway.rest.operations import (
     CURSOR,
@@ -22,7 +22,7 @@ from toolpost.gateway.rest.operations import (
     page_response,
 )
 from toolpost.gateway.rest.schemas import page, ref
-from toolpost.runtime.persistence import current_outcome
+from toolpost.runtime.persistence import current_outcome, recorded_outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -47,9 +47,13 @@ async def _handle_call(ask: RestRequest) -> Response:
 
 async def _call_tool(ask: RestRequest) -> Response:
     """Call the tool of the path with the body as its arguments, and return its result alone."""
+    run_id, key = ask.box.router.new_id("run"), ask.raw.headers.get(_KEY_HEADER)
     outcome = await ask.service.start_call(
-        ask.tools.call(ask.path["name"], ask.body, user=ask.user, idempotency_key=ask.raw.headers.get(_KEY_HEADER))
+        ask.tools.call(ask.path["name"], ask.body, user=ask.user, idempotency_key=key, run_id=run_id)
     )
+    stopped = _stopped(ask, outcome, run_id)
+    if stopped is not None:
+        return stopped
     if isinstance(outcome, Failed):
         return _refusal(outcome) or problem_of(outcome.error)
     shown = outcome_to_dict(outcome)
@@ -72,12 +76,12 @@ async def _call(
         return await _started(ask, task, run_id)
     if mode == "stream":
         return event_stream(_stream_run(ask, task, run_id))
-    return _answer(await asyncio.shield(task), run_id)
+    return _answer(ask, await asyncio.shield(task), run_id)
 
 
-def _answer(outcome: Outcome, run_id: str) -> Response:
+def _answer(ask: RestRequest, outcome: Outcome, run_id: str) -> Response:
     """Return an outcome; one of an earlier call with the same key says so."""
-    refused = _refusal(outcome)
+    refused = _refusal(outcome) or _stopped(ask, outcome, run_id)
     if refused is not None:
         return refused
     replayed = {"Idempotent-Replayed": "true"} if outcome.run_id != run_id else {}
@@ -89,6 +93,31 @@ def _refusal(outcome: Outcome) -> Response | None:
     if status is None or not isinstance(outcome, Failed):
         return None
     return Problem(status, outcome.error.error_code, outcome.error.message).response()
+
+
+def _stopped(ask: RestRequest, outcome: Outcome, run_id: str) -> Response | None:
+    """Return what a client is told whose call was under way when the gateway had to stop; None for other outcomes."""
+    location = f"{ask.service.public_url}/api/v1/runs/{outcome.run_id}/outcome"
+    if outcome.run_id != run_id:  # of an earlier call with this key
+        if not _is_parked(outcome):
+            return None
+        detail, code = f"the call with this key still runs; {location} will have the outcome", "in_progress"
+        return ProblemResponse(409, code, detail, headers={"Retry-After": "1"}, run_id=outcome.run_id)
+    if _is_parked(outcome):
+        detail, code = (
+            f"the gateway stops; the call goes on when it runs again, and {location} has the outcome",
+            "parked",
+        )
+    elif isinstance(outcome, Failed) and outcome.error.error_code == "stopped":
+        detail, code = outcome.error.message, "stopped"
+    else:
+        return None
+    headers = {"Retry-After": "5", "Location": location}
+    return ProblemResponse(503, code, detail, headers=headers, run_id=outcome.run_id)
+
+
+def _is_parked(outcome: Outcome) -> bool:
+    return isinstance(outcome, Paused) and outcome.question.kind == "restart"
 
 
 async def _started(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str) -> Response:
@@ -162,7 +191,11 @@ async def _run_outcome(ask: RestRequest) -> Response:
         run = await _find_run(ask, ask.path["run_id"])
         record = await ask.box.store.keys.find(Principal(run.tenant, run.user), run.call_id)
         if record is not None and record.outcome is not None:
-            return JsonResponse(outcome_to_dict(await current_outcome(ask.box.store.pending, record.outcome)))
+            known: Outcome | None = await current_outcome(ask.box.store.pending, record.outcome)
+        else:
+            known = await recorded_outcome(ask.box.store, run.call_id, tenant=run.tenant)
+        if known is not None and not _is_parked(known):
+            return JsonResponse(outcome_to_dict(known))
         if run.status not in _OPEN and record is None:
             raise Problem(404, "outcome_not_kept", "the outcome was given to the caller that waited; it is not kept")
         if time.monotonic() >= deadline:

@@ -42,7 +42,7 @@ def page(name: str) -> dict[str, Any]:
 COMPONENTS: dict[str, Any] = {
     "Problem": _record(
         {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "code": _TEXT, "detail": _TEXT},
-        {"errors": {"type": "array", "items": _TEXT}},
+        {"errors": {"type": "array", "items": _TEXT}, "run_id": _TEXT},
         "Problem details (RFC 9457); `code` is for programs, `detail` for people",
     ),
     "Tool": _record(
@@ -119,7 +119,7 @@ COMPONENTS: dict[str, Any] = {
         {
             "id": _TEXT,
             "status": {"enum": list(get_args(PendingStatus))},
-            "kind": {"enum": ["approval", "consent", "input", "unknown"]},
+            "kind": {"enum": ["approval", "consent", "input", "restart", "unknown"]},
             "reason": _TEXT,
             "tool_name": _TEXT,
             "prompt": _TEXT,

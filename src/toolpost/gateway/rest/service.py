@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 
+_LAST_S = 5.0  # for calls to notice that they were cancelled
+
+
 def _nothing(_spec: ToolSpec) -> bool:
     return False
 
@@ -26,16 +29,13 @@ def _nothing(_spec: ToolSpec) -> bool:
 class RestService:
     """The open parts behind the operations."""
 
-    def __init__(
-        self, box: Toolbox, feed: EventFeed, view: Callable[[], View], *, public_url: str, grace_s: float = 10.0
-    ) -> None:
+    def __init__(self, box: Toolbox, feed: EventFeed, view: Callable[[], View], *, public_url: str) -> None:
         self.box = box
         self._view = view
         self._all = SelectedTools(box, {})
         self._none = SelectedTools(box, {"where": _nothing})
         self.feed = feed
         self.public_url = public_url
-        self._grace_s = grace_s
         self._calls = set[asyncio.Task[Outcome]]()
 
     def tools_for(self, caller: Caller) -> SelectedTools:
@@ -59,14 +59,11 @@ class RestService:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Read the log for listeners; at the end give calls some time, and cancel those that take longer."""
+        """Read the log for listeners; at the end park or cancel the calls that still run."""
         async with self.feed.following(self.box.store.events):
             try:
                 yield
             finally:
+                await self.box.router.park(within_s=0)
                 if self._calls:
-                    await asyncio.wait(self._calls, timeout=self._grace_s)
-                left = list(self._calls)
-                for task in left:
-                    task.cancel()
-                await asyncio.gather(*left, return_exceptions=True)
+                    await asyncio.wait(self._calls, timeout=_LAST_S)
