@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolpost.cli.diagnostics import Check, check_data_folder, check_machine
-from toolpost.transports.plugins import Plugins
+from toolpost.transports.registry import Plugins
 
 
 def found(name: str) -> Check:
@@ -44,7 +44,7 @@ def test_the_limit_of_open_files_is_told(monkeypatch: pytest.MonkeyPatch, limit:
 
 def test_a_broken_plug_in_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "toolpost.transports.plugins.load_plugins", lambda: Plugins(problems=("plug-in 'x' is left out: why",))
+        "toolpost.transports.registry.load_plugins", lambda: Plugins(problems=("plug-in 'x' is left out: why",))
     )
 
     assert found("plug-in") == Check("plug-in", "broken", "plug-in 'x' is left out: why")

@@ -28,7 +28,7 @@ from toolpost import PendingAction, Toolbox
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.writer import Item, Job, TransactionRunner
 from toolpost.toolbox.callback_app import callback_app
-from toolpost.transports.plugins import load_plugins
+from toolpost.transports.registry import load_plugins
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request, Response
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.transports.plugins import load_plugins
+from toolpost.transports.registry import load_plugins
 
 pytestmark = pytest.mark.programs
 
@@ -41,7 +41,7 @@ number = 5
 """
 REPORT = """
 import json
-from toolpost.transports.plugins import load_plugins
+from toolpost.transports.registry import load_plugins
 found = load_plugins()
 print(json.dumps({
     "tools": [tool.spec.name for tool in found.tools],

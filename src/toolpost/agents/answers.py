@@ -1,4 +1,9 @@
-"""Structured answers: read JSON from what a model wrote, and validate it against a schema or a type."""
+"""JSON that a model writes: structured answers, and the actions of a model without function calling.
+
+An action is one JSON object: `{"tool": name, "args": {...}}` calls a tool, `{"answer": ...}` answers. Several calls are
+`{"calls": [...]}`. The other common spelling, `{"next_node": name, "args": {...}}` with `final_response` and
+`parallel`, is read too.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from toolpost.agents.conversation import UNUSABLE
 from toolpost.contracts.errors import ConfigError, ToolSchemaError, ToolValidationError
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.pydantic_types import schema_of
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from toolpost.contracts.spec import JsonSchema
+    from toolpost.contracts.spec import JsonSchema, ToolDefinition
 
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _MOST_ISSUES = 5
+_RULES = """
+Write exactly one JSON object and nothing else. To call a tool:
+{"tool": "<its name>", "args": {<its arguments>}}
+You then get its result. When you can answer the request:
+{"answer": <your answer>}"""
+_NEED = 'write {"tool": name, "args": {...}} or {"answer": ...} and nothing else'
+_FINAL = frozenset({"final_response", "final_answer", "answer"})
 
 
 class AnswerSchema:
@@ -82,3 +95,124 @@ def read_json(text: str) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
+
+
+def action_schema(tools: Sequence[ToolDefinition], answer: JsonSchema | None) -> JsonSchema:
+    """Return the JSON Schema of an action with these tools, and with this schema of the answer."""
+    calls = [_member("tool", {"const": tool.name}, args=_inner(tool.parameters)) for tool in tools]
+    return {"anyOf": [*calls, _member("answer", {"type": "string"} if answer is None else _inner(answer))]}
+
+
+def _member(name: str, schema: JsonSchema, **others: JsonSchema) -> JsonSchema:
+    properties = {name: schema, **others}
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def _inner(schema: JsonSchema) -> JsonSchema:
+    """Return a schema for use inside another; one with references would mean something else there."""
+    if '"$ref"' in json.dumps(schema) or "$defs" in schema:
+        return {"type": schema["type"]} if isinstance(schema.get("type"), str) else {}
+    return {name: part for name, part in schema.items() if name not in {"$schema", "$id"}}
+
+
+def action_rules(tools: Sequence[ToolDefinition], answer: JsonSchema | None) -> str:
+    """Return the rules of actions for the system message, with the tools and the schema of the answer."""
+    listed = "\n".join(
+        f"- {tool.name}: {tool.description}\n  args: {json.dumps(tool.parameters, ensure_ascii=False)}"
+        for tool in tools
+    )
+    said = "" if answer is None else f"\nThe answer must fit this JSON Schema: {json.dumps(answer, ensure_ascii=False)}"
+    return f"{_RULES}{said}\n\nTools:\n{listed or 'none'}"
+
+
+def as_actions(messages: Sequence[Mapping[str, Any]], rules: str) -> list[dict[str, Any]]:
+    """Return a conversation for a model that knows no tools: calls as JSON objects, results as messages to it."""
+    shown: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for message, following in zip(messages, [*messages[1:], {}], strict=True):
+        role, content = message["role"], message.get("content")
+        if role == "tool":
+            name = names.get(str(message.get("tool_call_id")), "the call")
+            _say(shown, "user", f"Result of {name}:\n{content}")
+        elif role == "assistant" and message.get("tool_calls"):
+            calls = list(_written_calls(message["tool_calls"], names))
+            action = calls[0] if len(calls) == 1 else {"calls": calls}
+            _say(shown, "assistant", json.dumps(action, ensure_ascii=False))
+        elif role == "assistant" and content and not str(following.get("content")).startswith(UNUSABLE):
+            _say(shown, role, json.dumps({"answer": content}, ensure_ascii=False))
+        else:
+            _say(shown, role, f"{content}\n{rules}" if not shown else str(content))
+    return shown
+
+
+def _say(shown: list[dict[str, Any]], role: str, text: str) -> None:
+    """Add a message, to the one before it where that has the same role: not all models take two of one role."""
+    if shown and shown[-1]["role"] == role:
+        shown[-1]["content"] += f"\n\n{text}"
+    else:
+        shown.append({"role": role, "content": text})
+
+
+def _written_calls(calls: Sequence[Mapping[str, Any]], names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for call in calls:
+        function: Any = call.get("function")
+        name = str(function.get("name")) if is_object(function) else "None"
+        arguments: Any = function.get("arguments") if is_object(function) else None
+        names[str(call.get("id"))] = name
+        try:
+            yield {"tool": name, "args": json.loads(arguments) if isinstance(arguments, str) else arguments}
+        except ValueError:
+            yield {"tool": name, "args": arguments}
+
+
+def read_action(text: str) -> dict[str, Any]:
+    """Return an action as a native message with tool calls or an answer; ToolValidationError where it is none."""
+    action = read_json(text)
+    if not is_object(action):
+        raise ToolValidationError(f"$: it is no object; {_NEED}")
+    calls = _calls(action)
+    if calls is not None:
+        return {"role": "assistant", "content": None, "tool_calls": [_native(call) for call in calls]}
+    answer = _answer(action)
+    return {"role": "assistant", "content": answer if isinstance(answer, str) else json.dumps(answer)}
+
+
+def _calls(action: dict[str, Any]) -> list[Any] | None:
+    """Return the calls of an action; None where it is an answer."""
+    if "calls" in action:
+        return _steps(action["calls"])
+    if _name(action) == "parallel" and is_object(_arguments(action)):
+        if _arguments(action).get("join"):
+            raise ToolValidationError("$.args.join: results are not joined; call the next tool when you have them")
+        return _steps(_arguments(action).get("steps"))
+    name = _name(action)
+    return None if name is None or name in _FINAL else [action]
+
+
+def _steps(steps: Any) -> list[Any]:
+    if not is_array(steps) or not steps or not all(is_object(step) for step in steps):
+        raise ToolValidationError(f"$: calls is a list of objects; {_NEED}")
+    return steps
+
+
+def _name(action: dict[str, Any]) -> Any:
+    return next((action[key] for key in ("tool", "next_node", "node") if action.get(key) is not None), None)
+
+
+def _arguments(action: dict[str, Any]) -> Any:
+    return action["args"] if "args" in action else action.get("arguments", dict[str, Any]())
+
+
+def _answer(action: dict[str, Any]) -> Any:
+    inner: Any = _arguments(action)
+    for members in (action, inner if is_object(inner) else {}):
+        for key in ("answer", "raw_answer"):
+            if members.get(key) is not None:
+                return members[key]
+    raise ToolValidationError(f"$: it has neither a tool nor an answer; {_NEED}")
+
+
+def _native(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = _arguments(call)
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"type": "function", "function": {"name": str(_name(call)), "arguments": written}}

@@ -11,14 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from toolpost.agents.answers import AnswerSchema
+from toolpost.agents.answers import AnswerSchema, action_rules, action_schema, as_actions, read_action
 from toolpost.agents.budget import Budget, PlanningHints, check_at_least_one
 from toolpost.agents.catalogs import AgentCatalog
 from toolpost.agents.conversation import (
     Conversation,
     opening_messages,
 )
-from toolpost.agents.json_actions import action_rules, action_schema, as_actions, read_action
 from toolpost.agents.models.names import open_model
 from toolpost.agents.models.replies import ask_model
 from toolpost.agents.results import (

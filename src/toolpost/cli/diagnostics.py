@@ -276,7 +276,7 @@ def _open_files() -> Iterator[Check]:
 
 
 def _plugins() -> Iterator[Check]:
-    from toolpost.transports.plugins import load_plugins
+    from toolpost.transports.registry import load_plugins
 
     found = load_plugins()
     sources = ", ".join(found.transports) or "none"

@@ -29,7 +29,7 @@ from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.stores.task_logs import TASK_FOLDER
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.transports.base import Services
-from toolpost.transports.plugins import Plugins, load_plugins
+from toolpost.transports.registry import Plugins, load_plugins
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:

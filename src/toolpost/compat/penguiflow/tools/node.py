@@ -1,40 +1,54 @@
-"""ToolNode whose tools are NodeSpecs and whose registry is a ModelRegistry, over Toolpost's own."""
+"""ToolNode whose tools are NodeSpecs and whose registry is a ModelRegistry, over Toolpost's own.
+
+Files and long texts within a result are stored as artifacts, and a summary is left in their place.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import functools
 import inspect
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.compat.penguiflow.catalog import NodeSpec
 from toolpost.compat.penguiflow.node import Node
 from toolpost.compat.penguiflow.registry import ModelRegistry
 from toolpost.compat.penguiflow.tools.config import ExternalToolConfig
-from toolpost.compat.penguiflow.tools.extraction import extract_artifacts
 from toolpost.compat.penguiflow.tools.prompts import PromptInfo
 from toolpost.compat.penguiflow.tools.resources import ResourceInfo, ResourceTemplateInfo
 from toolpost.contracts.config import ExternalToolConfig as _ExternalToolConfig
 from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolNodeError
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.typed_models import arguments_model, result_model
 from toolpost.toolbox.node import NodeTool
 from toolpost.toolbox.node import ToolNode as _ToolNode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
     from pydantic import BaseModel
 
     from toolpost.auth.user_credentials import AuthManager
+    from toolpost.compat.penguiflow.tools.config import (
+        ArtifactExtractionConfig,
+        ArtifactFieldConfig,
+        BinaryDetectionConfig,
+    )
     from toolpost.contracts.outcomes import ToolResult
     from toolpost.contracts.spec import ToolSpec
     from toolpost.policy.redaction import Redactor
 
 __all__ = ["ToolNode"]
+
+_TYPES = {"pdf": "application/pdf", "image": "image/png", "text": "text/plain"}
+_MAGIC = {"pdf": b"%PDF", "png": b"\x89PNG", "jpeg": b"\xff\xd8\xff", "gif": b"GIF8", "zip": b"PK"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,3 +219,93 @@ class PenguiflowToolNode:
 
 
 ToolNode = PenguiflowToolNode  # as penguiflow calls it
+
+
+class _File(NamedTuple):
+    data: bytes
+    media_type: str
+    summary: str
+    content_type: str = "binary"
+
+
+async def extract_artifacts(
+    result: Any, config: ArtifactExtractionConfig, context: ToolContext, fields: list[ArtifactFieldConfig]
+) -> Any:
+    """Return the result of a tool with its files and long texts replaced by references; `fields` are files always."""
+    for each in fields:
+        result = await _replace_at(result, each.field_path.split("."), each, context, config)
+    return await _walk(result, config, context)
+
+
+async def _replace_at(
+    value: Any, path: list[str], part: ArtifactFieldConfig, context: ToolContext, config: ArtifactExtractionConfig
+) -> Any:
+    """Replace the text at a path; each item of a list on the way is looked into."""
+    if is_array(value):
+        return [await _replace_at(item, path, part, context, config) for item in value]
+    if path and is_object(value) and path[0] in value:
+        return {**value, path[0]: await _replace_at(value[path[0]], path[1:], part, context, config)}
+    if path or not isinstance(value, str):
+        return value
+    media_type = part.mime_type or _TYPES.get(part.content_type, "application/octet-stream")
+    data = None if part.content_type == "text" else _decode(value)
+    if data is None:
+        data = value.encode()
+    elif part.mime_type is None and (found := _detect(value, config.binary_detection)) is not None:
+        media_type = found.media_type
+    return await _store(_File(data, media_type, part.summary_template, part.content_type), context)
+
+
+async def _walk(value: Any, config: ArtifactExtractionConfig, context: ToolContext) -> Any:
+    if is_array(value):
+        return [await _walk(item, config, context) for item in value]
+    if is_object(value):
+        return {key: await _walk(item, config, context) for key, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    if (file := _detect(value, config.binary_detection)) is not None:
+        return await _store(file._replace(summary=config.default_binary_summary), context)
+    if config.auto_artifact_large_content and len(value) > config.max_inline_size:
+        text = _File(value.encode("utf-8", "surrogatepass"), "text/plain", config.default_text_summary, "text")
+        return await _store(text, context, size=len(value))
+    return value
+
+
+def _detect(text: str, config: BinaryDetectionConfig) -> _File | None:
+    """Return the file that a text is in base64; None for other texts."""
+    if not config.enabled or not config.min_size_for_detection <= len(text) <= config.max_decode_bytes * 4 // 3 + 4:
+        return None
+    found = next((kind for start, kind in config.signatures.items() if text.startswith(start)), None)
+    data = None if found is None else _decode(text)
+    if found is None or data is None:
+        return None
+    extension, media_type = found
+    if config.require_magic_bytes and not data.startswith(_MAGIC.get(extension, b"")):
+        return None
+    return _File(data, media_type, "")
+
+
+def _decode(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+async def _store(file: _File, context: ToolContext, *, size: int | None = None) -> dict[str, Any]:
+    """Store a file and return what stands in its place; unknown names in a summary are left as they are."""
+    artifact_id = await context.save_artifact(file.data, media_type=file.media_type)
+    length = len(file.data) if size is None else size
+    facts = {"artifact_id": artifact_id, "mime_type": file.media_type, "size": length}
+    summary = file.summary.format_map(_Known({**facts, "content_type": file.content_type}))
+    return {**facts, "summary": summary}
+
+
+class _Known(dict[str, Any]):
+    """Facts of a summary."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__(facts)
+
+    def __missing__(self, key: str) -> str:
+        return "{" + key + "}"
