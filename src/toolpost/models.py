@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from toolpost.agents.models.anthropic_messages import AnthropicMessages
     from toolpost.agents.models.litellm_model import LiteLLMChat
     from toolpost.agents.models.names import open_model
-    from toolpost.agents.models.openai_chat import OpenAIChat
-    from toolpost.agents.models.openai_responses import OpenAIResponses
+    from toolpost.agents.models.openai import OpenAIChat, OpenAIResponses
     from toolpost.agents.models.replies import ask_model
 
 __getattr__ = lazy_attributes(
@@ -19,8 +18,7 @@ __getattr__ = lazy_attributes(
         "agents.models.anthropic_messages": ["AnthropicMessages"],
         "agents.models.litellm_model": ["LiteLLMChat"],
         "agents.models.names": ["open_model"],
-        "agents.models.openai_chat": ["OpenAIChat"],
-        "agents.models.openai_responses": ["OpenAIResponses"],
+        "agents.models.openai": ["OpenAIChat", "OpenAIResponses"],
         "agents.models.replies": ["ask_model"],
     },
 )

@@ -10,10 +10,8 @@ import pytest
 from tests.agents.models.provider import KEY, Broken, Cut, Provider, Raw, Refusal, Status
 from toolpost import PlannerFinish, ReactPlanner, Settings, Toolbox, tool
 from toolpost.agents.models.anthropic_messages import AnthropicMessages
-from toolpost.agents.models.attempts import RETRY
-from toolpost.agents.models.openai_chat import OpenAIChat
-from toolpost.agents.models.openai_responses import OpenAIResponses
-from toolpost.agents.models.replies import ask_model, read_reply
+from toolpost.agents.models.openai import OpenAIChat, OpenAIResponses
+from toolpost.agents.models.replies import RETRY, ask_model, read_reply
 from toolpost.contracts.chat import ModelReply, TextDelta, Usage
 from toolpost.errors import (
     ToolAuthError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from toolpost.agents.models import litellm_model
-from toolpost.agents.models.attempts import RETRY
+from toolpost.agents.models.replies import RETRY
 from toolpost.errors import ToolAuthError, ToolConnectionError, ToolTimeoutError
 from toolpost.models import LiteLLMChat, Usage, ask_model, open_model
 

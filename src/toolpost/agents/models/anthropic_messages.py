@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolpost.agents.models.http_model import Dialect, HttpChatModel
-from toolpost.agents.models.reply_parts import ReplyParts, earlier_calls, reasoning_items
+from toolpost.agents.models.replies import ReplyParts, earlier_calls, reasoning_items
 from toolpost.contracts.chat import Usage
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import is_array, is_object

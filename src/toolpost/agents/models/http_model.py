@@ -7,8 +7,14 @@ import os
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from toolpost.agents.models.attempts import OVERLOADED, RETRY, ask_with_retries
-from toolpost.agents.models.reply_parts import RestoredCalls, complete_message, finish_reply
+from toolpost.agents.models.replies import (
+    OVERLOADED,
+    RETRY,
+    RestoredCalls,
+    ask_with_retries,
+    complete_message,
+    finish_reply,
+)
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.errors import (

@@ -9,9 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from toolpost.agents.models.attempts import RETRY, ask_with_retries
-from toolpost.agents.models.openai_chat import ChatDialect
-from toolpost.agents.models.reply_parts import RestoredCalls, complete_message, finish_reply
+from toolpost.agents.models.openai import ChatDialect
+from toolpost.agents.models.replies import RETRY, RestoredCalls, ask_with_retries, complete_message, finish_reply
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.errors import (

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, TypeGuard
 
 from toolpost.agents.models.anthropic_messages import AnthropicMessages
-from toolpost.agents.models.openai_chat import OpenAIChat
-from toolpost.agents.models.openai_responses import OpenAIResponses
+from toolpost.agents.models.openai import OpenAIChat, OpenAIResponses
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,13 +1,18 @@
-"""Ask a chat model, and get one `ModelReply` whatever the model is."""
+"""Ask a chat model, with retries, and put the pieces of its reply together as one `ModelReply`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, TypeGuard
+import secrets
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta, Usage
+from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolError, ToolExecutionError, ToolOutputError, ToolTimeoutError
+from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
@@ -16,8 +21,21 @@ if TYPE_CHECKING:
     from toolpost.contracts.chat import ChatModel, StreamingChatModel
 
     OnDelta = Callable[[TextDelta | ToolCallDelta], object]
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from toolpost.schema.provider_view import ToolView
 
 ASK_TIMEOUT_S = 120.0
+REASONING = "reasoning"
+T = TypeVar("T")
+
+OVERLOADED = 529  # not of the standard, but what Anthropic answers
+RETRY = RetryPolicy(
+    wait_exponential_min_s=0.5,
+    wait_exponential_max_s=8.0,
+    retry_on_status=[408, 409, 429, 500, 502, 503, 504, OVERLOADED],
+)
+_LONGEST_WAIT_S = 60.0  # whoever asked can decide better than to wait for longer
 
 
 async def ask_model(
@@ -145,3 +163,171 @@ def _count(data: Mapping[str, Any], *names: str) -> int:
 
 def _ignore(delta: TextDelta | ToolCallDelta) -> None:
     """Take a piece that nobody asked for."""
+
+
+"""The member of a message with a provider's own items, which only the same API gets back."""
+
+_NOTHING = Usage()
+_TOKENS_PRICED = 1_000_000
+
+
+@dataclass(slots=True)
+class CallParts:
+    """The pieces of one tool call."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the call as a message has it; a call without an id gets one, because its result must name it."""
+        function = {"name": self.name, "arguments": self.arguments or "{}"}
+        return {"id": self.id or f"call_{secrets.token_hex(8)}", "type": "function", "function": function}
+
+
+@dataclass(slots=True)
+class ReplyParts:
+    """The pieces of one reply; `finish` is empty until the provider says why the reply ended."""
+
+    api: str
+    text: list[str] = field(default_factory=list[str])
+    calls: list[CallParts] = field(default_factory=list[CallParts])
+    reasoning: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    usage: Usage = _NOTHING
+    finish: str = ""
+    model: str = ""
+    refused: bool = False
+
+    def add_text(self, text: Any, *, refusal: bool = False) -> list[TextDelta]:
+        """Add a piece of text, or of the words by which the model refuses, and return it if there is any."""
+        if not isinstance(text, str) or not text:
+            return []
+        self.refused = self.refused or refusal
+        self.text.append(text)
+        return [TextDelta(text)]
+
+    def add_call(self, position: int, *, id: Any = "", name: Any = "", arguments: Any = "") -> list[ToolCallDelta]:
+        """Add a piece of a call and return what is new: the first id and the first name count."""
+        while len(self.calls) <= position:
+            self.calls.append(CallParts())
+        call = self.calls[position]
+        new_id, new_name = ("" if call.id else str(id or "")), ("" if call.name else str(name or ""))
+        piece = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        call.id, call.name, call.arguments = call.id or new_id, call.name or new_name, call.arguments + piece
+        return [ToolCallDelta(position, new_id, new_name, piece)] if new_id or new_name or piece else []
+
+    def reply(self) -> ModelReply:
+        """Return the whole reply."""
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(self.text) or None}
+        if self.calls:
+            message["tool_calls"] = [call.to_message() for call in self.calls]
+        if self.reasoning:
+            message[REASONING] = {"api": self.api, "items": self.reasoning}
+        finish = self.finish or "stop"
+        if self.refused:
+            finish = "refusal"
+        elif self.calls and finish == "stop":
+            finish = "tool_calls"
+        return ModelReply(message, self.usage, finish, self.model)
+
+
+def reasoning_items(message: Mapping[str, Any], api: str) -> list[dict[str, Any]]:
+    """Return the items of its own that an API gave with a message; none of another's."""
+    kept = message.get(REASONING)
+    return list(kept["items"]) if is_object(kept) and kept.get("api") == api else []
+
+
+def earlier_calls(message: Mapping[str, Any], view: ToolView) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the calls of an earlier message: their ids, and names and arguments as the model knows them."""
+    for call in message.get("tool_calls") or ():
+        function: dict[str, Any] = call.get("function") or {}
+        name, arguments = view.call_to_model(str(function.get("name")), function.get("arguments"))
+        yield str(call.get("id") or ""), name, arguments
+
+
+def complete_message(reply: ModelReply) -> dict[str, Any]:
+    """Return a whole reply as `complete` does: the message, with usage, model and finish reason beside its content."""
+    counted: dict[str, Any] = {
+        "prompt_tokens": reply.usage.input_tokens,
+        "completion_tokens": reply.usage.output_tokens,
+        "total_tokens": reply.usage.total_tokens,
+    }
+    if reply.usage.cost is not None:
+        counted["cost"] = reply.usage.cost
+    return {**reply.message, "model": reply.model, "finish_reason": reply.finish_reason, "usage": counted}
+
+
+def finish_reply(
+    reply: ModelReply, view: ToolView, model: str, prices: tuple[float, float] | None = None
+) -> ModelReply:
+    """Return a provider's reply with the real names and arguments of its calls, and with its cost."""
+    message = dict(reply.message)
+    if message.get("tool_calls"):
+        message["tool_calls"] = [_restored_call(call, view) for call in message["tool_calls"]]
+    usage = reply.usage
+    if usage.cost is None and prices is not None:
+        usage = usage._replace(cost=(usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / _TOKENS_PRICED)
+    return reply._replace(message=message, usage=usage, model=reply.model or model)
+
+
+def _restored_call(call: Mapping[str, Any], view: ToolView) -> dict[str, Any]:
+    name, arguments = view.call_from_model(call["function"]["name"], call["function"]["arguments"])
+    return {**call, "function": {"name": name, "arguments": arguments}}
+
+
+class RestoredCalls:
+    """Pieces of tool calls under the real names; arguments that are mapped are held back until they are whole."""
+
+    def __init__(self, view: ToolView) -> None:
+        self._view = view
+        self._held: set[int] = set()
+
+    def restore(self, deltas: Iterable[TextDelta | ToolCallDelta]) -> Iterator[TextDelta | ToolCallDelta]:
+        """Yield the pieces that can be passed on."""
+        for delta in deltas:
+            if isinstance(delta, TextDelta):
+                yield delta
+                continue
+            if delta.name and not self._view.is_plain(delta.name):
+                self._held.add(delta.position)
+            arguments = "" if delta.position in self._held else delta.arguments
+            if delta.id or delta.name or arguments:
+                yield delta._replace(name=self._view.real_name(delta.name), arguments=arguments)
+
+    def held_back(self, reply: ModelReply) -> Iterator[ToolCallDelta]:
+        """Yield the arguments that were held back, from the whole reply."""
+        for position in sorted(self._held):
+            yield ToolCallDelta(position, arguments=reply.message["tool_calls"][position]["function"]["arguments"])
+
+
+async def ask_with_retries(
+    attempt: Callable[[float], AsyncGenerator[T]], policy: RetryPolicy, *, timeout_s: float
+) -> AsyncGenerator[T]:
+    """Yield what an attempt yields; one that failed before its first item is made again where that may help.
+
+    `attempt` takes the seconds that are left. A reply that was slow is not asked for again.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + timeout_s
+    tries = 0
+    while True:
+        tries += 1
+        began = False
+        try:
+            async with aclosing(attempt(deadline - clock())) as items:
+                async for item in items:
+                    began = True
+                    yield item
+            return
+        except ToolError as error:
+            if began or tries >= policy.max_attempts or not _may_retry(error, policy):
+                raise
+            wait = backoff(tries, error, policy)
+            if wait > min(_LONGEST_WAIT_S, deadline - clock()):
+                raise
+        await asyncio.sleep(wait)
+
+
+def _may_retry(error: ToolError, policy: RetryPolicy) -> bool:
+    # A completion changes nothing, so that it may be asked for again even if the first request arrived.
+    return not isinstance(error, ToolTimeoutError) and may_repeat(error, "idempotent", policy)
