@@ -32,6 +32,21 @@ class ProtectedPath(NamedTuple):
     readable: bool = False
 
 
+def inner_call_question(paused: Sequence[Paused], *, reason: str = "inner_call") -> Question:
+    """Return the question of a call that waits for calls inside it; nobody is asked but about those."""
+    first = paused[0]
+    return Question(
+        kind="call",
+        prompt=f"a call inside it waits: {first.question.prompt}",
+        reason=reason,
+        payload={
+            "calls": [one.call_id for one in paused],
+            "waits_for": {"id": first.pending_id, **first.question.to_dict()},
+        },
+        key=f"call:{first.call_id}",
+    )
+
+
 class CallServices(Protocol):
     """Services of the runtime for a running call."""
 
@@ -252,17 +267,7 @@ class ToolContext:
 
         This tool then runs again from its top, and gets what came of the calls.
         """
-        first = paused[0]
-        shown = {"id": first.pending_id, **first.question.to_dict()}
-        raise PauseSignal(
-            Question(
-                kind="call",
-                prompt=f"a call inside it waits: {first.question.prompt}",
-                reason="inner_call",
-                payload={"calls": [one.call_id for one in paused], "waits_for": shown},
-                key=f"call:{first.call_id}",
-            )
-        )
+        raise PauseSignal(inner_call_question(paused))
 
     async def save_artifact(self, data: bytes, *, media_type: str = "application/octet-stream", name: str = "") -> str:
         """Store bytes as an artifact of this call and return its id."""

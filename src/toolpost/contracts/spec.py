@@ -106,8 +106,9 @@ class ToolSpec:
     input schema is too large for a model, `model_schema` is a shorter view of it. `replay` and `safety` are derived
     from the side effects unless they are given; only tools of a source may have unknown safety. `host_argument` names
     the argument with the URL of a call: breaker and retry budget are then per host and tenant. `target` is the
-    destination of calls, set by the source. `origin` names the source that wrote the tool's texts and results; it is
-    empty for the operator's own code.
+    destination of calls, set by the source. `resumes` says that all effects of a call are those of calls inside it, so
+    that it may run again from its top after a crash. `origin` names the source that wrote the tool's texts and results;
+    it is empty for the operator's own code.
     """
 
     name: str
@@ -119,6 +120,7 @@ class ToolSpec:
     side_effects: SideEffects = "write"
     safety: SafetyProfile = _DERIVED
     replay: ReplayClass = _DERIVED
+    resumes: bool = False
     cost_hint: str | None = None
     latency_hint_ms: int | None = None
     timeout_s: float | None = None

@@ -237,6 +237,7 @@ class Attempt:
             "idempotency_key": request.idempotency_key,
             "context": dump_context(request.context),
             "replay": self.runtime.spec.replay if self.runtime else "unsafe",
+            "resumes": self.runtime is not None and self.runtime.spec.resumes,
             "tool": self.runtime.called if self.runtime else (),
         }
 

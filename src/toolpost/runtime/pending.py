@@ -361,7 +361,8 @@ class PendingActions:
         try:
             arguments = entry.fit(dict(action.arguments))
             # The question about an interrupted call is made of its intent, which has the arguments as requested.
-            now = tool_hash(entry.spec) if action.question.kind == "unknown" else call_hash(entry.spec, arguments)
+            interrupted = action.question.reason == "outcome_unknown" and action.question.kind in ("unknown", "call")
+            now = tool_hash(entry.spec) if interrupted else call_hash(entry.spec, arguments)
         except ToolValidationError:
             now = ""
         if now != action.arguments_hash:

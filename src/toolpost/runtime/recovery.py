@@ -9,8 +9,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from toolpost.contracts.context import inner_call_question
 from toolpost.contracts.errors import StoreError
-from toolpost.contracts.outcomes import outcome_to_dict
+from toolpost.contracts.outcomes import Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import JournalEntry, Retention, Store
 from toolpost.runtime.pending import inner_calls
@@ -95,7 +96,8 @@ class Recovery:
         for action in await self._store.pending.expire(time.time()):
             await self._end_unanswered(action)
         orphans = await self._store.events.adopt_orphans()  # first, because our own events would make these runs ours
-        for entry in await self._store.journal.adopt_orphans():
+        intents = await self._store.journal.adopt_orphans()
+        for entry in sorted(intents, key=_depth, reverse=True):  # calls inside first: an outer one may wait for them
             await self._recover_intent(entry)
         waiting, self._waiting = self._waiting, []
         for action in [*waiting, *await self._store.pending.adopt_claims()]:
@@ -152,15 +154,20 @@ class Recovery:
         """Recover a call that began and never ended: ask a person about an unsafe one, fail the others.
 
         The intent of an answered call is removed instead, because nobody waits to call again: its answer is still
-        claimed and is then carried out once more.
+        claimed and is then carried out once more. So it is with one that resumes, whatever it did: its effects are
+        those of the calls inside it. Where it was not answered before, it waits for those that a person is asked about.
         """
         if await self._store.pending.list(tenant=entry.principal.tenant, call_id=entry.call_id, limit=1):
             await self._store.journal.forget(entry.call_id, "")  # it had paused, and its question is open
             return
-        if _is_unsafe(entry):
+        resumes, answered = entry.call.get("resumes"), entry.call.get("answers")
+        if resumes and not answered and (waiting := await self._waiting_inside(entry)):
+            await self._pause(entry, inner_call_question(waiting, reason="outcome_unknown"))
+            return
+        if _is_unsafe(entry) and not (resumes and answered):
             await self._ask_about_outcome(entry)
             return
-        if entry.call.get("answers"):
+        if answered:
             await self._store.journal.forget(entry.call_id, "")
             return
         outcome = self._reporter.interrupt(entry)
@@ -168,12 +175,21 @@ class Recovery:
         if entry.call.get("idempotency_key"):
             await self._store.keys.release(entry.principal, entry.call["idempotency_key"], call_id=entry.call_id)
 
+    async def _waiting_inside(self, entry: JournalEntry) -> list[Paused]:
+        """Return the calls that a call made and that wait for a person."""
+        found = await self._store.pending.list(tenant=entry.principal.tenant, limit=_MOST_OUTER)
+        return [paused_outcome(one) for one in found if one.call_id.rpartition(".")[0] == entry.call_id]
+
     async def _ask_about_outcome(self, entry: JournalEntry) -> None:
+        prompt = f"{entry.tool_name} was interrupted; it may or may not have happened. What is the case?"
+        question = Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown")
+        done = [inner for inner in await self._store.journal.inner(entry.call_id) if inner.done]
+        await self._pause(entry, _with_inner_calls(question, done))
+
+    async def _pause(self, entry: JournalEntry, asked: Question) -> None:
+        """Store an interrupted call with its question, in place of its intent."""
         now = time.time()
-        question, bound = await self._router.unknown_question(entry.tool_name, entry.call)
-        question = _with_inner_calls(
-            question, [inner for inner in await self._store.journal.inner(entry.call_id) if inner.done]
-        )
+        question, bound = await self._router.describe_interrupted(asked, entry.tool_name, entry.call)
         action = PendingAction(
             id=self._router.new_id("ask"),
             question=question,
@@ -223,8 +239,8 @@ class Recovery:
             self._reporter.emit_pause(action, action)  # first, so that the log shows why it is open
             await self._store.pending.settle(action.id, "open", reopen=True)
             return
-        if action.question.kind == "restart":  # it may take as long as it likes; others are not to wait for it
-            self._router.background.start(self._carry_out(action))
+        if action.question.kind == "restart" or self._router.resumes(action.tool_name):
+            self._router.background.start(self._carry_out(action))  # it may take long, and others are not to wait
         else:
             await self._carry_out(action)
 
@@ -233,6 +249,11 @@ class Recovery:
             await self._actions.carry_out(action, recovered=True)
         except StoreError as error:  # it may have run, so it stays claimed until the journal can be read again
             _log.warning("what came of %s could not be kept: %s", action.call_id, error)
+
+
+def _depth(entry: JournalEntry) -> int:
+    """Return within how many other calls a call was made."""
+    return entry.call_id.count(".")
 
 
 def _with_inner_calls(question: Question, done: Collection[JournalEntry]) -> Question:

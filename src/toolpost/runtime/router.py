@@ -430,13 +430,13 @@ class ToolRouter:
         error.conceal(redactor.message)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
 
-    async def unknown_question(self, tool_name: str, call: Mapping[str, Any]) -> tuple[Question, str]:
-        """Return the question about the outcome of an interrupted call in the journal, and the tool's hash.
+    async def describe_interrupted(
+        self, asked: Question, tool_name: str, call: Mapping[str, Any]
+    ) -> tuple[Question, str]:
+        """Return a question with the details of an interrupted call in the journal, and the tool's hash.
 
         The hash is of the tool in the catalog; where it is missing, of the tool that was called.
         """
-        prompt = f"{tool_name} was interrupted; it may or may not have happened. What is the case?"
-        asked = Question(kind="unknown", prompt=prompt, reason="outcome_unknown", key="unknown")
         arguments = call["arguments"]
         try:
             tool = (await self._runtimes.prepare(tool_name)).called
@@ -445,6 +445,10 @@ class ToolRouter:
         redactor = self.redactor.with_secrets(secret_values(arguments, tool.secret_paths))
         shown = describe_call(asked, tool, arguments, redactor)
         return with_answerers(shown, self._runtimes.approvals(tool_name)), tool.digest
+
+    def resumes(self, tool_name: str) -> bool:
+        """Return whether a tool of the catalog runs again from its top after a crash."""
+        return self._registry.has(tool_name) and self._registry.find(tool_name).spec.resumes
 
     def set_policy(self, policy: Policy) -> None:
         """Judge calls that begin from now on by another policy; those in flight keep their verdicts."""

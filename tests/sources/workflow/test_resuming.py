@@ -25,6 +25,15 @@ steps:
   tell: {tool: shop.tell, arguments: {receipt: "${{ steps.pay }}"}}
 outputs: {receipt: "${{ steps.pay }}", stamp: "${{ steps.stamp }}", told: "${{ steps.tell }}"}
 """
+UNASKED = """
+name: order
+version: 1
+inputs: {properties: {items: {type: array}}}
+steps:
+  stamp: {tool: shop.stamp}
+  reserve: {tool: shop.reserve, arguments: {item: a, stamp: "${{ steps.stamp }}"}}
+  tell: {tool: shop.tell, arguments: {receipt: "${{ steps.reserve }}"}}
+"""
 SHOP = '''
 import asyncio
 import itertools
@@ -63,14 +72,26 @@ async def pay(items: list[str]) -> str:
     return f"paid {len(items)}"
 
 
+async def hang():
+    if (FOLDER / "hang").exists():
+        print("inside", flush=True)
+        await asyncio.sleep(60)
+
+
 @tool(side_effects="write")
 async def tell(receipt: str) -> str:
     """Tell somebody."""
     note("tell")
-    if (FOLDER / "hang").exists():
-        print("inside", flush=True)
-        await asyncio.sleep(60)
+    await hang()
     return f"told {receipt}"
+
+
+@tool(side_effects="read")
+async def look(receipt: str) -> str:
+    """Look at something."""
+    note("look")
+    await hang()
+    return f"saw {receipt}"
 '''
 HOST = dedent(
     """
@@ -95,13 +116,14 @@ HOST = dedent(
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    (tmp_path / "order.yaml").write_text(FLOW)
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "order.yaml").write_text(FLOW)
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "host.py").write_text(HOST)
     (tmp_path / "toolpost.yaml").write_text(
         "data_dir: data\nbuiltins: none\nsources:\n"
         "  - {name: shop, transport: python, connection: ./shop.py}\n"
-        "  - {name: flows, transport: workflow, connection: ./order.yaml}\n"
+        "  - {name: flows, transport: workflow, connection: ./flows}\n"
     )
     return tmp_path
 
@@ -109,7 +131,7 @@ def shop(tmp_path: Path) -> Path:
 def reopened(folder: Path) -> Toolbox:
     sources = [
         ExternalToolConfig(name="shop", transport="python", connection=str(folder / "shop.py")),
-        ExternalToolConfig(name="flows", transport="workflow", connection=str(folder / "order.yaml")),
+        ExternalToolConfig(name="flows", transport="workflow", connection=str(folder / "flows")),
     ]
     return Toolbox(settings=Settings(data_dir=folder / "data", sources=sources, builtins="none"))
 
@@ -148,44 +170,65 @@ async def test_one_that_was_killed_after_the_answer_asks_about_the_step_whose_en
     (shop / "hang").unlink()
 
     async with reopened(shop) as box:
-        asked = await box.pending.list(by=ANN)
-        for action in asked:
-            if action.tool_name == "shop.tell":
-                await box.answer(action.id, "told by hand", by=ANN, decision="happened")
-            else:
-                await box.answer(action.id, by=ANN, decision="rerun")
+        (asked,) = await box.pending.list(by=ANN)
+        await box.answer(asked.id, "told by hand", by=ANN, decision="happened")
         done = await box.pending.outcome(pending_id, by=ANN, wait_s=20)
 
-    assert {action.tool_name: action.question.kind for action in asked} == {
-        "flows.order": "unknown",
-        "shop.tell": "unknown",
-    }
+    assert (asked.tool_name, asked.question.kind) == ("shop.tell", "unknown")
     assert isinstance(done, Completed)
     assert done.content["told"] == "told by hand"
     assert sorted(ledger(shop)) == ["pay", "reserve a", "reserve b", "stamp", "tell"]
 
 
 @pytest.mark.programs
-async def test_one_that_was_killed_before_any_pause_goes_on_when_a_person_says_so(shop: Path) -> None:
-    (shop / "order.yaml").write_text(
-        """
-        name: order
-        inputs: {properties: {items: {type: array}}}
-        steps:
-          stamp: {tool: shop.stamp}
-          reserve: {tool: shop.reserve, arguments: {item: a, stamp: "${{ steps.stamp }}"}}
-          tell: {tool: shop.tell, arguments: {receipt: "${{ steps.reserve }}"}}
-        """
-    )
+async def test_one_that_was_killed_before_any_pause_asks_about_its_step_alone(shop: Path) -> None:
+    (shop / "flows" / "order.yaml").write_text(UNASKED)
+    newer = UNASKED.replace("version: 1", "version: 2")  # with two of them, `order` calls a version
+    (shop / "flows" / "newer.yaml").write_text(newer)
     (shop / "hang").touch()
     assert killed(shop, "call") == "inside"
     (shop / "hang").unlink()
 
     async with reopened(shop) as box:
-        asked = {action.tool_name: action.id for action in await box.pending.list(by=ANN)}
-        await box.answer(asked["shop.tell"], by=ANN, decision="rerun")
-        done = await box.answer(asked["flows.order"], by=ANN, decision="rerun")
+        (asked,) = await box.pending.list(by=ANN)
+        done = await box.answer(asked.id, by=ANN, decision="rerun")
 
+    assert asked.tool_name == "shop.tell"
     assert isinstance(done, Completed)
-    assert done.content.startswith("told a for ")
+    assert (done.tool_name, done.content[:11]) == ("flows.order", "told a for ")
     assert ledger(shop) == ["stamp", "reserve a", "tell", "tell"]  # the second as the person said
+
+
+@pytest.mark.programs
+async def test_one_that_was_killed_in_a_step_that_only_reads_goes_on_when_a_person_says_so(shop: Path) -> None:
+    (shop / "flows" / "order.yaml").write_text(UNASKED.replace("tool: shop.tell", "tool: shop.look"))
+    (shop / "hang").touch()
+    assert killed(shop, "call") == "inside"
+    (shop / "hang").unlink()
+
+    async with reopened(shop) as box:
+        (asked,) = await box.pending.list(by=ANN)
+        done = await box.answer(asked.id, by=ANN, decision="rerun")
+
+    assert asked.tool_name == "flows.order"
+    assert asked.question.prompt.endswith("not repeated if it runs again: shop.reserve.")
+    assert isinstance(done, Completed)
+    assert ledger(shop) == ["stamp", "reserve a", "look", "look"]
+
+
+@pytest.mark.programs
+async def test_one_that_was_killed_after_the_answer_in_a_step_that_only_reads_goes_on_by_itself(shop: Path) -> None:
+    (shop / "flows" / "order.yaml").write_text(FLOW.replace("tool: shop.tell", "tool: shop.look"))
+    (shop / "hang").touch()
+    pending_id = killed(shop, "call")
+    assert killed(shop, pending_id) == "inside"
+    (shop / "hang").unlink()
+
+    async with reopened(shop) as box:
+        done = await box.pending.outcome(pending_id, by=ANN, wait_s=20)
+        asked = await box.pending.list(by=ANN)
+
+    assert asked == []
+    assert isinstance(done, Completed)
+    assert done.content["told"] == "saw paid 2"
+    assert sorted(ledger(shop)) == ["look", "look", "pay", "reserve a", "reserve b", "stamp"]

@@ -178,6 +178,7 @@ def _spec(workflow: Workflow, *, name: str, source: str) -> ToolSpec:
         side_effects=data.side_effects,
         safety=SafetyProfile(external, False, data.destructive, external),  # noqa: FBT003 - in the record's order
         replay=replay_of(data.side_effects),
+        resumes=True,
         timeout_s=data.timeout_s,
         tags=tuple(data.tags),
         version=str(workflow.version),
@@ -203,6 +204,7 @@ def _shared_spec(name: str, members: Sequence[ToolSpec], shares: Mapping[str, in
         side_effects=strictest.side_effects,
         safety=strictest.safety,
         replay=strictest.replay,
+        resumes=True,
         timeout_s=max(spec.timeout_s or 0.0 for spec in members) or None,
         tags=first.tags,
         version=first.version if len(members) == 1 else "+".join(spec.version for spec in members),
