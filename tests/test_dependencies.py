@@ -56,3 +56,7 @@ def test_the_extra_for_planners_brings_models_servers_and_apis() -> None:
     names = {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in brought("planner")}
 
     assert {"litellm", "fastmcp", "utcp", "utcp-http", "aiohttp"} <= names
+
+
+def test_the_extra_for_models_brings_what_litellm_imports_for_a_request_with_tools() -> None:
+    assert any(line.startswith("litellm[mcp]") for line in brought("agents"))

@@ -8,6 +8,7 @@ from toolpost.models import LiteLLMChat, ModelReply, ask_model
 from toolpost.testing import tool_calls
 
 HELLO = [{"role": "user", "content": "hello"}]
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
 LONG = "It rains in Bergen. " * 9
 
 
@@ -16,7 +17,7 @@ async def main() -> None:
     broken = [Broken(LONG, 9), Broken(LONG, 9, "ends"), Status(401, f'{{"error": {{"message": "bad {KEY}"}}}}')]
     async with Provider([*lines, *broken, Status(429, headers={"retry-after": "0"}), "Fine."]) as provider:
         model = LiteLLMChat("openai/gpt-4o", api_key=KEY, options={"api_base": provider.url})
-        text, calls, cut = [await ask_model(model, HELLO) for _ in lines]
+        text, calls, cut = [await ask_model(model, HELLO, tools=TOOLS) for _ in lines]
         failed = [await failure(model) for _ in broken]
         fine = await model.complete(HELLO)
 
