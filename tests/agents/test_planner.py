@@ -218,6 +218,24 @@ async def test_tools_see_the_tool_context_and_the_model_only_the_harmless_part_o
     assert "canary" not in repr(model.requests)
 
 
+async def test_a_secret_of_the_tool_context_comes_back_in_no_result_error_or_event() -> None:
+    @tool(side_effects="read")
+    async def ask(ctx: ToolContext, rude: bool = False) -> str:
+        """Ask a service."""
+        if rude:
+            raise LookupError(f"401 for {ctx.tool_context['login']['access_token']}")
+        return f"you sent {ctx.tool_context['login']['access_token']}"
+
+    token = "tok-0123456789-abcdef"
+    model = ScriptedModel(tool_calls(("ask", {}), ("ask", {"rude": True})), "Done.")
+    async with Toolbox(tools=[ask], settings=QUIET) as box:
+        planner = ReactPlanner(catalog=box, llm=model)
+        await planner.run("Ask.", tool_context={**ANN, "login": {"access_token": token}})
+        told = await box.events(user="acme:ann", run_id="trace-1")
+    assert [result.count("[redacted]") for result in model.results] == [1, 1]
+    assert token not in f"{model.requests} {[event.payload for event in told]}"
+
+
 async def test_what_a_planner_cannot_work_with_is_said_at_once() -> None:
     async with Toolbox(settings=QUIET) as box:
         with pytest.raises(ConfigError, match=r"llm is the name of a model, or a ChatModel, .*, not int"):

@@ -41,7 +41,7 @@ from toolpost.runtime.pending import PauseWriter, describe_call, with_answerers
 from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_outcome
 from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.runtime.results import CredentialScrubber, LargeResult, Result, ResultCache, ResultProcessor
-from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes, Upstream, read_arguments
+from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes, Upstream, context_secrets, read_arguments
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -518,7 +518,7 @@ class Invoker:
                 upstream.succeeded()
                 if isinstance(output, Question):
                     return output
-                credential, secrets = call.credential, runtime.access.secrets
+                credential, secrets = call.credential, runtime.access.secrets | context_secrets(attempt.request)
                 if credential.headers or secrets:
                     output, attempt.result_json = await self._scrubber.scrub(output, credential, secrets)
                 return output

@@ -40,6 +40,15 @@ MOST_HOSTS = 4096
 _LONGEST_HOST = 255  # RFC 1035 section 2.3.4: no name on the network is longer
 _PORTS = {"http": 80, "https": 443}
 _TOO_DEEP = "it is nested too deeply"
+_NO_SECRETS: frozenset[Any] = frozenset()
+
+
+def context_secrets(request: RequestedCall) -> frozenset[str]:
+    """Return what stands under secret-like names in the `tool_context` of a call, which only its tool may see."""
+    given = request.context
+    if given is None or not given.tool_context:
+        return _NO_SECRETS
+    return frozenset(secret_values(given.tool_context, _NO_SECRETS))
 
 
 class ToolRuntime:
@@ -129,16 +138,19 @@ class ToolRuntime:
         """Return the reference to a call that its events carry."""
         call_id, (tenant, user) = request.call_id, request.principal
         redact = self.redact
-        if self.secret_paths:  # secret arguments must not come back in an error or a result
-            arguments, results = self.entry.secret_paths
-            redact = self.redactor_for(request).for_tool(arguments=arguments, results=results)
+        if self.secret_paths or request.context is not None:
+            redactor = self.redactor_for(request)
+            if redactor is not self._redactor:  # a call's own secrets must not come back in an error or a result
+                arguments, results = self.entry.secret_paths
+                redact = redactor.for_tool(arguments=arguments, results=results)
         return _new_ref((request.run_id, call_id, self.name, tenant, user, request.correlation_id or call_id, redact))
 
     def redactor_for(self, request: RequestedCall) -> Redactor:
-        """Return a redactor that also masks the secrets in a call's own arguments."""
-        if not self.secret_paths:
-            return self._redactor
-        return self._redactor.with_secrets(secret_values(request.arguments, self.secret_paths))
+        """Return a redactor that also masks the secrets in a call's own arguments and context."""
+        own = context_secrets(request)
+        if self.secret_paths:
+            own = own.union(secret_values(request.arguments, self.secret_paths))
+        return self._redactor.with_secrets(own) if own else self._redactor
 
     def validate(self, request: RequestedCall) -> ValidatedCall:
         """Check the arguments against the schema, and fill in those that an override fixes."""
