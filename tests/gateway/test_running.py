@@ -50,6 +50,21 @@ async def test_figures_are_in_the_format_of_prometheus(gate: Served) -> None:
     assert "\ntoolpost_pending_actions 1\n" in text
 
 
+async def test_a_webhook_that_fails_is_seen_by_whoever_watches(tmp_path: Path) -> None:
+    webhook = {"name": "audit", "url": "http://127.0.0.1:9/hook", "secret": f"whsec_{'a' * 32}"}
+    async with served(tmp_path / "data", [add], webhooks=[webhook]) as gate:
+        await gate.box.call("add", {"a": 1, "b": 2})
+        while True:
+            [state] = (await gate.http.get("/api/v1/stats")).json()["webhooks"]
+            if state["state"] == "failing":
+                break
+        text = (await gate.http.get("/metrics")).text
+
+    assert state["behind"] > 0
+    assert "127.0.0.1" in state["error"]
+    assert 'toolpost_webhook_delivered_total{webhook="audit"} 0\n' in text
+
+
 async def test_the_catalog_is_a_utcp_manual_whose_addresses_answer(
     gate: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

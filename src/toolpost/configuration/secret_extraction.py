@@ -218,6 +218,7 @@ def literal_secrets(settings: Settings) -> Iterator[str]:
     tools = settings.tools
     links = [*tools.web_search.chain, *tools.web_fetch.chain, *tools.retrieval.chain]
     keys = [tools.web_search.api_key, *(link.api_key for link in links)]
+    keys += [secret for webhook in settings.webhooks for secret in (webhook.secret, webhook.previous_secret)]
     keys += [link.embeddings.api_key for link in links if link.embeddings is not None]
     yield from (key.get_secret_value().strip() for key in keys if key is not None)
     for source in settings.all_sources():

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -34,9 +35,11 @@ from toolpost.contracts.config import (
     ToolOverride,
     TransportType,
 )
+from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
+from toolpost.contracts.webhooks import EventWebhook, webhook_key
 from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
 from toolpost.wire.network import allow_rules
@@ -376,6 +379,52 @@ class ServerSettings(ConfigModel):
     )
 
 
+class WebhookSettings(ConfigModel):
+    """An address that receives events as they happen, as signed requests."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", description="Under which it goes on after a restart")
+    url: str = Field(pattern=r"^https?://[^\s#]+$", repr=False)
+    secret: SecretStr = Field(description="whsec_ and the base64 of at least 24 random bytes, such as ${HOOK_SECRET}")
+    previous_secret: SecretStr | None = Field(
+        default=None, description="Signs, too, until the receiver knows the new one"
+    )
+    events: list[str] = Field(
+        default_factory=lambda: ["*"], min_length=1, description="Types of events, such as APPROVAL_*"
+    )
+    tools: list[str] = Field(default_factory=lambda: ["*"], min_length=1, description="Tool names, with * and ?")
+    principals: list[str] = Field(
+        default_factory=lambda: ["*"], min_length=1, description="Whose events: patterns of tenant:user"
+    )
+    enabled: bool = True
+
+    @field_validator("secret", "previous_secret")
+    @classmethod
+    def _usable(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None:
+            webhook_key(secret.get_secret_value())
+        return secret
+
+    @field_validator("events")
+    @classmethod
+    def _known(cls, events: list[str]) -> list[str]:
+        for pattern in events:
+            if not any(fnmatchcase(code.name, pattern) for code in EventCode):
+                raise ValueError(f"must be types of events; none is called {pattern!r}")
+        return events
+
+    def to_webhook(self) -> EventWebhook:
+        """Convert to the type that the runtime takes."""
+        secrets = [one.get_secret_value() for one in (self.secret, self.previous_secret) if one is not None]
+        return EventWebhook(
+            name=self.name,
+            url=self.url,
+            keys=tuple(map(webhook_key, secrets)),
+            events=tuple(self.events),
+            tools=tuple(self.tools),
+            principals=tuple(self.principals),
+        )
+
+
 class ViewSettings(ConfigModel):
     """The tools that some clients of the gateway see; a condition that is left out holds for every tool."""
 
@@ -429,6 +478,9 @@ class Settings(ConfigModel):
     network: NetworkSettings = Field(default_factory=NetworkSettings)
     accounts: AccountSettings = Field(default_factory=AccountSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    webhooks: list[WebhookSettings] = Field(
+        default_factory=list[WebhookSettings], description="Where events are sent as they happen"
+    )
     limits: LimitSettings = Field(default_factory=LimitSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     startup_wait_s: float = Field(
@@ -488,6 +540,15 @@ class Settings(ConfigModel):
                 )
             first[name] = place
         return self
+
+    @field_validator("webhooks")
+    @classmethod
+    def _webhook_names_differ(cls, webhooks: list[WebhookSettings]) -> list[WebhookSettings]:
+        names = [webhook.name for webhook in webhooks]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two of them are named {name!r}; rename one")
+        return webhooks
 
     def all_sources(self) -> list[ExternalToolConfig]:
         """Return the configurations of all sources, `tools.mcpServers` included."""

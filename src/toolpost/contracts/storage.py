@@ -308,6 +308,46 @@ class CallerKeyStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookProgress:
+    """How far a webhook has come: `position` is the last event that was delivered, or is not for it.
+
+    `failures` are in a row, `error` is of the last; while there are some, `next_try_at` says when it is tried again,
+    and None that it is not.
+    """
+
+    name: str
+    position: int
+    delivered: int = 0
+    failures: int = 0
+    error: str = ""
+    failing_since: float | None = None
+    next_try_at: float | None = None
+
+
+class WebhookStore(Protocol):
+    """Progress of webhooks; one living process at a time sends for each."""
+
+    async def take(self, name: str, *, begin: int) -> WebhookProgress | None:
+        """Become the process that sends for a webhook; None while another living one does.
+
+        A webhook of a new name begins after the event `begin`.
+        """
+        ...
+
+    async def save(self, progress: WebhookProgress) -> bool:
+        """Store the progress of a webhook that this process sends for; return whether it still does."""
+        ...
+
+    async def release(self, name: str) -> None:
+        """Let other processes send."""
+        ...
+
+    async def list(self) -> list[WebhookProgress]:
+        """Return the progress of all webhooks, by name."""
+        ...
+
+
 class CancelRequest(NamedTuple):
     """A request to cancel the calls of a tenant (None: of all) that began before `at`."""
 
@@ -403,6 +443,11 @@ class Store(Protocol):
     @property
     def caller_keys(self) -> CallerKeyStore:
         """Keys of the gateway's callers."""
+        ...
+
+    @property
+    def webhooks(self) -> WebhookStore:
+        """How far webhooks have come."""
         ...
 
     @property

@@ -16,6 +16,7 @@ _MOST_PENDING = 10_000
 async def metrics_text(box: Toolbox, *, listeners: int) -> str:
     """Return the figures: calls by tool, sources, what waits for people, and who listens."""
     calls = box.registry.get_stats().call_stats
+    webhooks = {one["name"]: one for one in await box.webhooks.states()}
     waiting = len(await box.store.pending.list(status="open", limit=_MOST_PENDING))
     return "".join(
         [
@@ -37,6 +38,27 @@ async def metrics_text(box: Toolbox, *, listeners: int) -> str:
             ),
             _metric(
                 "source_tools", "gauge", "Tools of a source", "source", {one.name: one.tools for one in box.report}
+            ),
+            _metric(
+                "webhook_delivered_total",
+                "counter",
+                "Events that a webhook has received",
+                "webhook",
+                {name: one["delivered"] for name, one in webhooks.items()},
+            ),
+            _metric(
+                "webhook_behind",
+                "gauge",
+                "Events that a webhook has not come to",
+                "webhook",
+                {name: one["behind"] for name, one in webhooks.items()},
+            ),
+            _metric(
+                "webhook_failures",
+                "gauge",
+                "Failed tries in a row",
+                "webhook",
+                {name: one["failures"] for name, one in webhooks.items()},
             ),
             _metric("pending_actions", "gauge", "Calls that wait for a person", "", {"": waiting}),
             _metric("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),

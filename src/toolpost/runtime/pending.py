@@ -22,7 +22,7 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
     ToolValidationError,
 )
-from toolpost.contracts.events import CallRef, EventCode, RunSummary
+from toolpost.contracts.events import CallRef, EventCode, RunSummary, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer, Decision, PendingAction, PendingStatus, Question
@@ -53,6 +53,7 @@ _BEFORE_ANEW = {"approval": "deny it and ", "unknown": "say whether it happened 
 _OUTER_WAIT_S = 60.0
 _POLL_S = 0.1  # another process may answer
 _DECIDED = frozenset({"approval", "unknown"})  # the other kinds ask for what only the caller can give
+_ASKED = (EventCode.APPROVAL_REQUESTED, EventCode.CALL_PAUSED)
 _ANSWER_CODES = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
 _REASON: dict[str, Any] = {"type": "string", "description": "Why not; the caller is told"}
 _RESULT: dict[str, Any] = {"description": "What the call returned, as far as it is known"}
@@ -124,6 +125,15 @@ class PendingActions:
     def card(self, action: PendingAction) -> dict[str, Any]:
         """Return a pending action as every surface shows it, with secrets masked and the possible answers."""
         return approval_card(action, self._registry, self._redactor)
+
+    async def describe_event(self, event: StoredEvent, *, by: str) -> dict[str, Any]:
+        """Return an event as JSON data; that a person is asked comes with the card, as `by` may see it."""
+        data = {**event.to_dict(), "user": event.user}
+        pending_id = event.payload.get("pending_id")
+        if event.code in _ASKED and isinstance(pending_id, str):
+            with suppress(PendingNotFoundError):  # pruned meanwhile
+                data["card"] = self.card(await self.get(pending_id, by=by))
+        return data
 
     async def outcome(self, pending_id: str, *, by: str, wait_s: float) -> Outcome:
         """Return what came of a pending call, or its open question.

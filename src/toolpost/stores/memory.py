@@ -39,6 +39,7 @@ from toolpost.stores.retention import FORGOTTEN_USER, PRUNED, ArtifactSize, ment
 from toolpost.stores.sealing import RowSealer, copy_json
 from toolpost.stores.state import MemoryStateTable, SealedStateStore
 from toolpost.stores.tokens import MemoryTokenRows
+from toolpost.stores.webhooks import MemoryWebhookStore
 
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
 
@@ -493,6 +494,7 @@ class MemoryStore:
         self.pending = MemoryPendingStore()
         self.keys = MemoryKeyStore(clock)
         self.caller_keys = MemoryCallerKeys()
+        self.webhooks = MemoryWebhookStore()
         self.cancels = MemoryCancelStore(self._tenants_of, clock)
         self.artifacts = MemoryArtifactStore()
         self.tokens = MemoryTokenRows(clock)

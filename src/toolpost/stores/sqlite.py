@@ -28,6 +28,7 @@ from toolpost.contracts.storage import (
     Retention,
     Sealer,
     TokenRows,
+    WebhookStore,
 )
 from toolpost.stores.agent_files import AgentFiles
 from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
@@ -41,6 +42,7 @@ from toolpost.stores.retention import Forgetter, Pruner
 from toolpost.stores.sealing import RowSealer, readable_rows
 from toolpost.stores.state import SealedStateStore, SQLiteStateTable
 from toolpost.stores.tokens import SQLiteTokenRows
+from toolpost.stores.webhooks import SQLiteWebhookStore
 from toolpost.stores.writer import TransactionRunner, Writer
 
 _COLUMNS = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, result"
@@ -417,6 +419,7 @@ class SQLiteStore:
         self.pending: PendingStore = SQLitePendingStore(writer, reader, key=ledger.key, sealer=rows, liveness=liveness)
         self.keys: KeyStore = SQLiteKeyStore(writer, reader, sealer=rows, liveness=liveness, clock=clock)
         self.caller_keys: CallerKeyStore = SQLiteCallerKeys(writer, reader)
+        self.webhooks: WebhookStore = SQLiteWebhookStore(writer, reader, liveness=liveness)
         self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)
         self.tokens: TokenRows = SQLiteTokenRows(writer, reader, sealer=rows, liveness=liveness, clock=clock)

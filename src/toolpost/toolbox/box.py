@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.accounts import AccountManager
     from toolpost.toolbox.source_manager import SourceManager, SourceState
+    from toolpost.toolbox.webhooks import WebhooksOnDemand
 
 T = TypeVar("T")
 
@@ -77,6 +78,7 @@ class Toolbox:
     recovery: OpenPart[Recovery] = OpenPart()
     redactor: OpenPart[Redactor] = OpenPart()
     sources: OpenPart[SourceManager] = OpenPart()
+    webhooks: OpenPart[WebhooksOnDemand] = OpenPart()
     accounts: OpenPart[AccountManager] = OpenPart()
     report: OpenPart[LiveList[SourceState]] = OpenPart()
     problems: OpenPart[LiveList[str]] = OpenPart()
@@ -170,9 +172,15 @@ class Toolbox:
             "recovery": parts.recovery,
             "redactor": parts.redactor,
             "sources": parts.sources,
+            "webhooks": parts.webhooks,
             "report": LiveList(lambda: parts.sources.states),
             "problems": LiveList(
-                lambda: [*parts.problems(self._inputs.settings), *parts.sources.left_out, *parts.sources.problems]
+                lambda: [
+                    *parts.problems(self._inputs.settings),
+                    *parts.sources.left_out,
+                    *parts.sources.problems,
+                    *parts.webhooks.problems,
+                ]
             ),
         }
         vars(self).update(opened)
@@ -188,8 +196,8 @@ class Toolbox:
         """Apply other settings while the Toolbox is open, by default those that its file has now; return what changed.
 
         Sources that differ are added, replaced as `sources.replace` does, and removed; policy, approvals, collections,
-        overrides of sources' tools and views are applied, too. `restart` of the result names what else differs.
-        ConfigError, and no change at all, when the file is wrong.
+        overrides of sources' tools, views and webhooks are applied, too. `restart` of the result names what else
+        differs. ConfigError, and no change at all, when the file is wrong.
         """
         if not isinstance(config, LoadedSettings):
             config = await asyncio.to_thread(load_settings, self.config_path if config is None else Path(config))
@@ -199,6 +207,8 @@ class Toolbox:
             applied, reload = await apply_settings(
                 used, self._inputs.settings, registry=self.registry, router=self.router, sources=self.sources
             )
+            if "webhooks" in reload.applied:
+                await self.webhooks.apply(applied, self.pending)
             self._inputs = replace(self._inputs, settings=applied)
             self.settings = applied
         if reload:

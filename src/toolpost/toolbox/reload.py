@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.source_manager import SourceManager
 
-_APPLIED = ("policy", "approvals", "collections", "overrides", "views", "view")
+_APPLIED = ("policy", "approvals", "collections", "overrides", "views", "view", "webhooks")
 _SERVERS = "mcp_servers"
 
 

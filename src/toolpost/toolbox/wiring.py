@@ -28,6 +28,7 @@ from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.stores.task_logs import TASK_FOLDER
 from toolpost.toolbox.source_manager import SourceManager
+from toolpost.toolbox.webhooks import WebhooksOnDemand
 from toolpost.transports.base import Services
 from toolpost.transports.registry import Plugins, load_plugins
 from toolpost.wire.network import NetworkPolicy
@@ -81,6 +82,7 @@ class ToolboxParts:
     redactor: Redactor
     sources: SourceManager
     accounts: AccountsOnDemand
+    webhooks: WebhooksOnDemand
     problems: Callable[[Settings], list[str]]
 
 
@@ -98,6 +100,8 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     router = _make_router(inputs, store, authorizer, redactor, protected)
     closing.enter_context(redacted_logs(redactor))
     network = network_policy(settings)
+    webhooks = WebhooksOnDemand(store, router.emitter, network)
+    closing.push_async_callback(webhooks.close)
     accounts = AccountsOnDemand(partial(_make_accounts, settings, store, router, redactor, network))
     closing.push_async_callback(accounts.close)
     if any(source.auth_type is AuthType.OAUTH2_USER for source in settings.all_sources()):
@@ -123,6 +127,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     registry.subscribe(lambda changes: None if sources.joining else router.emitter.emit_catalog_changes(changes))
     closing.push_async_callback(router.close)
     closing.push_async_callback(recovery.stop)
+    await webhooks.apply(settings, pending)
     await recovery.start()
 
     def problems(settings: Settings) -> list[str]:
@@ -137,6 +142,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         redactor=redactor,
         sources=sources,
         accounts=accounts,
+        webhooks=webhooks,
         problems=problems,
     )
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from toolpost.contracts.outcomes import Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
-from toolpost.gateway.rest.event_stream import event_data, event_stream, server_event
+from toolpost.gateway.rest.event_stream import event_stream, server_event
 from toolpost.gateway.rest.operations import (
     CURSOR,
     LIMIT,
@@ -141,7 +141,7 @@ async def _stream_run(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str
         done = task.done()  # before reading: what comes after the last event is in this page
         for event in await box.store.events.read(tenant=ask.tenant, run_id=run_id, after=seen):
             seen = event.id
-            yield server_event(event.code.name, await event_data(ask, event), event.id)
+            yield server_event(event.code.name, await box.pending.describe_event(event, by=ask.user), event.id)
         if done:
             break
     yield server_event("outcome", outcome_to_dict(task.result()))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response, StreamingResponse
 
-from toolpost.contracts.errors import PendingNotFoundError
-from toolpost.contracts.events import EventCode, EventFilter
+from toolpost.contracts.events import EventFilter
 from toolpost.gateway.rest.operations import Operation, RestRequest, json_bytes
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.events import StoredEvent
 
-_ASKED = (EventCode.APPROVAL_REQUESTED, EventCode.CALL_PAUSED)
 _PAGE = 500
 _HIGHEST = 2**63 - 1
 _FILTER = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -31,18 +29,6 @@ def server_event(name: str, data: Any, id: int | None = None) -> bytes:
     """Return one server-sent event."""
     line = b"" if id is None else b"id: %d\n" % id
     return b"%sevent: %s\ndata: %s\n\n" % (line, name.encode(), json_bytes(data))
-
-
-async def event_data(ask: RestRequest, event: StoredEvent) -> dict[str, Any]:
-    """Return an event as JSON data; that a person is asked comes with the card."""
-    data = {**event.to_dict(), "user": event.user}
-    pending_id = event.payload.get("pending_id")
-    if event.code in _ASKED and isinstance(pending_id, str):
-        try:
-            data["card"] = ask.box.pending.card(await ask.box.pending.get(pending_id, by=ask.user))
-        except PendingNotFoundError:  # pruned meanwhile
-            return data
-    return data
 
 
 async def _stream_events(ask: RestRequest) -> Response:
@@ -72,7 +58,7 @@ async def _stream(ask: RestRequest, after: int | None) -> AsyncGenerator[bytes]:
         if event is None:
             yield b": listening\n\n"  # no proxy closes a connection on which something is sent
         else:
-            yield server_event(event.code.name, await event_data(ask, event), event.id)
+            yield server_event(event.code.name, await ask.box.pending.describe_event(event, by=ask.user), event.id)
 
 
 def _filter(ask: RestRequest) -> EventFilter:

@@ -213,6 +213,21 @@ COMPONENTS: dict[str, Any] = {
                     }
                 ),
             },
+            "webhooks": {
+                "type": "array",
+                "items": _record(
+                    {
+                        "name": {"type": "string"},
+                        "state": {"type": "string", "enum": ["ok", "failing", "gone"]},
+                        "delivered": {"type": "integer"},
+                        "behind": {"type": "integer", "description": "Events in the log that it has not come to"},
+                        "failures": {"type": "integer", "description": "In a row"},
+                        "error": {"type": ["string", "null"]},
+                        "failing_since": {"type": ["number", "null"]},
+                        "next_try_at": {"type": ["number", "null"]},
+                    }
+                ),
+            },
         }
     ),
 }

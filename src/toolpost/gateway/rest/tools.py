@@ -70,7 +70,8 @@ async def _show_stats(ask: RestRequest) -> Response:
         for name, one in stats.call_stats.items()
     }
     by_category = {category.value: count for category, count in stats.by_category.items()}
-    return JsonResponse({"tools": stats.total, "by_category": by_category, "calls": calls})
+    webhooks = await ask.box.webhooks.states()
+    return JsonResponse({"tools": stats.total, "by_category": by_category, "calls": calls, "webhooks": webhooks})
 
 
 _MATCH = {"If-None-Match": {"type": "string", "description": "The ETag of an earlier answer"}}
@@ -109,7 +110,7 @@ OPERATIONS = [
         id="show_stats",
         method="GET",
         path="/stats",
-        summary="Count tools, and their calls since the start",
+        summary="Count tools, their calls since the start, and what webhooks have received",
         tag="tools",
         handler=_show_stats,
         scope=("admin", "answer"),

@@ -1,0 +1,59 @@
+"""Webhooks: which events go to which address, and how a receiver knows that they are ours."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from toolpost.contracts.events import StoredEvent
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - what secrets begin with
+_SHORTEST_KEY = 24  # bytes, by the specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventWebhook:
+    """Where some events go; patterns (`*`, `?`) of types, tools and `tenant:user` must all match.
+
+    The receiver may verify with any of `keys`, the newest first.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    keys: tuple[bytes, ...] = field(repr=False)
+    events: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = ("*",)
+    principals: tuple[str, ...] = ("*",)
+
+    def wants(self, event: StoredEvent) -> bool:
+        """Return whether an event is for this webhook."""
+        return (
+            _matches(event.code.name, self.events)
+            and _matches(str(event.payload.get("tool_name", "")), self.tools)
+            and _matches(f"{event.tenant}:{event.user}", self.principals)
+        )
+
+    def sign(self, message_id: str, timestamp: int, body: bytes) -> str:
+        """Return the value of `webhook-signature`, one signature for each key."""
+        signed = b"%s.%d.%s" % (message_id.encode(), timestamp, body)
+        digests = (hmac.new(key, signed, hashlib.sha256).digest() for key in self.keys)
+        return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)
+
+
+def _matches(text: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def webhook_key(secret: str) -> bytes:
+    """Return the key that a secret stands for; ValueError when it is too short or no base64."""
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
+        key = b""
+    if len(key) < _SHORTEST_KEY:
+        raise ValueError(f"must be {SECRET_PREFIX} and the base64 of at least {_SHORTEST_KEY} random bytes")
+    return key
