@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         RunPaused,
     )
     from toolpost.agents.tasks import Task
-    from toolpost.toolbox.search_view import SearchView
+    from toolpost.toolbox.views import SearchView
 
 __getattr__ = lazy_attributes(
     "toolpost.agents",
@@ -45,7 +45,7 @@ __getattr__ = lazy_attributes(
             *("PlannerPause", "PlannerQuestion", "RunFinished", "RunPaused"),
         ],
         "agents.tasks": ["Task"],
-        "toolbox.search_view": ["SearchView"],
+        "toolbox.views": ["SearchView"],
     },
 )
 

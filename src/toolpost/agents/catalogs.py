@@ -16,7 +16,7 @@ from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.stores.task_logs import TASK_FOLDER
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.search_view import SearchView
+from toolpost.toolbox.views import SearchView
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence

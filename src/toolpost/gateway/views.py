@@ -9,8 +9,7 @@ from toolpost.configuration.settings import PLAIN_VIEWS
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.gateway.mcp_results import tool_definition
-from toolpost.toolbox.search_view import CALL, OWN
-from toolpost.toolbox.selected_tools import SelectedTools
+from toolpost.toolbox.views import CALL, OWN, SelectedTools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

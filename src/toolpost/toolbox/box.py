@@ -20,7 +20,7 @@ from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.executor import ToolExecutor
 from toolpost.runtime.model_messages import ToolCallAnswers, read_tool_calls
 from toolpost.toolbox.reload import Reload, apply_settings
-from toolpost.toolbox.search_view import SearchView
+from toolpost.toolbox.views import SearchView
 from toolpost.toolbox.wiring import ToolboxInputs, open_parts, with_builtins
 
 if TYPE_CHECKING:

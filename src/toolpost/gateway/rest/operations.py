@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.callers import Caller, CallerScope
     from toolpost.gateway.rest.service import RestService
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.selected_tools import SelectedTools
+    from toolpost.toolbox.views import SelectedTools
 
 T = TypeVar("T")
 JsonSchema: TypeAlias = Mapping[str, Any]

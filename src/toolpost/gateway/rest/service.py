@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.outcomes import Outcome
-from toolpost.toolbox.selected_tools import SelectedTools
+from toolpost.toolbox.views import SelectedTools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine

@@ -1,36 +1,116 @@
-"""A view of a large catalog for a model: three tools that find, describe and call all the others.
+"""Views of a Toolbox: some of its tools, or three tools that find, describe and call all the others.
 
-The view has no way of its own to run a tool: `call_tool` is the call of the tool that it names, made by the Toolbox.
+A view has no way of its own to run a tool: `call_tool` is the call of the tool that it names, made by the Toolbox.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
-from toolpost.contracts.errors import ToolError, ToolValidationError
+from toolpost.contracts.errors import ToolError, ToolNotFoundError, ToolSourceDownError, ToolValidationError, nearest
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.contracts.spec import ToolDefinition
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.model_messages import read_tool_calls
 from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
-from toolpost.toolbox.selected_tools import SelectedTools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from toolpost.catalog.entry import Entry
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.runtime.model_messages import ToolCallAnswers
-    from toolpost.toolbox.selected_tools import ViewedBox
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
 OWN = (SEARCH, DESCRIBE, CALL)
 _LONGEST_SCHEMA = 4000  # characters of a schema that a hit comes with
 _MOST_HITS = 20
 _SHOWN_SOURCES = 40
+
+
+class CallOptions(TypedDict, total=False):
+    """The options of `Toolbox.call`."""
+
+    user: str | None
+    timeout_s: float | None
+    idempotency_key: str | None
+    run_id: str | None
+    context: ToolContext | None
+
+
+class ViewedBox(Protocol):
+    """What a view needs of a Toolbox."""
+
+    registry: ToolRegistry
+    settings: Settings
+
+    async def wait_for_tool(self, name: str) -> None:
+        """Wait for a tool whose source is connecting."""
+        ...
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user: str | None = None,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+        run_id: str | None = None,
+        context: ToolContext | None = None,
+    ) -> Coroutine[Any, Any, Outcome]:
+        """Call a tool."""
+        ...
+
+
+class SelectedTools:
+    """The tools that `only`, the arguments of `ToolRegistry.select`, selects; a call of another one finds none.
+
+    The catalog may change: every question is answered as it is then.
+    """
+
+    def __init__(self, box: ViewedBox, only: Mapping[str, Any]) -> None:
+        self.only = only
+        self._box = box
+        self._accepts = box.registry.select(**only)
+
+    def entries(self) -> list[Entry]:
+        """Return the entries of the tools, in the order of the catalog."""
+        registry = self._box.registry
+        return [registry.find(spec.name) for spec in registry.specs() if self._accepts(spec)]
+
+    def has(self, name: str) -> bool:
+        """Return whether a tool of this name is selected; without a selection also those that are gone."""
+        registry = self._box.registry
+        return not self.only or (registry.has(name) and self._accepts(registry.find(name).spec))
+
+    def find(self, name: str) -> Entry:
+        """Return the entry of a tool; ToolNotFoundError suggests the nearest name among those selected."""
+        registry = self._box.registry
+        if registry.has(name) and self._accepts(registry.find(name).spec):
+            return registry.find(name)
+        seen = [spec.name for spec in registry.specs() if self._accepts(spec)]
+        raise ToolNotFoundError(name, suggestion=nearest(name, seen))
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | str | None = None, **options: Unpack[CallOptions]
+    ) -> Outcome:
+        """Call a tool, as `Toolbox.call` does."""
+        if self.only:
+            # A tool may be known only when its source has connected, and may then be another than was listed before.
+            with suppress(ToolSourceDownError):
+                await self._box.wait_for_tool(name)
+            try:
+                self.find(name)
+            except ToolError as error:
+                return Failed("", options.get("run_id") or "", name, error)
+        return await self._box.call(name, arguments, **options)
 
 
 class SearchView:
@@ -81,33 +161,18 @@ class SearchView:
         return meant in OWN and not (name == CALL and meant != name and self.box.registry.has(meant))
 
     async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        user: str | None = None,
-        timeout_s: float | None = None,
-        idempotency_key: str | None = None,
-        run_id: str | None = None,
-        context: ToolContext | None = None,
+        self, name: str, arguments: Mapping[str, Any] | str | None = None, **options: Unpack[CallOptions]
     ) -> Outcome:
         """Answer a call of the model, as `Toolbox.call` does; the outcome of `call_tool` is that of the tool itself."""
-        if self.is_own(name, arguments):
-            name, given = self.unwrap(name, arguments)
-            try:
-                return Completed("", run_id or "", name, await self._answer(name, _read(given)))  # no call of a tool
-            except ToolError as error:
-                return Failed("", run_id or "", name, error)
+        is_own = self.is_own(name, arguments)
         name, given = self.unwrap(name, arguments)
-        return await self._tools.call(
-            name,
-            given,
-            user=user,
-            timeout_s=timeout_s,
-            idempotency_key=idempotency_key,
-            run_id=run_id,
-            context=context,
-        )
+        if not is_own:
+            return await self._tools.call(name, given, **options)
+        run_id = options.get("run_id") or ""
+        try:
+            return Completed("", run_id, name, await self._answer(name, _read(given)))  # no call of a tool
+        except ToolError as error:
+            return Failed("", run_id, name, error)
 
     async def answer_tool_calls(
         self,
