@@ -15,7 +15,7 @@ from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.storage import EventLog
-from toolpost.stores.task_logs import TaskLogs
+from toolpost.stores.agent_files import TaskLogs
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 

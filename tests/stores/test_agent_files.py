@@ -9,10 +9,16 @@ import pytest
 from tests.stores.conftest import open_store
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import Retention
-from toolpost.stores.agent_files import AgentFiles, session_folder, tenant_folder
+from toolpost.stores.agent_files import (
+    INDEX,
+    TASK_FOLDER,
+    AgentFiles,
+    SessionFile,
+    TaskLogs,
+    session_folder,
+    tenant_folder,
+)
 from toolpost.stores.json_lines import append_lines, read_lines
-from toolpost.stores.sessions import SessionFile
-from toolpost.stores.task_logs import INDEX, TASK_FOLDER, TaskLogs
 
 ANN, BEN, EVE = Principal("local", "ann"), Principal("local", "ben"), Principal("acme", "ann")
 LONG_AGO = (datetime.now(UTC) - timedelta(days=30)).timestamp()

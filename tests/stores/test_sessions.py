@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from toolpost.contracts.errors import ConfigError
+from toolpost.stores.agent_files import SessionFile
 from toolpost.stores.messages import close_tool_calls
-from toolpost.stores.sessions import SessionFile
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "reply", "arguments": '{"text": "hi"}'}}
 USER: dict[str, Any] = {"role": "user", "content": "hello"}

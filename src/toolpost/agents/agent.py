@@ -42,8 +42,8 @@ from toolpost.runtime.event_emitter import error_facts
 from toolpost.runtime.executor import tool_result
 from toolpost.runtime.router import failure_of
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.stores.agent_files import RESTARTED, TASK_FOLDER, TaskLogs
 from toolpost.stores.messages import CANCELLED, close_tool_calls
-from toolpost.stores.task_logs import RESTARTED, TASK_FOLDER, TaskLogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.events import RunEvent
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import EventSink
-    from toolpost.stores.task_logs import LoggedTask
+    from toolpost.stores.agent_files import LoggedTask
     from toolpost.toolbox.box import Toolbox
 
 _log = logging.getLogger("toolpost.agents")

@@ -36,8 +36,7 @@ from toolpost.runtime.event_emitter import error_facts
 from toolpost.runtime.executor import tool_result
 from toolpost.runtime.router import failure_of
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.stores.sessions import SessionFile
-from toolpost.stores.task_logs import MAIN_RUN
+from toolpost.stores.agent_files import MAIN_RUN, SessionFile
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.mcp_manager import MCPManager
 from toolpost.toolbox.wiring import network_policy

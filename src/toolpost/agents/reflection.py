@@ -24,7 +24,7 @@ from toolpost.contracts.errors import PauseSignal, ToolError
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.event_bus import EventBus
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.stores.task_logs import REFLECTION_RUN
+from toolpost.stores.agent_files import REFLECTION_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.storage import PendingStore
     from toolpost.policy.redaction import Redactor
-    from toolpost.stores.task_logs import TaskLog
+    from toolpost.stores.agent_files import TaskLog
 
 _log = logging.getLogger("toolpost.agents")
 _POLL_S = 0.2

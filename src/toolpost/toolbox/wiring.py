@@ -23,10 +23,10 @@ from toolpost.runtime.attempt import ContextDefaults
 from toolpost.runtime.pending import PendingActions
 from toolpost.runtime.recovery import Recovery
 from toolpost.runtime.router import ToolRouter
+from toolpost.stores.agent_files import TASK_FOLDER
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
-from toolpost.stores.task_logs import TASK_FOLDER
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.toolbox.webhooks import WebhooksOnDemand
 from toolpost.transports.base import Services
