@@ -16,17 +16,18 @@ from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.chat import ChatModel, StreamingChatModel
+    from toolpost.schema.provider_view import ToolView
 
     OnDelta = Callable[[TextDelta | ToolCallDelta], object]
-    from collections.abc import AsyncGenerator, Callable, Iterable
-
-    from toolpost.schema.provider_view import ToolView
 
 ASK_TIMEOUT_S = 120.0
 REASONING = "reasoning"
+"""The member of a message with a provider's own items, which only the same API gets back."""
+_NOTHING = Usage()
+_TOKENS_PRICED = 1_000_000
 T = TypeVar("T")
 
 OVERLOADED = 529  # not of the standard, but what Anthropic answers
@@ -163,12 +164,6 @@ def _count(data: Mapping[str, Any], *names: str) -> int:
 
 def _ignore(delta: TextDelta | ToolCallDelta) -> None:
     """Take a piece that nobody asked for."""
-
-
-"""The member of a message with a provider's own items, which only the same API gets back."""
-
-_NOTHING = Usage()
-_TOKENS_PRICED = 1_000_000
 
 
 @dataclass(slots=True)
