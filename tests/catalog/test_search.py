@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.catalog.search_terms import stem, words_of_name, words_of_text
+from toolpost.catalog.search import stem, words_of_name, words_of_text
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolSpec

@@ -2,6 +2,9 @@
 
 The index has names, descriptions, parameters and tags. It follows the catalog: a search indexes what has changed since
 the last one, in a thread where that is much. Ranks by words and by meaning are fused by reciprocal rank.
+
+Words are split, without stop words, stemmed, with common synonyms. Their vectors are those of WordLlama's static model,
+which comes in its wheel: nothing is downloaded, and a word has one vector whatever stands around it.
 """
 
 from __future__ import annotations
@@ -10,20 +13,26 @@ import math
 import re
 import threading
 from collections import Counter
-from functools import partial
+from functools import cache, lru_cache, partial
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from toolpost.catalog.search_terms import STOP_WORDS, Effect, effect_of, stem, terms_of, words_of_name, words_of_text
-from toolpost.catalog.search_vectors import ToolVectors, open_vectors
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.errors import nearest
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from toolpost.contracts.spec import JsonSchema, ToolSpec
+
+    Matrix = NDArray[np.float32]
 
 _MAX_QUERY = 1000  # characters that are read of a query
 _K1, _B = 1.2, 0.75  # of BM25: how soon a repeated term counts no more, and how much long texts are discounted
@@ -38,6 +47,58 @@ _SENTENCE_END = re.compile(r"(?<=[\w)])\.\s|\n")
 _MAX_DETAILS = 1000
 _MAX_HINT = 200
 _MAX_PARAMETERS = 60
+Effect = Literal["read", "change", "delete"]
+
+_WORD = re.compile(r"[^\W_]+")
+# The parts of a name in camelCase: `listHTTPRoutesV2` is list, HTTP, Routes, V2.
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+[0-9]*|[A-Z]+[0-9]*|[0-9]+|[^\W_A-Za-z0-9]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # Chinese, Japanese and Korean
+
+_STOP_WORDS = (
+    "a an and are as at be but by can did do does for from had has have how i if in into is it its may me my no not of",
+    "on or our s so such t that the their then there these they this to us was we what which who will with you your",
+    "please want need would should could some any",
+)
+STOP_WORDS = frozenset(word for line in _STOP_WORDS for word in line.split())
+
+# Both sides are written one way: what people shorten, and words for one thing.
+_SAME_WORDS = (
+    "admin=administrator app=application apps=application auth=authentication cert=certificate config=configuration",
+    "db=database dir=directory doc=document docs=documents env=environment folder=directory folders=directory",
+    "img=image info=information k8s=kubernetes licence=license mail=email msg=message org=organization",
+    "organisation=organization orgs=organization param=parameter photo=image picture=image pr=pull+request",
+    "prs=pull+request repo=repository repos=repository ssl=tls stats=statistics ticket=issue tickets=issues",
+    "var=variable",
+)
+_SAME = {
+    short: whole.split("+")
+    for line in _SAME_WORDS
+    for short, _, whole in (pair.partition("=") for pair in line.split())
+}
+
+# Words for what tools do; a word counts as itself and, less, as its action.
+_ACTIONS = (
+    "create add new make open register insert post establish launch",
+    "delete remove erase drop destroy",
+    "list show all browse",
+    "get read fetch retrieve show view inspect see",
+    "update edit change modify patch set replace put alter",
+    "search find query look lookup",
+    "cancel stop abort end terminate",
+    "start run launch execute trigger",
+    "user person people member",
+)
+
+# Verbs and question words that say what the wanted tool does to the world; the first one of a query counts.
+_EFFECTS: dict[Effect, str] = {
+    "read": "list show browse get read fetch retrieve view inspect see search find query look lookup what which who how"
+    " whose where when why is has did does",
+    "change": "create add new make open register insert post update edit change modify patch set replace put send start"
+    " run execute trigger launch upload attach write save move rename merge transfer assign invite publish enable"
+    " schedule approve give turn switch stop restart mark lock pin pay subscribe sign convert reply comment",
+    "delete": "delete remove erase drop destroy cancel clear revoke kick prune purge",
+}
+_WIDTH = 256
 
 
 class CatalogSearch:
@@ -300,3 +361,168 @@ def _parameters(schema: JsonSchema) -> Iterator[tuple[str, str]]:
     for part in properties.values() if is_object(properties) else ():
         if is_object(part) and is_object(part.get("properties")):
             yield from _parameters(part)
+
+
+def words_of_name(name: str) -> list[str]:
+    """Split a name at dots, underscores, other signs and camelCase."""
+    words = (word for word in _WORD.findall(name))
+    parts = (part for word in words for part in ([word] if word == word.lower() else _PART.findall(word)))
+    return [whole for part in parts for whole in _wholes(part.lower())]
+
+
+def words_of_text(text: str) -> list[str]:
+    """Split prose. `GitHub` stays one word, `createIssue` is a name, and PRs are several of a PR."""
+    return [whole for word in _WORD.findall(text) for part in _parts(word) for whole in _wholes(part)]
+
+
+def _parts(word: str) -> Iterator[str]:
+    if word == word.lower():
+        yield word
+    elif word[0].islower():
+        yield from (part.lower() for part in _PART.findall(word))
+    elif word[-1] == "s" and word[:-1].isupper() and len(word) > 2:
+        yield word[:-1].lower()
+    else:
+        yield word.lower()
+
+
+def _wholes(word: str) -> Sequence[str]:
+    """Return a word with what is short written out; text without spaces is cut into pairs of characters."""
+    if _UNSPACED.search(word):
+        return [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+    return _SAME.get(word, (word,))
+
+
+def terms_of(words: Sequence[str]) -> list[str]:
+    """Return the terms of words: stems, and the actions that words stand for."""
+    return [term for word in words for term in _terms(word)]
+
+
+@lru_cache(maxsize=50_000)
+def _terms(word: str) -> tuple[str, ...]:
+    if word in STOP_WORDS:
+        return ()
+    stemmed = stem(word)
+    return (stemmed, *_ACTION_OF.get(stemmed, ()))
+
+
+def effect_of(words: Sequence[str]) -> Effect | None:
+    """Return what the words of a query want to be done; None where no word says so."""
+    return next((_EFFECT_OF[word] for word in words if word in _EFFECT_OF), None)
+
+
+def stem(word: str) -> str:
+    """Cut endings of English words, so that creates, created, creating and creation are one."""
+    if len(word) < 4 or not word.isascii():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = f"{word[:-3]}y"
+    elif word[-1] == "s" and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending, least in (("ing", 3), ("ed", 3), ("ion", 4), ("er", 4), ("or", 4)):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= least and not _VOWELS.isdisjoint(rest):
+            word = rest[:-1] if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            break
+    return word[:-1] if word[-1] == "e" and len(word) > 3 else word
+
+
+_VOWELS = frozenset("aeiouy")
+
+
+def _actions() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for group in _ACTIONS:
+        first, *others = group.split()
+        for word in (first, *others):
+            stemmed = stem(word)
+            found[stemmed] = (*found.get(stemmed, ()), f"={first}")
+    return found
+
+
+_ACTION_OF = _actions()
+_EFFECT_OF: dict[str, Effect] = {word: effect for effect, words in _EFFECTS.items() for word in words.split()}
+
+
+def open_vectors() -> ToolVectors | None:
+    """Load the model; None where the extra `search` is not installed. Takes a while: call it in a thread."""
+    model = _load_model()
+    return None if model is None else ToolVectors(lambda words: model.embed(words, norm=True))
+
+
+@cache
+def _load_model() -> Any:
+    """Load the model once in a process; it never changes."""
+    package = find_spec("wordllama")
+    if package is None or package.origin is None:
+        return None
+    wordllama: Any = import_module("wordllama")  # has no types
+    # Version 0.4 looks for its own tokenizer in the folder of a cache only, which its package has the shape of.
+    return wordllama.WordLlama.load(cache_dir=Path(package.origin).parent, dim=_WIDTH, disable_download=True)
+
+
+class ToolVectors:
+    """The vectors of tools by number, and of the words that they are made of."""
+
+    def __init__(self, embed: Callable[[list[str]], Any]) -> None:
+        import numpy  # noqa: ICN001, PLC0415 - an extra
+
+        self._np = numpy
+        self._embed = embed
+        self._row_of: dict[str, int] = {}
+        self._words: Matrix = self._zeros(1024)
+        self._tools: Matrix = self._zeros(64)
+
+    def set(self, tools: Mapping[int, Mapping[str, float]]) -> None:
+        """Set the vectors of tools to the weighted sums of their words."""
+        self._add_words({word for words in tools.values() for word in words})
+        if tools:
+            self._tools = self._grown(self._tools, max(tools) + 1)
+        for number, words in tools.items():
+            self._tools[number] = self._sum(words)
+
+    def clear(self, number: int) -> None:
+        """Remove the vector of a tool: it is like nothing."""
+        self._tools[number] = 0
+
+    def as_array(self, numbers: Sequence[float]) -> Matrix:
+        """Return numbers, one for each tool, as `most_like` takes them."""
+        return self._np.asarray(numbers, dtype="f4")
+
+    def most_like(self, words: Mapping[str, float], *, least: float, factors: Matrix | None) -> Iterator[int]:
+        """Yield the tools that are like the words by at least `least`, the most similar first.
+
+        `factors` are by how much more each tool counts.
+        """
+        np = self._np
+        self._add_words(words)
+        # One product a row: a product of the whole matrix would wake threads, for longer than it takes.
+        likeness = np.vecdot(self._tools, self._sum(words))
+        found = np.flatnonzero(likeness >= least)
+        scores = likeness[found] if factors is None else likeness[found] * factors[found]
+        return iter(found[np.argsort(-scores)].tolist())
+
+    def _sum(self, words: Mapping[str, float]) -> Matrix:
+        rows = [self._row_of[word] for word in words]
+        total: Matrix = self._np.asarray(list(words.values()), dtype="f4") @ self._words[rows]
+        length = math.sqrt(float(total @ total))
+        return total / length if length else total
+
+    def _add_words(self, words: Collection[str]) -> None:
+        new = [word for word in words if word not in self._row_of]
+        if not new:
+            return
+        first = len(self._row_of)
+        self._words = self._grown(self._words, first + len(new))
+        self._words[first : first + len(new)] = self._embed(new)
+        self._row_of.update({word: first + place for place, word in enumerate(new)})
+
+    def _grown(self, matrix: Matrix, rows: int) -> Matrix:
+        if rows <= len(matrix):
+            return matrix
+        larger = self._zeros(max(rows, 2 * len(matrix)))
+        larger[: len(matrix)] = matrix
+        return larger
+
+    def _zeros(self, rows: int) -> Matrix:
+        return self._np.zeros((rows, _WIDTH), dtype="f4")
