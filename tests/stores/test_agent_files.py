@@ -15,10 +15,11 @@ from toolpost.stores.agent_files import (
     AgentFiles,
     SessionFile,
     TaskLogs,
+    append_lines,
+    read_lines,
     session_folder,
     tenant_folder,
 )
-from toolpost.stores.json_lines import append_lines, read_lines
 
 ANN, BEN, EVE = Principal("local", "ann"), Principal("local", "ben"), Principal("acme", "ann")
 LONG_AGO = (datetime.now(UTC) - timedelta(days=30)).timestamp()

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from toolpost.stores.agent_files import TaskLogs
-from toolpost.stores.json_lines import append_lines, read_lines
+from toolpost.stores.agent_files import TaskLogs, append_lines, read_lines
 
 TODAY = datetime.now(UTC).date()
 ANN, BOB = "acme:ann", "acme:bob"

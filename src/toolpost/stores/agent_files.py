@@ -6,6 +6,8 @@ compacted. A line is `{ts, role, content, toolCallId?, toolCalls?, metadata?}`. 
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import os
 import re
@@ -21,7 +23,6 @@ from urllib.parse import quote
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.stores.json_lines import append_lines, erase_lines, read_lines
 from toolpost.stores.liveness import try_lock
 from toolpost.stores.messages import Message, close_tool_calls, load_message, store_message
 
@@ -49,6 +50,7 @@ _STATUS = {
 }
 SESSION_FOLDER = "sessions"
 _TENANTS = "tenants"
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 
 
 class SessionFile:
@@ -401,3 +403,86 @@ class AgentFiles:
 
 def _file_name(name: str) -> str:
     return quote(name, safe="").replace(".", "%2E")
+
+
+def append_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    """Append records to a file with one write, after whatever a killed process left of its last line.
+
+    The write is done when this returns, so that it survives the end of the process; it is not synced to the disk.
+    """
+    data = b"".join(_line(record) for record in records)
+    try:
+        descriptor = _open(path)
+        try:
+            os.write(descriptor, data if _ends_whole(descriptor) else b"\n" + data)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror}", cause=error) from error
+
+
+def read_lines(path: Path, *, max_bytes: int | None) -> list[dict[str, Any]]:
+    """Read the records of a file, or of its last `max_bytes`; what is no record is skipped, and so is a lost file."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if max_bytes is not None and size > max_bytes:
+                file.seek(size - max_bytes)
+                file.readline()  # the rest of a line that began before
+            lines = file.readlines(-1 if max_bytes is None else max_bytes)
+    except OSError:
+        return []
+    return [record for line in lines if (record := _record(line)) is not None]
+
+
+def erase_lines(path: Path, is_gone: Callable[[dict[str, Any]], bool]) -> int:
+    """Overwrite the records that `is_gone` accepts with blanks, which readers skip; return how many.
+
+    Nothing moves, so that other processes may append meanwhile, and a crash leaves every other record whole.
+    """
+    try:
+        with path.open("r+b", buffering=0) as file:
+            lines = file.readall().splitlines(keepends=True)
+            starts = itertools.accumulate(map(len, lines), initial=0)
+            gone = [
+                (start, len(line.rstrip(b"\n")))
+                for start, line in zip(starts, lines, strict=False)
+                if (record := _record(line)) is not None and is_gone(record)
+            ]
+            for start, length in gone:
+                file.seek(start)
+                file.write(b" " * length)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise StoreError(f"{str(path)!r} cannot be written: {error.strerror}", cause=error) from error
+    return len(gone)
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        data: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return data if is_object(data) else None
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, _APPEND, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, _APPEND, 0o600)
+
+
+def _ends_whole(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        return True
+    os.lseek(descriptor, size - 1, os.SEEK_SET)
+    return os.read(descriptor, 1) == b"\n"
