@@ -390,14 +390,14 @@ class Agent:
             "lessons": reflection.lessons,
             "next_focus": reflection.next_focus,
         }
-        told: list[dict[str, Any]] = []
+        notes: list[dict[str, Any]] = []
         if reflection.verdict == "replan":
             focus = f" Focus on: {reflection.next_focus}" if reflection.next_focus else ""
             lessons = "".join(f"\n- {lesson}" for lesson in reflection.lessons)
             text = f"Change your plan: {reflection.assessment}{focus}{lessons}"
-            told.append({"role": "user", "content": self._box.redactor.text(text)})
-        task.conversation.messages += told
-        self._recorder.record(task, EventCode.STEPS_REFLECTED, facts, told)
+            notes.append({"role": "user", "content": self._box.redactor.text(text)})
+        task.conversation.messages += notes
+        self._recorder.record(task, EventCode.STEPS_REFLECTED, facts, notes)
         if reflection.verdict == "complete":
             return reflection.assessment or "The task was ended after an error."
         return None

@@ -123,12 +123,12 @@ class TaskRecorder:
         self, task: Task, code: EventCode, facts: Mapping[str, Any], messages: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """Emit an event that the last event of the task caused, and log it with the messages that came with it."""
-        told = {"task_id": task.id, **facts}
+        payload = {"task_id": task.id, **facts}
         if task.last_event is None:
             call = CallRef(task.id, "", "", self._user.tenant, self._user.user, "", self._redactor.plain)
-            task.last_event = new_event(call, code, told, cause=task.cause)
+            task.last_event = new_event(call, code, payload, cause=task.cause)
         else:
-            task.last_event = task.last_event.derive(code, told)
+            task.last_event = task.last_event.derive(code, payload)
         self.log(task, code.name, {camel(name): fact for name, fact in facts.items()}, messages)
         self._emit(task.last_event)
 

@@ -110,20 +110,20 @@ class AccountCredentials:
     async def _payload(self, wanted: ConsentRequest) -> dict[str, object]:
         """Return the payload of a consent question: where and for what the person signs in."""
         service = self.service
-        told: dict[str, object] = {
+        payload: dict[str, object] = {
             "pause_type": "oauth",
             "provider": service.provider,
             "display_name": service.display_name,
         }
         scopes = list(wanted.challenge.scopes or ())
         if self._consents.start_url:
-            return {**told, "auth_url": await self._consents.invite(service, wanted), "scopes": scopes}
+            return {**payload, "auth_url": await self._consents.invite(service, wanted), "scopes": scopes}
         if not self._consents.redirect_uri:  # whoever sits at a terminal can connect it all the same
-            return {**told, "scopes": scopes}
+            return {**payload, "scopes": scopes}
         started = await self._consents.begin(service, wanted)
         if isinstance(started, ConnectedAccount):
             raise self._not_completed()
-        return {**told, "auth_url": started.url, "scopes": list(started.scopes), "state": started.state}
+        return {**payload, "auth_url": started.url, "scopes": list(started.scopes), "state": started.state}
 
     async def _sign_in_unattended(
         self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None

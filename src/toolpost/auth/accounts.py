@@ -96,10 +96,10 @@ class Accounts:
             return False
         looking = find_resource(plan.url, trust=plan.trust, metadata_url=challenge.resource_metadata)
         try:
-            told = await run_flow(looking, self.client_for(service))
+            resource = await run_flow(looking, self.client_for(service))
         except ToolError:
             return False
-        return told is not None and account.key.issuer not in told.authorization_servers
+        return resource is not None and account.key.issuer not in resource.authorization_servers
 
     def client_for(self, service: Service) -> HttpClient:
         """Return the HTTP client for a service's issuer, within the network policy of the service."""

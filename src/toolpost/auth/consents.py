@@ -372,20 +372,20 @@ def _caller(service: Service, request: ConsentRequest, redirect_uri: str, browse
     )
 
 
-def _read_invitation(told: Mapping[str, Any], secret: str) -> Invitation:
+def _read_invitation(data: Mapping[str, Any], secret: str) -> Invitation:
     return Invitation(
-        provider=told["provider"],
-        person=Principal(*told["person"]),
-        expires=float(told["expires"]),
-        challenge=_challenge(told["challenge"]),
-        trace_id=told["trace_id"],
-        tool=told["tool"],
+        provider=data["provider"],
+        person=Principal(*data["person"]),
+        expires=float(data["expires"]),
+        challenge=_challenge(data["challenge"]),
+        trace_id=data["trace_id"],
+        tool=data["tool"],
         secret=secret,
     )
 
 
-def _challenge(told: Mapping[str, Any]) -> AuthChallenge:
-    fields = dict(told)
+def _challenge(data: Mapping[str, Any]) -> AuthChallenge:
+    fields = dict(data)
     scopes = fields.pop("scopes")
     return AuthChallenge(scopes=None if scopes is None else tuple(scopes), **fields)
 

@@ -47,8 +47,8 @@ def discovery_credential(config: ExternalToolConfig) -> Credential:
 
 def fingerprint(headers: Mapping[str, str]) -> str:
     """Return a hash that identifies headers without their secrets."""
-    told = "\0".join(f"{name}\0{value}" for name, value in sorted(headers.items()))
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = "\0".join(f"{name}\0{value}" for name, value in sorted(headers.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _headers(config: ExternalToolConfig) -> dict[str, str]:

@@ -340,7 +340,7 @@ def _callback_error(failed: ToolError, *, again: bool) -> OAuthCallbackError:
     problem = problem_behind(failed)
     if problem is not None:
         cause: CallbackCause = "denied" if failed.error_code == "oauth_denied" else "provider"
-        return OAuthCallbackError(f"OAuth error: {problem.told}", cause=cause, again=again)
+        return OAuthCallbackError(f"OAuth error: {problem.message}", cause=cause, again=again)
     match failed.error_code:
         case "oauth_state":
             return OAuthCallbackError(str(failed), cause="state_invalid")

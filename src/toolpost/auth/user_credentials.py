@@ -148,16 +148,16 @@ class ManagedCredentials:
 
     async def question(self, user_id: str, trace_id: str) -> Question:
         """Return the consent question; its payload is for the person alone."""
-        told = await self._request(user_id, trace_id)
-        state = told.get("state")
+        request = await self._request(user_id, trace_id)
+        state = request.get("state")
         if self.learn is not None and isinstance(state, str):
             self.learn(expiring({state}))
-        name = presentable(str(told.get("display_name") or self.provider))
+        name = presentable(str(request.get("display_name") or self.provider))
         return Question(
             kind="consent",
             prompt=f"{name} wants your consent. Sign in, and the call can go on.",
             reason="external_event",
-            payload={**told, "pause_type": "oauth", "provider": self.provider},
+            payload={**request, "pause_type": "oauth", "provider": self.provider},
             key=self.key,
             state={"asked_at": self._clock()},
         )
@@ -181,16 +181,16 @@ class ManagedCredentials:
 
     async def _request(self, user_id: str, trace_id: str) -> Mapping[str, Any]:
         try:
-            told: object = await _settled(
+            request: object = await _settled(
                 self._manager.get_auth_request(provider=self.provider, user_id=user_id, trace_id=trace_id)
             )
         except ToolError:
             raise
         except ValueError as refused:
             raise ToolAuthError(str(refused), cause=refused) from refused
-        if not isinstance(told, Mapping):
+        if not isinstance(request, Mapping):
             raise ToolAuthError(f"the auth manager says nothing of how to sign in to {self.provider!r}")
-        return cast("Mapping[str, Any]", told)
+        return cast("Mapping[str, Any]", request)
 
     def _count_resumed(self, request: RequestedCall) -> None:
         """Record how long the call waited; the question holds its time, so that any process can tell."""

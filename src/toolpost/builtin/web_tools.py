@@ -241,7 +241,7 @@ def _page_output(page: ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
     return mark_untrusted(
         content,
         origin=page.url,
-        told=f"{cited[0]}\n\n{part}{more}",
+        model_text=f"{cited[0]}\n\n{part}{more}",
         facts={"citations": [one._asdict() for one in cited], "hidden_characters": seen.hidden},
     )
 
@@ -334,7 +334,7 @@ def _output_with_citations(
     cited = number_sources((title, url) for url, _, title in sources)
     model_text = "\n\n".join(f"{one}\n{text}" for one, (_, text, _) in zip(cited, sources, strict=True))
     facts = {"citations": [one._asdict() for one in cited], "hidden_characters": hidden}
-    return mark_untrusted(content, origin=origin, told=model_text or "(nothing was found)", facts=facts)
+    return mark_untrusted(content, origin=origin, model_text=model_text or "(nothing was found)", facts=facts)
 
 
 def _clean_result(result: SearchResult) -> SearchResult:

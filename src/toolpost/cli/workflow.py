@@ -42,16 +42,16 @@ def check(paths: Files, config: Config = None, user: User = "", json: Json = Fal
     definition = _module("definition")
 
     async def work(box: Toolbox, output: Output) -> int:
-        told: list[dict[str, Any]] = []
+        reports: list[dict[str, Any]] = []
         for path in paths:
             for file, found in definition.read_folder(path):
                 faults = [found.message] if isinstance(found, ConfigError) else list(_faults(found, box.registry))
-                told.append({"file": str(file), "faults": faults})
-        broken = any(one["faults"] for one in told)
+                reports.append({"file": str(file), "faults": faults})
+        broken = any(one["faults"] for one in reports)
         if output.as_json:
-            output.document({"status": "failed" if broken else "ok", "workflows": told})
+            output.document({"status": "failed" if broken else "ok", "workflows": reports})
         else:
-            for one in told:
+            for one in reports:
                 output.text("\n".join(one["faults"]) if one["faults"] else f"{one['file']}: nothing is wrong")
         return FAILED if broken else 0
 

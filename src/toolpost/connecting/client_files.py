@@ -447,9 +447,9 @@ class _Placeholders:
     def _input(self, id_: str, place: str) -> str:
         variable = variable_name(id_)
         about = self._inputs.get(id_)
-        told = about.get("description") if is_object(about) else None
+        description = about.get("description") if is_object(about) else None
         if all(known.name != variable for known in self.variables):
-            self.variables.append(Variable(name=variable, stands_for=str(told or f"the input {id_!r}")))
+            self.variables.append(Variable(name=variable, stands_for=str(description or f"the input {id_!r}")))
             self.notes.append(f"{place}: the input {id_!r}, which the editor asks for, is now the variable {variable}")
         return f"${{{variable}}}"
 

@@ -595,8 +595,8 @@ class MemoryStore:
             if action.answered_by == str(who):
                 actions[action.id] = replace(action, answered_by=FORGOTTEN_USER)
         files = self._drop_unnamed_contents()
-        told = self.events.forget(who)
-        return {**removed, "under_way": running + answered, "files": files, **told, "tasks": 0, "sessions": 0}
+        event_counts = self.events.forget(who)
+        return {**removed, "under_way": running + answered, "files": files, **event_counts, "tasks": 0, "sessions": 0}
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         """Do nothing: nothing is sealed in memory."""

@@ -122,9 +122,9 @@ class CallbackApp:
 
     async def _finish(self, visit: _Visit) -> HtmlPage:
         """Finish the sign-in and redirect, so that code and state leave the address bar."""
-        told = visit.fields.get("connected", "")
-        if told and visit.held and _fits(visit, told):
-            return self._connected(told)
+        provider = visit.fields.get("connected", "")
+        if provider and visit.held and _fits(visit, provider):
+            return self._connected(provider)
         person = await self._person(visit)
         connected = await self._accounts.finish(
             visit.fields, provider=visit.provider, person=person, browser=browser_binding(visit.held)

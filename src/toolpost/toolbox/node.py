@@ -474,12 +474,12 @@ class StandaloneRouter:
         """Store the files of a result with the call that this one is part of, if there is one."""
         if not completed.artifacts or not isinstance(context, ToolContext) or not context.is_running:
             return completed
-        told = json.dumps([completed.content, completed.text])
+        encoded = json.dumps([completed.content, completed.text])
         for artifact_id in completed.artifacts:
             ref, data = await self.read_artifact(artifact_id)
             moved = await context.save_artifact(data, media_type=ref.media_type, name=ref.name)
-            told = told.replace(artifact_id, moved)
-        content, text = json.loads(told)
+            encoded = encoded.replace(artifact_id, moved)
+        content, text = json.loads(encoded)
         return completed._replace(content=content, text=text)
 
     async def read_artifact(self, artifact_id: str) -> tuple[ArtifactRef, bytes]:

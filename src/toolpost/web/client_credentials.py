@@ -130,21 +130,21 @@ def build_token_request(grant: ClientGrant) -> PlannedRequest:
 
 
 def _token(grant: ClientGrant, response: Response, began: float) -> ClientToken:
-    told = _object(response)
-    value = told.get("access_token")
+    body = _object(response)
+    value = body.get("access_token")
     if not isinstance(value, str) or not value:
         raise ToolAuthError(f"{_subject(grant)} answered without an access token; check its token_url.")
     try:
         check_header_value(value)
     except (UnsendableError, UnicodeEncodeError) as error:
         raise ToolAuthError(f"{_subject(grant)} answered with a token that no header can carry.") from error
-    kind = str(told.get("token_type") or "Bearer")
-    return ClientToken(value, "Bearer" if kind.lower() == "bearer" or not kind.isalnum() else kind, _end(told, began))
+    kind = str(body.get("token_type") or "Bearer")
+    return ClientToken(value, "Bearer" if kind.lower() == "bearer" or not kind.isalnum() else kind, _end(body, began))
 
 
-def _end(told: dict[str, Any], began: float) -> float:
+def _end(body: dict[str, Any], began: float) -> float:
     try:
-        life = float(told.get("expires_in") or "inf")
+        life = float(body.get("expires_in") or "inf")
     except (TypeError, ValueError):
         return float("inf")
     return began + life - min(_SKEW_S, life * _SKEW_SHARE)
@@ -152,10 +152,10 @@ def _end(told: dict[str, Any], began: float) -> float:
 
 def _object(response: Response) -> dict[str, Any]:
     try:
-        told = parse_json(response.body)
+        body = parse_json(response.body)
     except ValueError:
         return {}
-    return told if is_object(told) else {}
+    return body if is_object(body) else {}
 
 
 def _refusal(grant: ClientGrant, response: Response) -> ToolNodeError:
@@ -163,8 +163,8 @@ def _refusal(grant: ClientGrant, response: Response) -> ToolNodeError:
     code = _object(response).get("error")
     words = [code if isinstance(code, str) else "", extract_reason(response.headers, response.body)]
     said = ": ".join(dict.fromkeys(word for word in words if word)) or "no reason given"
-    told = sanitize(said, [grant.client_secret])
-    message = f"{_subject(grant)} refused: status {response.status}, {told}. Check its client_id and client_secret."
+    reason = sanitize(said, [grant.client_secret])
+    message = f"{_subject(grant)} refused: status {response.status}, {reason}. Check its client_id and client_secret."
     if 400 <= response.status < 500 and response.status != 429:
         return ToolAuthError(message, status_code=401)
     error = from_status(response.status, message)

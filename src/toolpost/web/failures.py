@@ -55,9 +55,9 @@ def response_error(
         if 300 <= status < 400
         else [extract_reason(headers, body), _challenge(headers)]
     )
-    told = " ".join(part for part in said if part)
+    text = " ".join(part for part in said if part)
     head = f"{subject} answered {status} {status_phrase(status)}".rstrip()
-    message = f"{head}: {sanitize(told, secrets)}" if told else head
+    message = f"{head}: {sanitize(text, secrets)}" if text else head
     if status == 401:
         message = f"{message.rstrip('.')}. {remedy}".rstrip()
     error = _limited(status, headers, message) or from_status(status, message)
@@ -87,8 +87,8 @@ def extract_reason(headers: Headers, body: bytes) -> str:
 
 def sanitize(text: str, secrets: Iterable[str]) -> str:
     """Return one line without secrets, control characters and terminal escapes."""
-    told = _TERMINAL.sub(" ", Redactor(secrets).text(text)[:_LONGEST_LOOK])
-    safe = " ".join("".join(char if char.isprintable() else " " for char in told).split())
+    cleaned = _TERMINAL.sub(" ", Redactor(secrets).text(text)[:_LONGEST_LOOK])
+    safe = " ".join("".join(char if char.isprintable() else " " for char in cleaned).split())
     return safe if len(safe) <= _LONGEST else f"{safe[:_LONGEST]}…"
 
 
@@ -142,9 +142,9 @@ def _said_in(value: dict[str, Any], depth: int) -> str:
     said = next((text for key in _SAID_IN if (text := _said(value.get(key), depth + 1))), "")
     parts = [title if isinstance(title, str) else "", said]
     parts += [_said(value.get(key), depth + 1) for key in _SAID_OF_FIELDS]
-    told = ": ".join(dict.fromkeys(part for part in parts if part)).replace(".: ", ": ")
+    text = ": ".join(dict.fromkeys(part for part in parts if part)).replace(".: ", ": ")
     place = next((value[key] for key in _PLACES if is_array(value.get(key))), None)
-    return f"{'.'.join(map(str, place))}: {told}" if told and place else told
+    return f"{'.'.join(map(str, place))}: {text}" if text and place else text
 
 
 def _as_json(value: Any) -> str:

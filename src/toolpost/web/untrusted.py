@@ -41,10 +41,10 @@ class Citation(NamedTuple):
 
 
 def mark_untrusted(
-    content: Any, *, origin: str, told: str | None = None, facts: Mapping[str, Any] | None = None
+    content: Any, *, origin: str, model_text: str | None = None, facts: Mapping[str, Any] | None = None
 ) -> ToolOutput:
     """Build output with its origin and trust in `meta`, and a text that marks it as untrusted for a model."""
-    text = _write(content) if told is None else told
+    text = _write(content) if model_text is None else model_text
     meta = {"origin": origin, "trust": UNTRUSTED, "note": WARNING, **(facts or {})}
     return ToolOutput(content, text=tool_results(text, origin), meta=meta)
 

@@ -284,8 +284,8 @@ class HttpChatModel:
         words = (error.get("code"), error.get("type"), error.get("status"))
         named = [_STATUS_OF.get(str(word), word) for word in words]
         status = next((word for word in named if isinstance(word, int) and 400 <= word <= 599), 500)
-        told = sanitize(str(error.get("message") or error), self._secrets)
-        failure = from_status(status, f"{self._subject} reports an error: {told}")
+        reason = sanitize(str(error.get("message") or error), self._secrets)
+        failure = from_status(status, f"{self._subject} reports an error: {reason}")
         if status == OVERLOADED:
             failure.category = ErrorCategory.RETRYABLE_SERVER
         return failure

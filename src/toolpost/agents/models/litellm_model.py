@@ -133,11 +133,11 @@ class LiteLLMChat:
             raise self._failure(raised) from None  # its chain may quote a key
 
     def _failure(self, raised: Exception) -> ToolError:
-        told = f"{self.model!r} by litellm: {sanitize(f'{type(raised).__name__}: {raised}', self._secrets())}"
+        message = f"{self.model!r} by litellm: {sanitize(f'{type(raised).__name__}: {raised}', self._secrets())}"
         if type(raised).__name__ in ("APIConnectionError", "Timeout"):
-            return ToolTimeoutError(told) if type(raised).__name__ == "Timeout" else ToolConnectionError(told)
+            return ToolTimeoutError(message) if type(raised).__name__ == "Timeout" else ToolConnectionError(message)
         status = getattr(raised, "status_code", None)
-        return from_status(status, told) if isinstance(status, int) else ToolExecutionError(told)
+        return from_status(status, message) if isinstance(status, int) else ToolExecutionError(message)
 
     def _secrets(self) -> list[str]:
         known = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_ENDINGS)]

@@ -224,12 +224,12 @@ def _with_query(url: str, parameters: dict[str, str]) -> str:
     return urlunsplit(parts._replace(query=urlencode([*kept, *parameters.items()]), fragment=""))
 
 
-def _check_issuer(server: ServerMetadata, told: str | None) -> None:
-    if told is None and not server.iss_parameter:
+def _check_issuer(server: ServerMetadata, issuer: str | None) -> None:
+    if issuer is None and not server.iss_parameter:
         return
-    if told is not None and not server.issuer_known:
+    if issuer is not None and not server.issuer_known:
         return
-    if told != server.issuer:
+    if issuer != server.issuer:
         raise ToolAuthError(
             f"The answer does not come from {server.issuer!r}, where the sign-in was started. It is not used: "
             "another server may have put itself in between.",
@@ -241,6 +241,6 @@ def _denial(parameters: Mapping[str, str]) -> ToolAuthError:
     problem = OAuthProblem(presentable(parameters["error"]), presentable(parameters.get("error_description", "")))
     cause = OAuthResponseError(problem)
     if problem.code == "access_denied":
-        message = f"The sign-in was declined: {problem.told}. Nothing was connected."
+        message = f"The sign-in was declined: {problem.message}. Nothing was connected."
         return ToolAuthError(message, code="oauth_denied", cause=cause)
-    return ToolAuthError(f"OAuth error: {problem.told}", code="oauth_refused", cause=cause)
+    return ToolAuthError(f"OAuth error: {problem.message}", code="oauth_refused", cause=cause)

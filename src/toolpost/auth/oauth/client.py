@@ -167,13 +167,13 @@ def register(server: ServerMetadata, profile: ClientProfile) -> Flow[Client]:
         problem = parse_problem(reply)
         if reply.status < 500 and problem.code in {"invalid_redirect_uri", "invalid_client_metadata"}:
             uris = ", ".join(profile.redirect_uris)
-            message = f"{subject} does not take this client: {problem.told} ({problem.code}; redirect URIs: {uris})."
+            message = f"{subject} does not take this client: {problem.message} ({problem.code}; redirect URIs: {uris})."
             raise ToolAuthError(message, code="oauth_registration")
         raise refusal_error(subject, reply)
-    told = json_object(reply)
-    if told is None:
+    registration = json_object(reply)
+    if registration is None:
         raise refusal_error(subject, reply)
-    return _registered(told, server, profile, wanted)
+    return _registered(registration, server, profile, wanted)
 
 
 def _bound(client: Client, server: ServerMetadata) -> Client:
@@ -226,19 +226,21 @@ def _wanted_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod
     raise ToolAuthError(message, code="oauth_registration")
 
 
-def _registered(told: dict[str, Any], server: ServerMetadata, profile: ClientProfile, wanted: AuthMethod) -> Client:
+def _registered(
+    registration: dict[str, Any], server: ServerMetadata, profile: ClientProfile, wanted: AuthMethod
+) -> Client:
     subject = f"The registration endpoint of {server.issuer!r}"
-    name, secret = told.get("client_id"), told.get("client_secret")
+    name, secret = registration.get("client_id"), registration.get("client_secret")
     if not isinstance(name, str) or not name.isprintable() or not name:
         raise ToolAuthError(f"{subject} answered without a client_id.", code="oauth_registration")
-    method = told.get("token_endpoint_auth_method", wanted)
+    method = registration.get("token_endpoint_auth_method", wanted)
     if method not in AUTH_METHODS or method == "private_key_jwt":
         message = f"{subject} gave a client that must use {presentable(str(method))}, which cannot be used."
         raise ToolAuthError(message, code="oauth_registration")
     kept = Secret(secret) if method != "none" and isinstance(secret, str) and secret else None
     if method != "none" and kept is None:
         raise ToolAuthError(f"{subject} gave a client without its secret.", code="oauth_registration")
-    given = told.get("redirect_uris")
+    given = registration.get("redirect_uris")
     if is_array(given) and given and not set(profile.redirect_uris) <= {uri for uri in given if isinstance(uri, str)}:
         raise ToolAuthError(f"{subject} left out a redirect URI of ours.", code="oauth_registration")
     return Client(
@@ -248,7 +250,7 @@ def _registered(told: dict[str, Any], server: ServerMetadata, profile: ClientPro
         auth_method=method,
         redirect_uris=profile.redirect_uris,
         origin="dynamic",
-        secret_expires_at=_expiry(told.get("client_secret_expires_at")) if kept else None,
+        secret_expires_at=_expiry(registration.get("client_secret_expires_at")) if kept else None,
     )
 
 

@@ -77,10 +77,10 @@ Flow: TypeAlias = Generator[FlowRequest, FlowResponse, T]
 def json_object(reply: FlowResponse) -> dict[str, Any] | None:
     """Parse the JSON object of a response, whatever its content type; None for anything else."""
     try:
-        told: object = json.loads(reply.body)
+        value: object = json.loads(reply.body)
     except (ValueError, RecursionError):
         return None
-    return told if is_object(told) else None
+    return value if is_object(value) else None
 
 
 async def run_flow(flow: Flow[T], client: HttpClient) -> T:
@@ -132,7 +132,7 @@ class OAuthProblem(NamedTuple):
     description: str = ""
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The description for a person, else the code."""
         return self.description or self.code
 
@@ -141,7 +141,7 @@ class OAuthResponseError(Exception):
     """The cause of a ToolAuthError that stands for an OAuth error of the authorization server."""
 
     def __init__(self, problem: OAuthProblem) -> None:
-        super().__init__(problem.told)
+        super().__init__(problem.message)
         self.problem = problem
 
 
@@ -152,8 +152,8 @@ def problem_behind(failed: BaseException) -> OAuthProblem | None:
 
 def parse_problem(reply: FlowResponse, *, secrets: Iterable[str] = ()) -> OAuthProblem:
     """Parse the OAuth error of a response of any status: some servers say 200 and mean no."""
-    told = json_object(reply) or {}
-    code, description = told.get("error"), told.get("error_description")
+    body = json_object(reply) or {}
+    code, description = body.get("error"), body.get("error_description")
     hidden = tuple(secrets)
     return OAuthProblem(
         presentable(code, hidden) if isinstance(code, str) else "",
@@ -165,11 +165,11 @@ def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] =
     """Return the error for a response that is not what was requested."""
     problem = parse_problem(reply, secrets=secrets)
     if reply.status == 429 or reply.status >= 500:
-        text = f": {problem.told}" if problem.code else ""
+        text = f": {problem.message}" if problem.code else ""
         return from_status(reply.status, f"{subject} answered {reply.status}{text}. Try again later.")
     if problem.code:
         code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
-        message = f"OAuth error: {problem.told} ({subject}, {problem.code})"
+        message = f"OAuth error: {problem.message} ({subject}, {problem.code})"
         return ToolAuthError(message, code=code, cause=OAuthResponseError(problem))
     return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
 

@@ -117,11 +117,11 @@ def exchange_id_token(
     )
     subject = f"The identity provider {host_of(provider.server.token_endpoint)!r}"
     reply = yield from post_form(provider.server.token_endpoint, provider.server, provider.client, form, clock=clock)
-    told = json_object(reply)
-    if reply.status != 200 or told is None or parse_problem(reply).code:
+    body = json_object(reply)
+    if reply.status != 200 or body is None or parse_problem(reply).code:
         raise refusal_error(subject, reply, secrets=secrets_in(form))
-    statement = told.get("access_token")  # RFC 8693 section 2.2.1: whatever it is, it comes under this name
-    if told.get("issued_token_type") != ID_JAG or not isinstance(statement, str) or not statement:
+    statement = body.get("access_token")  # RFC 8693 section 2.2.1: whatever it is, it comes under this name
+    if body.get("issued_token_type") != ID_JAG or not isinstance(statement, str) or not statement:
         raise ToolAuthError(f"{subject} answered without an ID-JAG.", code="oauth_response")
     return Secret(statement)
 
@@ -184,17 +184,17 @@ def begin_device(
     form = (*form, ("resource", resource)) if resource else form
     began = clock()
     reply = yield from post_form(server.device_authorization_endpoint, server, client, form, clock=clock)
-    told = json_object(reply)
-    if reply.status != 200 or told is None or parse_problem(reply).code:
+    body = json_object(reply)
+    if reply.status != 200 or body is None or parse_problem(reply).code:
         raise refusal_error(f"The device endpoint of {server.issuer!r}", reply)
-    uris = _uris(told, server, trust)
+    uris = _uris(body, server, trust)
     return DeviceGrant(
-        device_code=Secret(_text(told, "device_code", server)),
-        user_code=_text(told, "user_code", server),
+        device_code=Secret(_text(body, "device_code", server)),
+        user_code=_text(body, "user_code", server),
         verification_uri=uris[0],
         verification_uri_complete=uris[1],
-        interval=min(_number(told.get("interval"), _INTERVAL_S), _SLOWEST_S),
-        expires=began + _number(told.get("expires_in"), _LIFE_S),
+        interval=min(_number(body.get("interval"), _INTERVAL_S), _SLOWEST_S),
+        expires=began + _number(body.get("expires_in"), _LIFE_S),
         server=server,
         client=client,
         resource=resource,
@@ -260,18 +260,18 @@ def _later(grant: DeviceGrant) -> DeviceGrant:
     return replace(grant, interval=max(grant.interval, min(grant.interval * 2, _SLOWEST_S)))
 
 
-def _uris(told: dict[str, Any], server: ServerMetadata, trust: Trust) -> tuple[str, str | None]:
+def _uris(body: dict[str, Any], server: ServerMetadata, trust: Trust) -> tuple[str, str | None]:
     """Return the verification URIs; Google writes `url` for `uri`."""
-    plain = told.get("verification_uri") or told.get("verification_url")
-    whole = told.get("verification_uri_complete")
+    plain = body.get("verification_uri") or body.get("verification_url")
+    whole = body.get("verification_uri_complete")
     checked = trust.check(plain, name="verification_uri", documents=server.documents)
     if whole is None:
         return checked, None
     return checked, trust.check(whole, name="verification_uri_complete", documents=server.documents)
 
 
-def _text(told: dict[str, Any], name: str, server: ServerMetadata) -> str:
-    value = told.get(name)
+def _text(body: dict[str, Any], name: str, server: ServerMetadata) -> str:
+    value = body.get(name)
     if not isinstance(value, str) or not value.isprintable() or not value:
         raise ToolAuthError(
             f"The device endpoint of {server.issuer!r} answered without a {name}.", code="oauth_response"
@@ -382,7 +382,7 @@ def _is_dead(problem: OAuthProblem) -> bool:
 def _outcome(reply: FlowResponse, request: TokenRequest, old: TokenSet) -> RefreshOutcome:
     problem = parse_problem(reply, secrets=request.secrets)
     if _is_dead(problem):
-        return GrantRevoked(problem.told)
+        return GrantRevoked(problem.message)
     if (
         reply.status >= 500
     ):  # mostly the old token is as good as before; if it was used up, the next outcome is GrantRevoked

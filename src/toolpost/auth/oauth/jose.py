@@ -122,5 +122,5 @@ class DpopKey:
 
 def dpop_nonce(headers: Headers) -> str:
     """Return the nonce for the next proof to this server, or an empty text."""
-    told = headers.get("dpop-nonce") or ""
-    return told if _NONCE.fullmatch(told) else ""
+    nonce = headers.get("dpop-nonce") or ""
+    return nonce if _NONCE.fullmatch(nonce) else ""

@@ -146,14 +146,14 @@ def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -
         raise with_context(failed, f"The issuer {issuer!r} was asked for its endpoints") from None
     if found is None:
         return None
-    url, told = found
-    if told.get("issuer") != issuer:
+    url, document = found
+    if document.get("issuer") != issuer:
         raise ToolAuthError(
             f"The metadata at {host_of(url)!r} speaks for another issuer than {issuer!r}, so it is not used. "
             "The server, or whoever answers in its place, must name exactly that issuer.",
             code="oauth_issuer_mismatch",
         )
-    return _server(told, issuer, trust, _chain(documents, url))
+    return _server(document, issuer, trust, _chain(documents, url))
 
 
 def discover_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata]:
@@ -245,9 +245,9 @@ def _first(urls: tuple[str, ...], documents: tuple[str, ...]) -> Flow[tuple[str,
         reply = yield FlowRequest(method="GET", url=url, documents=documents)
         if reply.status == 429 or reply.status >= 500:  # it may be there: another place must not speak for it
             raise refusal_error(f"The metadata of {host_of(url)!r}", reply)
-        told = json_object(reply) if reply.status == 200 else None
-        if told is not None:
-            return url, told
+        document = json_object(reply) if reply.status == 200 else None
+        if document is not None:
+            return url, document
     return None
 
 
@@ -255,22 +255,22 @@ def _chain(documents: tuple[str, ...], url: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*documents, url)))
 
 
-def _resource(told: dict[str, Any], server_url: str, documents: tuple[str, ...]) -> ResourceMetadata:
-    resource = told.get("resource")
+def _resource(document: dict[str, Any], server_url: str, documents: tuple[str, ...]) -> ResourceMetadata:
+    resource = document.get("resource")
     if not isinstance(resource, str) or not covers(resource, server_url):
         raise ToolAuthError(
             f"The document of {host_of(server_url)!r} speaks for another resource, so it is not used. "
             "Its `resource` must be the URL of the server, or a path above it.",
             code="oauth_resource_mismatch",
         )
-    servers = _texts(told.get("authorization_servers")) or ()
+    servers = _texts(document.get("authorization_servers")) or ()
     if not servers:
         raise ToolAuthError(f"The document of {host_of(server_url)!r} names no authorization server.", code=_CODE)
     return ResourceMetadata(
         resource=resource,
         authorization_servers=servers,
-        scopes_supported=_texts(told.get("scopes_supported")),
-        dpop_required=told.get("dpop_bound_access_tokens_required") is True,
+        scopes_supported=_texts(document.get("scopes_supported")),
+        dpop_required=document.get("dpop_bound_access_tokens_required") is True,
         documents=documents,
     )
 
@@ -279,9 +279,9 @@ def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme)
 
 
-def _server(told: dict[str, Any], issuer: str, trust: Trust, documents: tuple[str, ...]) -> ServerMetadata:
+def _server(document: dict[str, Any], issuer: str, trust: Trust, documents: tuple[str, ...]) -> ServerMetadata:
     def endpoint(name: str) -> str | None:
-        return None if told.get(name) is None else trust.check(told[name], name=name, documents=documents)
+        return None if document.get(name) is None else trust.check(document[name], name=name, documents=documents)
 
     token_endpoint = endpoint("token_endpoint")
     if token_endpoint is None:
@@ -294,14 +294,14 @@ def _server(told: dict[str, Any], issuer: str, trust: Trust, documents: tuple[st
         revocation_endpoint=endpoint("revocation_endpoint"),
         device_authorization_endpoint=endpoint("device_authorization_endpoint"),
         jwks_uri=endpoint("jwks_uri"),
-        code_challenge_methods=_texts(told.get("code_challenge_methods_supported")) or (),
-        auth_methods=_texts(told.get("token_endpoint_auth_methods_supported")),
-        auth_signing_algorithms=_texts(told.get("token_endpoint_auth_signing_alg_values_supported")),
-        grant_types=_texts(told.get("grant_types_supported")),
-        scopes_supported=_texts(told.get("scopes_supported")),
-        dpop_algorithms=_texts(told.get("dpop_signing_alg_values_supported")) or (),
-        iss_parameter=told.get("authorization_response_iss_parameter_supported") is True,
-        client_documents=told.get("client_id_metadata_document_supported") is True,
+        code_challenge_methods=_texts(document.get("code_challenge_methods_supported")) or (),
+        auth_methods=_texts(document.get("token_endpoint_auth_methods_supported")),
+        auth_signing_algorithms=_texts(document.get("token_endpoint_auth_signing_alg_values_supported")),
+        grant_types=_texts(document.get("grant_types_supported")),
+        scopes_supported=_texts(document.get("scopes_supported")),
+        dpop_algorithms=_texts(document.get("dpop_signing_alg_values_supported")) or (),
+        iss_parameter=document.get("authorization_response_iss_parameter_supported") is True,
+        client_documents=document.get("client_id_metadata_document_supported") is True,
         documents=documents,
     )
 

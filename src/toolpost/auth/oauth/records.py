@@ -44,11 +44,11 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else list(value)
 
 
-def _whole(kind: type[Any], told: object) -> Any:
-    if not is_object(told):
+def _whole(kind: type[Any], data: object) -> Any:
+    if not is_object(data):
         raise TypeError(kind.__name__)
     types = _types(kind)  # type: ignore[arg-type]  # every class can be hashed
-    return kind(**{name: _value(types[name], value) for name, value in told.items() if name in types})
+    return kind(**{name: _value(types[name], value) for name, value in data.items() if name in types})
 
 
 @cache
@@ -57,12 +57,12 @@ def _types(kind: type[Any]) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _value(kind: Any, told: object) -> Any:
-    if told is None:
+def _value(kind: Any, data: object) -> Any:
+    if data is None:
         return None
     inner = next((one for one in get_args(kind) or (kind,) if one is not type(None)), kind)
     if inner is Secret:
-        return Secret(str(told))
+        return Secret(str(data))
     if is_dataclass(inner) and isinstance(inner, type):
-        return _whole(inner, told)
-    return tuple(told) if is_array(told) else told
+        return _whole(inner, data)
+    return tuple(data) if is_array(data) else data

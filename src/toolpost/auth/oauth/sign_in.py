@@ -75,18 +75,18 @@ class AuthChallenge:
 def parse_auth_challenge(status: int, headers: Headers) -> AuthChallenge:
     """Parse the challenge of a response; an empty one where no Bearer or DPoP challenge is there."""
     found = [one for one in parse_challenges(headers.get_all("www-authenticate")) if one.scheme in {"bearer", "dpop"}]
-    told: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for challenge in found:
-        told = {**challenge.parameters, **told}
+        parameters = {**challenge.parameters, **parameters}
     schemes = {challenge.scheme for challenge in found}
-    scope = told.get("scope")
+    scope = parameters.get("scope")
     return AuthChallenge(
         status=status,
         dpop="dpop" in schemes,
         bearer="bearer" in schemes or not schemes,
-        error=told.get("error", ""),
+        error=parameters.get("error", ""),
         scopes=None if scope is None else tuple(dict.fromkeys(scope.split())),
-        resource_metadata=told.get("resource_metadata") or None,
+        resource_metadata=parameters.get("resource_metadata") or None,
     )
 
 

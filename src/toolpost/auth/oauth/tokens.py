@@ -91,19 +91,19 @@ class TokenRequest:
 
 def read_tokens(reply: FlowResponse, request: TokenRequest) -> TokenSet:
     """Parse the tokens of a response; a ToolAuthError says what is in their place."""
-    told = json_object(reply)
-    if reply.status not in {200, 201} or told is None or parse_problem(reply).code:
+    body = json_object(reply)
+    if reply.status not in {200, 201} or body is None or parse_problem(reply).code:
         raise refusal_error(request.subject, reply, secrets=request.secrets)
-    token_type = _type(told, request)
-    scope = told.get("scope")
+    token_type = _type(body, request)
+    scope = body.get("scope")
     return TokenSet(
-        access_token=_token(told, request),
+        access_token=_token(body, request),
         token_type=token_type,
-        refresh_token=_optional(told, "refresh_token"),
-        id_token=_optional(told, "id_token"),
+        refresh_token=_optional(body, "refresh_token"),
+        id_token=_optional(body, "id_token"),
         scopes=tuple(dict.fromkeys(scope.split())) if isinstance(scope, str) else request.scopes,
         asked=request.scopes,
-        expires_at=_end(told.get("expires_in"), request.began),
+        expires_at=_end(body.get("expires_in"), request.began),
         received_at=request.began,
         issuer=request.issuer,
         client_id=request.client_id,
@@ -124,8 +124,8 @@ def request_headers(
     return headers
 
 
-def _token(told: dict[str, Any], request: TokenRequest) -> Secret:
-    value = told.get("access_token")
+def _token(body: dict[str, Any], request: TokenRequest) -> Secret:
+    value = body.get("access_token")
     if not isinstance(value, str) or not value:
         raise ToolAuthError(f"{request.subject} answered without an access_token.", code="oauth_response")
     if not _SENDABLE.fullmatch(value):
@@ -133,9 +133,9 @@ def _token(told: dict[str, Any], request: TokenRequest) -> Secret:
     return Secret(value)
 
 
-def _type(told: dict[str, Any], request: TokenRequest) -> TokenType:
+def _type(body: dict[str, Any], request: TokenRequest) -> TokenType:
     """Parse the token type (RFC 6749 section 7.1: a token of an unknown type must not be used)."""
-    written = told.get("token_type", "")
+    written = body.get("token_type", "")
     kind = written.lower() if isinstance(written, str) else "?"
     if kind in _BEARERS:
         return "Bearer"
@@ -147,8 +147,8 @@ def _type(told: dict[str, Any], request: TokenRequest) -> TokenType:
     )
 
 
-def _optional(told: dict[str, Any], name: str) -> Secret | None:
-    value = told.get(name)
+def _optional(body: dict[str, Any], name: str) -> Secret | None:
+    value = body.get(name)
     return Secret(value) if isinstance(value, str) and value else None
 
 

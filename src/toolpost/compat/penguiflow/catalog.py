@@ -122,9 +122,9 @@ class NodeSpec:
 
     def to_tool_record(self) -> dict[str, Any]:
         """Return the tool as JSON data, for a prompt."""
-        told = ("name", "desc", "side_effects", "cost_hint", "latency_hint_ms", "safety_notes")
+        keys = ("name", "desc", "side_effects", "cost_hint", "latency_hint_ms", "safety_notes")
         return {
-            **{key: getattr(self, key) for key in told},
+            **{key: getattr(self, key) for key in keys},
             "loading_mode": self.loading_mode.value,
             "tags": list(self.tags),
             "auth_scopes": list(self.auth_scopes),

@@ -201,8 +201,8 @@ def _parse(name: str, text: str, schema: JsonSchema) -> Any:
 async def read_body(request: Request, most: int) -> bytes:
     """Read a body of at most so many bytes; it must come within a minute."""
     too_large = Problem(413, "body_too_large", f"the body has more than {most} bytes")
-    told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told) > most:
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
         raise too_large
     chunks, size = list[bytes](), 0
     try:

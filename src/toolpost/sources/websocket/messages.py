@@ -176,12 +176,12 @@ def _is_told(error: Any) -> bool:
 
 
 def _words(error: Any, answer: dict[str, Any]) -> str:
-    told = answer.get("message", "no reason is given") if error is True else error
-    if not is_object(told):
-        return sanitize(told if isinstance(told, str) else json_text(told), ())
-    message, code = told.get("message"), told.get("code")
+    reason = answer.get("message", "no reason is given") if error is True else error
+    if not is_object(reason):
+        return sanitize(reason if isinstance(reason, str) else json_text(reason), ())
+    message, code = reason.get("message"), reason.get("code")
     if not isinstance(message, str):
-        return sanitize(json_text(told), ())
+        return sanitize(json_text(reason), ())
     return sanitize(message if code is None else f"{message} (code {code})", ())
 
 

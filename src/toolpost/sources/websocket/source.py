@@ -71,7 +71,7 @@ class _Stray(NamedTuple):
     number: int
     head: str | bytes | None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Describe the message for an error."""
         return self.what if self.head is None else f"{self.what}: {excerpt(self.head)}"
 
@@ -134,7 +134,7 @@ class WebSocketSession:
                 # It had no effect: nothing of it was read.
                 text = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
                 raise ToolConnectionError(text, sent=False) from None
-            told = await answer
+            answered = await answer
         except BaseException:
             self._waiting.pop(number, None)
             self._is_owed = True
@@ -142,9 +142,9 @@ class WebSocketSession:
         finally:
             if self._retired is not None and not self._waiting:
                 self._retired.set()
-        if isinstance(told, ToolError):
-            raise told
-        return ToolOutput(result_of(told))
+        if isinstance(answered, ToolError):
+            raise answered
+        return ToolOutput(result_of(answered))
 
     async def close_when_idle(self) -> None:
         """Close the connection as soon as no call waits for an answer."""
@@ -228,12 +228,12 @@ class WebSocketSession:
         stray = self._stray
         if stray is None or number is None or number > stray.number:
             return ToolTimeoutError(f"source {self._name!r} did not answer in time")
-        return ToolTimeoutError(f"source {self._name!r} did not answer in time; it sent {stray.told()}")
+        return ToolTimeoutError(f"source {self._name!r} did not answer in time; it sent {stray.describe()}")
 
 
-def _settle(answer: asyncio.Future[Any], told: Any) -> None:
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
     if not answer.done():
-        answer.set_result(told)
+        answer.set_result(result)
 
 
 _MAX_CLOSING = 64
