@@ -17,11 +17,13 @@ from mcp.shared.inbound import (
     InboundModernRoute,
     classify_inbound_request,
     find_duplicated_routing_header,
+    validate_mcp_param_headers,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import Response
 
+from toolpost.gateway.mcp_exchange import Exchange
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 EncodedList: TypeAlias = "Callable[[str, Scope], bytes | None]"
 
 _MAX_BODY = 4_000_000
-_LIST_REQUEST_BYTES = 4096
+_JSON_TYPE = "application/json"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_EVENTS = 100
 _RETRY_MS = 1000
@@ -61,7 +63,7 @@ def http_sessions(
 
 
 class _Sessions(StreamableHTTPSessionManager):
-    """Sessions that each have events of their own.
+    """Sessions that each have events of their own; plain requests are answered without the SDK's transport.
 
     Streams are named by request ids, which clients choose: in a store for all, one client could ask for another's.
     """
@@ -69,20 +71,26 @@ class _Sessions(StreamableHTTPSessionManager):
     def __init__(self, listed: EncodedList | None, **options: Any) -> None:
         super().__init__(**options)
         self._listed = listed
+        self._checks_hosts = bool(self.security_settings and self.security_settings.enable_dns_rebinding_protection)
         self._limited = self.asgi_app
-        if listed is not None:
-            self.asgi_app = cast("Any", self._answer_lists)
+        self.asgi_app = cast("Any", self._serve)
 
-    async def _answer_lists(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer plain requests for the list of tools; everything else, and all that is odd, is the SDK's."""
-        if scope["method"] != "POST":
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that is as it should be; all that is odd is the SDK's to refuse."""
+        if scope["method"] != "POST" or self._checks_hosts:
             await self._limited(scope, receive, send)
             return
         first = await receive()
-        answer = self._list_answer(scope, first)
-        if answer is not None:
-            await answer(scope, receive, send)
-            return
+        plain = _plain_request(scope, first)
+        if plain is not None:
+            if (answer := self._list_answer(plain)) is not None:
+                await answer(scope, receive, send)
+                return
+            if plain.route is not None and self._can_run(plain):
+                await Exchange(plain.request, plain.message, send).run(
+                    self.app, plain.route, self._lifespan_state, receive
+                )
+                return
         waiting = [first]
 
         async def replay() -> Message:
@@ -90,39 +98,37 @@ class _Sessions(StreamableHTTPSessionManager):
 
         await self._limited(scope, replay, send)
 
-    def _list_answer(self, scope: Scope, first: Message) -> Response | None:
-        body: bytes = first.get("body", b"")
-        if (
-            b'"tools/list"' not in body[:_LIST_REQUEST_BYTES]
-            or first.get("more_body")
-            or len(body) > _LIST_REQUEST_BYTES
-        ):
+    def _can_run(self, plain: _PlainRequest) -> bool:
+        """Return whether a request is for the server, its headers agree with it, and it ends with one answer."""
+        method: str = plain.message["method"]
+        if self._task_group is None or method == "subscriptions/listen":
+            return False
+        if method != "tools/call" or self.app.get_tool_input_schema is None:
+            return method != "tools/call"
+        params = plain.message["params"]
+        name, arguments = params.get("name"), params.get("arguments", {})
+        schema = self.app.get_tool_input_schema(name) if isinstance(name, str) and is_object(arguments) else None
+        return schema is None or validate_mcp_param_headers(schema, arguments, plain.request.headers) is None
+
+    def _list_answer(self, plain: _PlainRequest) -> Response | None:
+        message, params = plain.message, plain.message["params"]
+        if message["method"] != "tools/list" or params.keys() - {"_meta"} or self._listed is None:
             return None
-        request = Request(scope)
-        message = _plain_list(body)
-        if message is None or not all(check_accept_headers(request)):
+        version = plain.request.headers[MCP_PROTOCOL_VERSION_HEADER]
+        if plain.route is None and not self._is_open(plain.request, version):
             return None
-        version = self._version_of(request, message)
-        result = None if version is None or self._listed is None else self._listed(version, scope)
+        result = self._listed(version, plain.request.scope)
         if result is None:
             return None
         head = f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":'.encode()
         return Response(b"".join((head, result, b"}")), media_type="application/json")
 
-    def _version_of(self, request: Request, message: dict[str, Any]) -> str | None:
-        """Return the protocol version of a request that is as it should be: by itself, or within an open session."""
-        headers = request.headers
-        version, session = headers.get(MCP_PROTOCOL_VERSION_HEADER), headers.get(MCP_SESSION_ID_HEADER)
-        if find_duplicated_routing_header(headers.items()) is not None:
-            return None
-        if version in MODERN_PROTOCOL_VERSIONS:
-            verdict = classify_inbound_request(message, headers=dict(headers))
-            return version if isinstance(verdict, InboundModernRoute) else None
-        user = request.scope.get("user")
+    def _is_open(self, request: Request, version: str) -> bool:
+        """Return whether a request of the older protocol is within an open session of the same caller."""
+        session, user = request.headers.get(MCP_SESSION_ID_HEADER, ""), request.scope.get("user")
         owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
-        is_open = session in self._server_instances and self._session_owners.get(session or "") == owner
-        is_json = headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-        return version if is_open and is_json and version in HANDSHAKE_PROTOCOL_VERSIONS else None
+        is_open = session in self._server_instances and self._session_owners.get(session) == owner
+        return is_open and version in HANDSHAKE_PROTOCOL_VERSIONS
 
     @property
     def event_store(self) -> EventStore:
@@ -134,19 +140,45 @@ class _Sessions(StreamableHTTPSessionManager):
         """Take no other store."""
 
 
-def _plain_list(body: bytes) -> dict[str, Any] | None:
-    """Return a request for the first page of the list of tools; None for anything else."""
+class _PlainRequest(NamedTuple):
+    """A request with nothing odd about it; `route` is what the SDK makes of one of the newer protocol."""
+
+    request: Request
+    message: dict[str, Any]
+    route: InboundModernRoute | None
+
+
+def _plain_request(scope: Scope, first: Message) -> _PlainRequest | None:
+    """Return a request that came whole; None for anything that is not as it should be."""
+    if first.get("more_body") or (message := _message_in(first.get("body", b""))) is None:
+        return None
+    request = Request(scope)
+    headers = dict(request.headers)
+    if (
+        not headers.get("content-type", "").lower().startswith(_JSON_TYPE)
+        or not all(check_accept_headers(request))
+        or find_duplicated_routing_header(request.headers.items()) is not None
+    ):
+        return None
+    version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
+    if version in HANDSHAKE_PROTOCOL_VERSIONS:
+        return _PlainRequest(request, message, None)
+    route = classify_inbound_request(message, headers=headers)
+    return _PlainRequest(request, message, route) if isinstance(route, InboundModernRoute) else None
+
+
+def _message_in(body: bytes) -> dict[str, Any] | None:
+    """Return the one request that a body is; it always has parameters then."""
     try:
         message: Any = json.loads(body)
     except (ValueError, RecursionError):
         return None
     if not is_object(message) or message.keys() - {"params"} != {"jsonrpc", "id", "method"}:
         return None
-    params, number = message.get("params", {}), message["id"]
-    is_plain = is_object(params) and params.keys() <= {"_meta"} and is_object(params.get("_meta", {}))
+    params, number = message.setdefault("params", {}), message["id"]
     is_numbered = isinstance(number, str | int) and not isinstance(number, bool)
-    is_list = (message["jsonrpc"], message["method"]) == ("2.0", "tools/list")
-    return message if is_plain and is_numbered and is_list else None
+    is_request = message["jsonrpc"] == "2.0" and isinstance(message["method"], str)
+    return message if is_request and is_numbered and is_object(params) else None
 
 
 class _Event(NamedTuple):
