@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -122,9 +123,7 @@ class Access:
         except ToolError as error:
             return problem_of(error)
         scope[CALLER] = caller
-        # The SDK ties a session to the user that opened it.
-        token = AccessToken(token="", client_id=caller.id, scopes=list(caller.scopes), subject=str(caller.principal))
-        scope["user"] = AuthenticatedUser(token)
+        scope["user"] = _sdk_user(caller)
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
         return None
 
@@ -171,6 +170,13 @@ class Access:
             raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
         if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
             raise insufficient_scope("call")
+
+
+@lru_cache(maxsize=1000)
+def _sdk_user(caller: Caller) -> AuthenticatedUser:
+    """Return a caller as the SDK has users; it ties a session to the one that opened it."""
+    token = AccessToken(token="", client_id=caller.id, scopes=list(caller.scopes), subject=str(caller.principal))
+    return AuthenticatedUser(token)
 
 
 def insufficient_scope(scope: str) -> Problem:

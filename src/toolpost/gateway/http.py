@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.requests import Request
     from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp, Scope
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller
     from toolpost.gateway.event_feed import EventFeed
@@ -66,7 +65,6 @@ def gateway_app(
 
     host = urlsplit(public_url).hostname
     routes: list[BaseRoute] = [
-        Route("/mcp", endpoint=StreamableHTTPASGIApp(sessions)),
         Route("/mcp/{view}", endpoint=named),
         *service_routes(rest),
         *rest_routes(rest),
@@ -76,9 +74,15 @@ def gateway_app(
     app = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 500: _broken, ToolError: _refused}
     )
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        # What most requests are for does not pass the layers and routes of everything else.
+        is_mcp = scope["type"] == "http" and scope["path"] == "/mcp"
+        await (sessions.handle_request if is_mcp else app)(scope, receive, send)
+
     rates = Rates(box.settings.server.requests_per_minute)
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
-    return Access(app, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url)
+    return Access(routed, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url)
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 EncodedList: TypeAlias = "Callable[[str, Scope], bytes | None]"
 
 _MAX_BODY = 4_000_000
-_JSON_TYPE = "application/json"
+_JSON_TYPE, _USUAL_ACCEPT = "application/json", "application/json, text/event-stream"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_EVENTS = 100
 _RETRY_MS = 1000
@@ -152,13 +152,13 @@ def _plain_request(scope: Scope, first: Message) -> _PlainRequest | None:
     """Return a request that came whole; None for anything that is not as it should be."""
     if first.get("more_body") or (message := _message_in(first.get("body", b""))) is None:
         return None
-    request = Request(scope)
-    headers = dict(request.headers)
-    if (
-        not headers.get("content-type", "").lower().startswith(_JSON_TYPE)
-        or not all(check_accept_headers(request))
-        or find_duplicated_routing_header(request.headers.items()) is not None
-    ):
+    request, given = Request(scope), scope["headers"]
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in given}
+    if len(headers) < len(given) and find_duplicated_routing_header(request.headers.items()) is not None:
+        return None
+    if not headers.get("content-type", "").lower().startswith(_JSON_TYPE):
+        return None
+    if headers.get("accept") != _USUAL_ACCEPT and not all(check_accept_headers(request)):
         return None
     version = headers.get(MCP_PROTOCOL_VERSION_HEADER)
     if version in HANDSHAKE_PROTOCOL_VERSIONS:

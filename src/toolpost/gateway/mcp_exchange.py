@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.connection import Connection
-from mcp.server.runner import modern_error_data, serve_one
+from mcp.server.runner import ServerRunner, modern_error_data
 from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
@@ -78,9 +78,8 @@ class Exchange:
     async def _answer(self, server: Server[Any], route: InboundModernRoute, state: Any) -> tuple[int, dict[str, Any]]:
         connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
         try:
-            result = await serve_one(
-                server, self, self._method, self._params, connection=connection, lifespan_state=state
-            )
+            async with connection.exit_stack:
+                result = await ServerRunner(server, connection, state).on_request(self, self._method, self._params)
         except Exception as error:  # noqa: BLE001 - the SDK says what clients are told of it
             told = modern_error_data(error)
             plain = told.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -33,6 +34,7 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from toolpost import __version__
 from toolpost.configuration.settings import ViewSettings
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
 _COMPLETE = {"resultType": "complete"}  # dropped where the protocol is older
 _LIST_CACHE = {"ttlMs": 60_000, "cacheScope": "private"}
 _TASK_AFTER_S = 5.0  # a call that takes longer is a task for clients that know tasks
+_HEADER_KEY = "x-mcp-header"
 _DEFAULT_LOG_LEVEL = "info"  # of older clients that have set none
 _INSTRUCTIONS = (
     "Tools of many sources under one policy. Some calls wait until a person has agreed; the result says so, and the "
@@ -154,6 +157,7 @@ class McpServer:
         self._news = News(self._contents, self._names, tools_differ=self._tools_differ)
         self._lists: dict[str, dict[str, Any]] = {}
         self._encoded_lists: dict[str, bytes] = {}
+        self._header_schemas: dict[str, Mapping[str, Any] | None] = {}
         self._listed = [self._view.shown()]  # what clients may have seen since they were last told of a change
         self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self.server: Server[Any] = _ListingServer(
@@ -175,7 +179,7 @@ class McpServer:
         )
         self.server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
         self._tasks.serve(self.server)
-        self.server.middleware.append(self._serve_cached_list)
+        self._traced, self.server.middleware = self.server.middleware, [self._trace, self._serve_cached_list]
         self._unsubscribe = box.registry.subscribe(self._catalog_changed)
         self._unsubscribe_contents = box.sources.subscribe_contents(self._contents_changed)
 
@@ -209,6 +213,7 @@ class McpServer:
     def _catalog_changed(self, _change: object) -> None:
         self._lists.clear()
         self._encoded_lists.clear()
+        self._header_schemas.clear()
         self._names.catalog_changed()
         self._news.catalog_changed()
 
@@ -219,6 +224,13 @@ class McpServer:
             self._news.catalog_changed()
         else:
             self._news.resource_updated(Origin(source, uri))
+
+    async def _trace(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Trace a request where anybody collects traces, or its client has one that goes on behind the gateway."""
+        if "traceparent" in (ctx.meta or {}) or not isinstance(get_tracer_provider(), ProxyTracerProvider):
+            for middleware in reversed(self._traced):
+                call_next = partial(middleware, call_next=call_next)
+        return await call_next(ctx)
 
     async def _serve_cached_list(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Answer `tools/list` from the cache, which is validated once for each protocol version."""
@@ -255,9 +267,14 @@ class McpServer:
         return cast("ListToolsResult", {"tools": tools, **_LIST_CACHE, **_COMPLETE})
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the schema that says which arguments a request also carries as headers."""
-        spec = self._names.find_tool(name)
-        return None if spec is None else spec.input_schema
+        """Return the schema that says which arguments a request also carries as headers; None where none are."""
+        if name not in self._header_schemas:
+            spec = self._names.find_tool(name)
+            if spec is None:
+                return None
+            schema = spec.input_schema
+            self._header_schemas[name] = schema if _HEADER_KEY in json.dumps(schema, default=str) else None
+        return self._header_schemas[name]
 
     async def _list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> Any:
         user = self._principal(ctx)
@@ -349,6 +366,8 @@ class McpServer:
                 retry = Retry(call.tool_name, call.arguments, state, client.input_responses)
                 return await self._paused.collect(retry, call.user, context)
             run_id = self._box.router.new_id("run")
+            if progress_token_from_params(call.ctx.params) is None:
+                return await call.run(run_id=run_id, context=context)
             async with self._relay.to_client(run_id, call.ctx):
                 return await call.run(run_id=run_id, context=context)
         finally:
