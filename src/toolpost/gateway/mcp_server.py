@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -96,27 +95,52 @@ class ProgressRelay:
     """Event sink that passes the progress of calls to the requests that made them, by run."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Mapping[str, Any] | None]]] = {}
+        self._runs: dict[str, _Progress] = {}
 
     def emit(self, event: RunEvent) -> None:
-        waiting = self._queues.get(event.call.run_id) if event.code is EventCode.SUBAGENT_ACTION else None
-        if waiting is not None:
-            loop, queue = waiting  # plain functions report from their thread
-            loop.call_soon_threadsafe(queue.put_nowait, event.payload)
+        run = self._runs.get(event.call.run_id) if event.code is EventCode.SUBAGENT_ACTION else None
+        if run is not None:
+            run.report(event.payload)
 
     @asynccontextmanager
     async def to_client(self, run_id: str, ctx: Context) -> AsyncGenerator[None]:
         """Send the progress of a run to the client of a request, which gets all of it before the result."""
-        queue: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        self._queues[run_id] = loop, queue
-        sending = loop.create_task(_send_progress(queue, ctx))
+        progress = self._runs[run_id] = _Progress(ctx)
         try:
             yield
         finally:
-            del self._queues[run_id]
-            loop.call_soon(queue.put_nowait, None)  # behind what was reported before
-            await sending
+            del self._runs[run_id]
+            await progress.finish()
+
+
+class _Progress:
+    """The progress of one run; the task that sends it starts with the first report, for most calls make none."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._loop = asyncio.get_running_loop()
+        self._reports: asyncio.Queue[Mapping[str, Any] | None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._is_reported = False
+
+    def report(self, facts: Mapping[str, Any] | None) -> None:
+        """Send a report after those before it; plain functions report from their thread."""
+        self._is_reported = True
+        self._loop.call_soon_threadsafe(self._put, facts)
+
+    def _put(self, facts: Mapping[str, Any] | None) -> None:
+        if self._reports is None:
+            self._reports = asyncio.Queue()
+            self._sending = self._loop.create_task(_send_progress(self._reports, self._ctx))
+        self._reports.put_nowait(facts)
+
+    async def finish(self) -> None:
+        """Wait until all that was reported is sent."""
+        if self._is_reported:
+            self.report(None)
+            await asyncio.sleep(0)  # until the reports are in the queue
+            if self._sending is not None:
+                await self._sending
 
 
 async def _send_progress(queue: asyncio.Queue[Mapping[str, Any] | None], ctx: Context) -> None:
@@ -366,8 +390,6 @@ class McpServer:
                 retry = Retry(call.tool_name, call.arguments, state, client.input_responses)
                 return await self._paused.collect(retry, call.user, context)
             run_id = self._box.router.new_id("run")
-            if progress_token_from_params(call.ctx.params) is None:
-                return await call.run(run_id=run_id, context=context)
             async with self._relay.to_client(run_id, call.ctx):
                 return await call.run(run_id=run_id, context=context)
         finally:
