@@ -100,14 +100,12 @@ class _Sessions(StreamableHTTPSessionManager):
 
     def _can_run(self, plain: _PlainRequest) -> bool:
         """Return whether a request is for the server, its headers agree with it, and it ends with one answer."""
-        method: str = plain.message["method"]
-        if self._task_group is None or method == "subscriptions/listen":
-            return False
-        if method != "tools/call" or self.app.get_tool_input_schema is None:
-            return method != "tools/call"
+        method, lookup = plain.message["method"], self.app.get_tool_input_schema
+        if method != "tools/call" or lookup is None:
+            return method not in ("tools/call", "subscriptions/listen")
         params = plain.message["params"]
         name, arguments = params.get("name"), params.get("arguments", {})
-        schema = self.app.get_tool_input_schema(name) if isinstance(name, str) and is_object(arguments) else None
+        schema = lookup(name) if isinstance(name, str) and is_object(arguments) else None
         return schema is None or validate_mcp_param_headers(schema, arguments, plain.request.headers) is None
 
     def _list_answer(self, plain: _PlainRequest) -> Response | None:
