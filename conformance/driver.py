@@ -37,6 +37,7 @@ async def drive(scenario: str, url: str) -> None:
         data_dir=None,
         policy="exploratory",
         builtins="none",
+        startup_wait_s=DEADLINE_S / 3,  # whoever signs in must have heard first what the server wants
         sources=[config],
         network=NetworkSettings(allow_private=True),
         accounts=AccountSettings(redirect_uri=REDIRECT_URI, document_url=DOCUMENT_URL),

@@ -433,9 +433,7 @@ class SourceManager:
         new = self._new(config, old.tools.rank, declared=declared)
         try:
             with _foreign_errors():
-                await asyncio.to_thread(self.protect_source, config)
-                await self._import_transport(config)
-                source = self._make(new)
+                source = await self._make(new)
                 prepared = await asyncio.to_thread(new.tools.prepare, source, await source.discover())
                 self._learn_secrets(new, source)
                 await self._protect_files(config.name, source.files)
@@ -525,16 +523,15 @@ class SourceManager:
 
     async def _connect(self, managed: _ManagedSource) -> None:
         with _foreign_errors():
-            if managed.source is None:
-                if self._started:  # what is there at the start is protected already
-                    await asyncio.to_thread(self.protect_source, managed.config)
-                await self._import_transport(managed.config)
-            source = managed.source or self._make(managed)
+            source = managed.source or await self._make(managed)
             if isinstance(source, RecallingSource) and (known := await source.recall()):
                 await self._fill(managed, source, known)
             await self._fill(managed, source, await source.discover(), answered=True)
 
-    def _make(self, managed: _ManagedSource) -> ToolSource:
+    async def _make(self, managed: _ManagedSource) -> ToolSource:
+        """Make a source; accounts at its service can be connected before what it is made of is imported."""
+        if self._started:  # what is there at the start is protected already
+            await asyncio.to_thread(self.protect_source, managed.config)
         if managed.config.unusable:
             raise ConfigError(managed.config.unusable)
         given = with_token_variable(managed.config)
@@ -545,7 +542,10 @@ class SourceManager:
         managed.access.secrets = named_secrets(config)
         if self._lock is not None:
             managed.tools.pins = SourcePins(self._lock, config, self._secrets | filled_in)
+        if config.auth_type is AuthType.OAUTH2_USER and self._account_credentials is not None:
+            await _import("toolpost.toolbox.accounts")
         credential = _credential(config, managed.access, self._account_credentials)
+        await _import(find_transport(config.transport, self._transports).source_class.partition(":")[0])
         managed.source = self._make_source(config, credential)
         return managed.source
 
@@ -565,16 +565,6 @@ class SourceManager:
         from toolpost.sources.utcp.cli_export import export_cli_commands  # noqa: PLC0415 - few need it
 
         return await export_cli_commands(config, network=self._services.network)
-
-    async def _import_transport(self, config: ExternalToolConfig) -> None:
-        """Import what makes the source in a thread: it may take a second, for which the event loop would stand."""
-        modules = [find_transport(config.transport, self._transports).source_class.partition(":")[0]]
-        if config.auth_type is AuthType.OAUTH2_USER and self._account_credentials is not None:
-            modules.append("toolpost.toolbox.accounts")
-        for module in modules:
-            if module and module not in sys.modules:
-                with suppress(ModuleNotFoundError):  # an extra is missing, which `make_source` reports
-                    await asyncio.to_thread(import_module, module)
 
     def _with_env_file(self, config: ExternalToolConfig) -> ExternalToolConfig:
         """Merge the variables of `env_file` below `env`; their values are secrets."""
@@ -837,6 +827,13 @@ def _foreign_errors() -> Generator[None]:
         raise
     except (Exception, SystemExit) as raised:
         raise ToolConnectionError(f"{type(raised).__name__}: {raised}", cause=raised) from raised
+
+
+async def _import(module: str) -> None:
+    """Import a module in a thread: it may take a second, for which the event loop would stand."""
+    if module and module not in sys.modules:
+        with suppress(ModuleNotFoundError):  # an extra is missing, which `make_source` reports
+            await asyncio.to_thread(import_module, module)
 
 
 def _credential(
