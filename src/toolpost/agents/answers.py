@@ -121,8 +121,10 @@ def action_rules(tools: Sequence[ToolDefinition], answer: JsonSchema | None) -> 
         f"- {tool.name}: {tool.description}\n  args: {json.dumps(tool.parameters, ensure_ascii=False)}"
         for tool in tools
     )
-    said = "" if answer is None else f"\nThe answer must fit this JSON Schema: {json.dumps(answer, ensure_ascii=False)}"
-    return f"{_RULES}{said}\n\nTools:\n{listed or 'none'}"
+    answer_rule = (
+        "" if answer is None else f"\nThe answer must fit this JSON Schema: {json.dumps(answer, ensure_ascii=False)}"
+    )
+    return f"{_RULES}{answer_rule}\n\nTools:\n{listed or 'none'}"
 
 
 def as_actions(messages: Sequence[Mapping[str, Any]], rules: str) -> list[dict[str, Any]]:

@@ -342,14 +342,14 @@ class MainAgent:
         raise ToolExecutionError(f"the model did not end its turn within {self._max_rounds} replies", code="loop")
 
     def _conversation(self) -> Conversation:
-        head, said = self._instructions, self._messages
-        if said and said[0]["role"] == "system":
-            head, said = f"{head}\n\nWhat was said before:\n{said[0]['content']}", said[1:]
+        head, conversation = self._instructions, self._messages
+        if conversation and conversation[0]["role"] == "system":
+            head, conversation = f"{head}\n\nWhat was said before:\n{conversation[0]['content']}", conversation[1:]
         return Conversation(
             user=str(self.user),
             run_id=self._call.run_id,
             key=self.box.router.new_id("turn"),
-            messages=[{"role": "system", "content": head}, *said],
+            messages=[{"role": "system", "content": head}, *conversation],
         )
 
     def _take_inbox(self) -> list[dict[str, Any]]:
@@ -436,18 +436,18 @@ class MainAgent:
             _log.warning("the session is not archived: %s", error)
 
     async def _summarize(self) -> str:
-        said = [
+        lines = [
             f"{message['role']}: {message.get('content') or message.get('tool_calls')}" for message in self._messages
         ]
         room = self._turns.most_chars // 2
-        asked = [{"role": "system", "content": SUMMARY}, {"role": "user", "content": "\n".join(said)[-room:]}]
+        asked = [{"role": "system", "content": SUMMARY}, {"role": "user", "content": "\n".join(lines)[-room:]}]
         try:
             reply = await self._turns.say(asked)
             if text := str(reply.message.get("content") or ""):
                 return text
         except ToolError as error:
             _log.warning("the session is compacted without a summary: %s", error)
-        return "The last words of the conversation before:\n" + "\n".join(said[-_LAST_WORDS:])[-room:]
+        return "The last words of the conversation before:\n" + "\n".join(lines[-_LAST_WORDS:])[-room:]
 
 
 def _read_settings(given: Settings | Mapping[str, Any]) -> Settings:

@@ -229,8 +229,8 @@ class ReactPlanner:
         async with _claimed(run):
             if claim.recovered:
                 await box.recovery.sweep()  # what came of the calls of the process that died is then known
-            said = dict.fromkeys(run.asked[:1], user_input) if answers is None else answers
-            await self._calls.answer(run, said, by=by or conversation.user)
+            decisions = dict.fromkeys(run.asked[:1], user_input) if answers is None else answers
+            await self._calls.answer(run, decisions, by=by or conversation.user)
             result = await self._loop(run)
         return await self._conclude(run, result)
 
@@ -400,24 +400,24 @@ class ReactPlanner:
         conversation.waiting = wanted
         return None
 
-    def _take_answer(self, run: Run, said: Any, finish_reason: str) -> PlannerFinish | None:
+    def _take_answer(self, run: Run, reply: Any, finish_reason: str) -> PlannerFinish | None:
         """Return the result of a run with an answer; None where the model has to correct it."""
         conversation = run.conversation
         if finish_reason in _REFUSALS:
-            return _finish(run, "no_path", answer=said or None, problem=f"the model ended with {finish_reason}")
-        if not said:
+            return _finish(run, "no_path", answer=reply or None, problem=f"the model ended with {finish_reason}")
+        if not reply:
             return _finish(run, "no_path", problem="the model said nothing and called nothing")
         if finish_reason == "length":
             conversation.add_problem(_CUT_OFF)
             return None
         try:
-            answer = said if self._answer is None else self._answer.read(str(said))
+            answer = reply if self._answer is None else self._answer.read(str(reply))
         except ToolValidationError as error:
             conversation.add_problem("; ".join(error.issues))
             conversation.must_answer = True
             return None
         if self._mode == "json":
-            run.emit(ModelText(run_id=conversation.run_id, text=str(said)))
+            run.emit(ModelText(run_id=conversation.run_id, text=str(reply)))
         return _finish(run, "answer_complete", answer=answer)
 
     async def _pause(self, run: Run, paused: Sequence[Paused]) -> PlannerPause:

@@ -269,11 +269,11 @@ class RunCalls:
         standing = await self._current_outcome(run, call)
         if not isinstance(standing, Paused) or standing.pending_id != call.pending_id:
             return
-        said = _parse_answer(standing.question.kind, user_input)
-        facts: dict[str, Any] = {"decision": said.decision, "reason": said.reason, "arguments": said.arguments}
+        parsed = _parse_answer(standing.question.kind, user_input)
+        facts: dict[str, Any] = {"decision": parsed.decision, "reason": parsed.reason, "arguments": parsed.arguments}
         facts.update(by=by, context=run.context)
         try:
-            await run.box.pending.answer(standing.pending_id, said.value, **facts)
+            await run.box.pending.answer(standing.pending_id, parsed.value, **facts)
         except ToolError as error:
             run.refused[standing.pending_id] = str(error)
             if error.error_code == "question_expired":

@@ -80,13 +80,13 @@ class Accounts:
 
         Return whether the issuer confirmed, None when there was no account.
         """
-        heard: list[bool] = []
+        revoked: list[bool] = []
         for binding in await self._bindings(service, anew=True):
             account = await self._take_out(binding.account_of(person))
             if account is not None:
                 over = account.tokens is None and account.status == "revoked"
-                heard.append(over or await self._revoke(service, binding, account.tokens))
-        return all(heard) if heard else None
+                revoked.append(over or await self._revoke(service, binding, account.tokens))
+        return all(revoked) if revoked else None
 
     async def has_moved(self, service: Service, person: Principal, challenge: AuthChallenge) -> bool:
         """Return whether the server that refuses a person's tokens now names another issuer."""

@@ -49,8 +49,8 @@ class IssuerBinding:
         A source that was pointed elsewhere must not take the tokens of the old place along.
         """
         issuer = plan.issuer if plan.server is None else plan.server.issuer
-        meant = self.resource in {"", plan.resource} or covers(self.resource, plan.url)
-        if issuer not in {None, self.server.issuer} or not meant:
+        covered = self.resource in {"", plan.resource} or covers(self.resource, plan.url)
+        if issuer not in {None, self.server.issuer} or not covered:
             return None
         own = plan.registered
         if own is None:

@@ -85,8 +85,8 @@ class OAuthProviderConfig:
             try:
                 parse_target(getattr(self, place))
             except ToolPermissionError as refused:
-                said = str(refused).partition(" is refused: ")[2]
-                raise ConfigError(f"{place} of OAuth provider {self.name!r} cannot be used: {said}") from None
+                reason = str(refused).partition(" is refused: ")[2]
+                raise ConfigError(f"{place} of OAuth provider {self.name!r} cannot be used: {reason}") from None
         if not self.redirect_uri.lower().startswith("https:") and not is_loopback(self.redirect_uri):
             raise ConfigError(f"redirect_uri of OAuth provider {self.name!r} must be https, or on this machine")
         if self.client_auth not in AUTH_METHODS:

@@ -141,9 +141,9 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
 def _refuse_unknown(name: str, given: dict[str, Any], known: frozenset[str] = _KNOWN, where: str = "") -> None:
     if strangers := sorted(given.keys() - known):
         near = did_you_mean(strangers[0], sorted(known))
-        meant = f"{near} There are" if near else "there are"
+        hint = f"{near} There are" if near else "there are"
         raise ConfigError(
-            f"auth_config{where} of source {name!r} has no key {strangers[0]!r}; {meant}: {', '.join(sorted(known))}"
+            f"auth_config{where} of source {name!r} has no key {strangers[0]!r}; {hint}: {', '.join(sorted(known))}"
         )
 
 

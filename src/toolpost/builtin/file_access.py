@@ -326,11 +326,13 @@ def tool_error_from_os(refused: OSError, path: str, *, tool_name: str) -> ToolEr
         message = f"the system does not let this process touch {display_path(path)!r}; check its mode and its owner"
         return ToolPermissionError(message, tool_name=tool_name, code="file_permission")
     no_folder = refused.errno == errno.ENOENT and tool_name in {"list_files", "glob_files"}
-    telling = _NO_FOLDER if no_folder else _ERROR_TEXTS.get(refused.errno or 0)
-    if telling is None:
+    error_text = _NO_FOLDER if no_folder else _ERROR_TEXTS.get(refused.errno or 0)
+    if error_text is None:
         message = f"{display_path(path)!r}: {refused.strerror or refused}"
         return ToolServerError(message, tool_name=tool_name, code="file_error")
-    return ToolClientError(telling.message.format(path=display_path(path)), tool_name=tool_name, code=telling.code)
+    return ToolClientError(
+        error_text.message.format(path=display_path(path)), tool_name=tool_name, code=error_text.code
+    )
 
 
 def file_changed_error(path: str, *, tool_name: str) -> ToolServerError:

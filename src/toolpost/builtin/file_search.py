@@ -429,12 +429,12 @@ def _hits(output: bytes, keep: int, check_cancelled: Callable[[], None]) -> Hits
 
 def _check(result: CommandResult, *, by_ripgrep: bool) -> None:
     """Raise an error for a search that did not finish: its output would pass for the whole result."""
-    code, said = result.exit_code, result.stderr.strip()
-    if code == _FOUND or (by_ripgrep and (code == _NOTHING or (code == _UNREADABLE and not said))):
+    code, stderr = result.exit_code, result.stderr.strip()
+    if code == _FOUND or (by_ripgrep and (code == _NOTHING or (code == _UNREADABLE and not stderr))):
         return
-    lines = said.splitlines() or [f"code {code}"]
+    lines = stderr.splitlines() or [f"code {code}"]
     reason = next((line for line in lines if line.startswith("error: ")), lines[0] if by_ripgrep else lines[-1])
-    if by_ripgrep and code == _UNREADABLE and "regex" in said:
+    if by_ripgrep and code == _UNREADABLE and "regex" in stderr:
         raise ToolClientError(f"Invalid regex pattern: {reason.removeprefix('error: ')}", code="pattern_invalid")
     raise ToolServerError(f"the search ended before its time ({reason[:200]}); {_NARROW}", code="search_failed")
 

@@ -84,8 +84,8 @@ class Difference(NamedTuple):
             return differences(self.before, self.after)
         if self.after is None:
             return []
-        said = {word: _said(getattr(self.after, key)) for key, word in _WORDS.items()}
-        return [Change(word, "", text) for word, text in said.items() if text]
+        texts = {word: _as_text(getattr(self.after, key)) for key, word in _WORDS.items()}
+        return [Change(word, "", text) for word, text in texts.items() if text]
 
     def to_dict(self) -> dict[str, Any]:
         """The difference as plain data."""
@@ -135,7 +135,9 @@ def differences(before: Pin, after: Pin) -> list[Change]:
     old, new = asdict(before), asdict(after)
     if old["arguments"] != new["arguments"]:  # of many, those that differ
         old["arguments"], new["arguments"] = _without(old["arguments"], new), _without(new["arguments"], old)
-    changed = [Change(word, _said(old[key]), _said(new[key])) for key, word in _WORDS.items() if old[key] != new[key]]
+    changed = [
+        Change(word, _as_text(old[key]), _as_text(new[key])) for key, word in _WORDS.items() if old[key] != new[key]
+    ]
     # What is shown is cut, and a target has parts that are not shown.
     return changed or [Change("details", before.hash, after.hash)]
 
@@ -165,10 +167,10 @@ def _annotations(spec: ToolSpec) -> dict[str, Any]:
     """Return a source's claims about a tool: for MCP its title and annotations, else its declared effects."""
     extra = spec.extra
     if extra.get("source") == "mcp":
-        said = {key: extra[key] for key in ("title", "annotations") if key in extra}
+        facts = {key: extra[key] for key in ("title", "annotations") if key in extra}
     else:
-        said = {"side_effects": spec.side_effects, "destructive": spec.safety.destructive}
-    return {**said, "tags": sorted(set(spec.tags))}
+        facts = {"side_effects": spec.side_effects, "destructive": spec.safety.destructive}
+    return {**facts, "tags": sorted(set(spec.tags))}
 
 
 class Lock:
@@ -264,7 +266,7 @@ def _without(lines: Sequence[str], other: Mapping[str, Any]) -> list[str]:
     return [line for line in lines if line not in other["arguments"]]
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else "\n".join(value)
 
 

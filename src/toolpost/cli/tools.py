@@ -135,9 +135,9 @@ def search_tools(
             show_tools([*found], output)
         else:
             near = await box.registry.correct(query)
-            meant = f" Did you mean {near!r}?" if near else ""
+            hint = f" Did you mean {near!r}?" if near else ""
             output.note(
-                f"Nothing was found for {query!r}.{meant} `toolpost tools list{output.options}` shows every tool."
+                f"Nothing was found for {query!r}.{hint} `toolpost tools list{output.options}` shows every tool."
             )
         return INCOMPLETE if has_failed_source(box) else 0
 

@@ -61,8 +61,10 @@ def _why_destructive(spec: ToolSpec) -> str:
 
 def _is_claimed(spec: ToolSpec) -> bool:
     """Return whether MCP annotations say that a tool is harmless; they count only where the source is trusted."""
-    said = spec.extra.get("annotations")
-    return is_object(said) and (said.get("readOnlyHint") is True or said.get("destructiveHint") is False)
+    annotations = spec.extra.get("annotations")
+    return is_object(annotations) and (
+        annotations.get("readOnlyHint") is True or annotations.get("destructiveHint") is False
+    )
 
 
 def _stays_inside(spec: ToolSpec) -> bool:

@@ -168,8 +168,10 @@ class MemoryRuns:
     ) -> Iterator[StoredEvent]:
         """Yield the events with an id above `after`, of one run or of all, of one tenant or of all."""
         runs = self.by_name.values() if run_id is None else self.find_runs(run_id, tenant)
-        meant = [(id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after]
-        for _, at, run in sorted(meant, key=itemgetter(0), reverse=newest):
+        positions = [
+            (id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after
+        ]
+        for _, at, run in sorted(positions, key=itemgetter(0), reverse=newest):
             row = run.render()[at]
             if tenant in (None, row.tenant):
                 yield stored_event(row)
@@ -215,8 +217,10 @@ class MemoryEventLog:
     ) -> list[StoredEvent]:
         runs = self.collect_runs()
         with self._lock:
-            meant = runs.events(run_id, after, tenant, newest=newest)
-            found = list(islice((event for event in meant if only is None or _matches(event, only)), max(0, limit)))
+            candidates = runs.events(run_id, after, tenant, newest=newest)
+            found = list(
+                islice((event for event in candidates if only is None or _matches(event, only)), max(0, limit))
+            )
         return found[::-1] if newest else found
 
     async def runs(
@@ -227,8 +231,8 @@ class MemoryEventLog:
         if before is not None:
             at = next((at for at, head in enumerate(theirs) if head.run_id == before), len(theirs))
             theirs = theirs[at + 1 :]
-        meant = (head for head in theirs if user in (None, head.user))
-        return [head.summary() for head in islice(meant, max(0, limit))]
+        heads = (head for head in theirs if user in (None, head.user))
+        return [head.summary() for head in islice(heads, max(0, limit))]
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
         found = self.collect_runs().find_runs(run_id, tenant)
@@ -246,11 +250,11 @@ class MemoryEventLog:
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         """Check the chain of runs; no other process can remove one."""
         runs = self.collect_runs()
-        meant = list(runs.by_name.values()) if run_id is None else runs.find_runs(run_id, tenant)
-        if run_id is not None and not meant:
+        chains = list(runs.by_name.values()) if run_id is None else runs.find_runs(run_id, tenant)
+        if run_id is not None and not chains:
             return [f"there is no run {run_id!r}"]
         with self._lock:
-            return [problem for run in meant for problem in run.find_breaks()]
+            return [problem for run in chains for problem in run.find_breaks()]
 
     def forget(self, who: Principal) -> dict[str, int]:
         """Remove a person's payloads from events and name from runs; return how many of each."""
@@ -475,10 +479,10 @@ class MemoryArtifactStore:
         return self.contents[ref.sha256][start : None if limit is None else start + max(0, limit)]
 
     async def list(self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100) -> Refs:
-        meant = [
+        refs = [
             ref for ref in reversed(self.refs.values()) if tenant in (None, ref.tenant) and run_id in (None, ref.run_id)
         ]
-        return sorted(meant, key=lambda ref: ref.created_at, reverse=True)[: max(0, limit)]
+        return sorted(refs, key=lambda ref: ref.created_at, reverse=True)[: max(0, limit)]
 
 
 class MemoryStore:

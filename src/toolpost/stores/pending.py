@@ -203,8 +203,8 @@ class SQLitePendingStore:
 
     def _apply(self, db: sqlite3.Connection, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Rows:
         """Change rows and seal them anew, except those whose seal was wrong: `verify` goes on to report them."""
-        meant = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE {change.condition}"  # noqa: S608 - constants, here and below
-        sound = [row[0] for row in db.execute(meant, values).fetchall() if self._is_sound(row, strict=strict)]
+        query = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE {change.condition}"  # noqa: S608 - constants, here and below
+        sound = [row[0] for row in db.execute(query, values).fetchall() if self._is_sound(row, strict=strict)]
         sql = f"UPDATE pending SET {change.assignments} WHERE {change.condition} RETURNING {_COLUMNS}"  # noqa: S608
         changed = db.execute(sql, values).fetchall()
         for *status, _ in db.execute(_STATUS, (json.dumps(sound),)).fetchall():

@@ -131,8 +131,8 @@ def failure_page(error: ToolError) -> HtmlPage:
 
 def notice_page(status: int, heading: str, *texts: str, more: tuple[tuple[str, str], ...] = ()) -> HtmlPage:
     """Return a page of plain sentences under a heading."""
-    said = "".join(f"<p>{escape(text)}</p>" for text in texts if text)
-    return _page(status, escape(heading), said)._replace(more=more)
+    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in texts if text)
+    return _page(status, escape(heading), paragraphs)._replace(more=more)
 
 
 def redirect_page(url: str, *more: tuple[str, str]) -> HtmlPage:

@@ -137,10 +137,10 @@ class AccountManager:
 
         Return whether the issuer confirmed, None when there was no account.
         """
-        heard = await self.accounts.disconnect(self.consents.service(provider), person)
-        if heard is not None:
-            self._emitter.emit_source(provider, EventCode.ACCOUNT_DISCONNECTED, {"user": str(person), "heard": heard})
-        return heard
+        revoked = await self.accounts.disconnect(self.consents.service(provider), person)
+        if revoked is not None:
+            self._emitter.emit_source(provider, EventCode.ACCOUNT_DISCONNECTED, {"user": str(person), "heard": revoked})
+        return revoked
 
     async def forget(self, person: Principal) -> dict[str, int]:
         """Remove all data of a person, after revoking the tokens at every issuer."""
@@ -183,8 +183,8 @@ class AccountManager:
     def _refusal(self, provider: str) -> ToolError | None:
         """Return the last refusal that a source of a service received."""
         names = [name for name, credentials in self._credentials.items() if credentials.service.provider == provider]
-        heard = [source.refusal for name in names if isinstance(source := self._source(name), PersonalSource)]
-        return next((refused for refused in heard if refused is not None), None)
+        refusals = [source.refusal for name in names if isinstance(source := self._source(name), PersonalSource)]
+        return next((refused for refused in refusals if refused is not None), None)
 
     async def _list_anew(self, connected: ConnectedAccount) -> None:
         for name, credentials in self._credentials.items():

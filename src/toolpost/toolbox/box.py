@@ -374,9 +374,9 @@ class Toolbox:
 
         `only` filters by tools, types and time; `newest` returns the last `limit` events.
         """
-        tenant, meant = self._principals[user].tenant, None if run_id is None else writable(run_id)
+        tenant, run = self._principals[user].tenant, None if run_id is None else writable(run_id)
         return await self.store.events.read(
-            tenant=tenant, run_id=meant, after=after, limit=limit, only=only, newest=newest
+            tenant=tenant, run_id=run, after=after, limit=limit, only=only, newest=newest
         )
 
 

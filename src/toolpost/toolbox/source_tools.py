@@ -123,7 +123,7 @@ class SourceTools:
     ) -> CatalogDraft:
         """Draft the catalog with these tools in the place of those that the source, or another one, has there."""
         contents = self._registry.draft()
-        old, said = dict(self.listing.tools), list(problems)
+        old, remarks = dict(self.listing.tools), list(problems)
         others = {} if instead_of is None else instead_of.shown_in(contents)
         tools: dict[str, Tool] = {}
         collisions: dict[str, str] = {}
@@ -140,15 +140,15 @@ class SourceTools:
             if error is None:
                 tools[name] = tool
                 continue
-            said.append(f"tool {name!r} of source {self._config.name!r} is set aside: {error}")
+            remarks.append(f"tool {name!r} of source {self._config.name!r} is set aside: {error}")
             if isinstance(error, ToolCollisionError):
-                collisions[name] = said[-1]
+                collisions[name] = remarks[-1]
         for gone in old.values():
             self._remove(contents, gone)
         for name in others:
             contents.remove(name)
         contents.ordered()  # sorted now, not when it is first read
-        return CatalogDraft(contents, self._describe(contents, tools, said, collisions, prepared))
+        return CatalogDraft(contents, self._describe(contents, tools, remarks, collisions, prepared))
 
     def shown_in(self, contents: CatalogContents) -> dict[str, Tool]:
         """Return the tools that a draft has from this source, by their names there; drop the records of hidden ones."""

@@ -157,8 +157,8 @@ class SearchView:
 
     def is_own(self, name: str, arguments: Any) -> bool:
         """Return whether a call is of the view's own tools; `call_tool` also reaches tools that are named like them."""
-        meant, _ = self.unwrap(name, arguments)
-        return meant in OWN and not (name == CALL and meant != name and self.box.registry.has(meant))
+        called, _ = self.unwrap(name, arguments)
+        return called in OWN and not (name == CALL and called != name and self.box.registry.has(called))
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | str | None = None, **options: Unpack[CallOptions]

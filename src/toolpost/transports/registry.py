@@ -160,9 +160,9 @@ class _Collector:
         try:
             add(point.name, point.load())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code runs here, and may do anything
-            said = str(error) if isinstance(error, _InvalidPluginError) else f"{type(error).__name__}: {error}"
+            reason = str(error) if isinstance(error, _InvalidPluginError) else f"{type(error).__name__}: {error}"
             where = f"plug-in {point.name!r} of {_distribution(point)} ({point.group} = {point.value})"
-            self.problems.append(f"{where} is left out: {said}")
+            self.problems.append(f"{where} is left out: {reason}")
 
     def add_tools(self, name: str, value: Any) -> None:
         offered = value() if callable(value) and not isinstance(value, Tool) else value

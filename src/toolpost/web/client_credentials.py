@@ -162,8 +162,8 @@ def _refusal(grant: ClientGrant, response: Response) -> ToolNodeError:
     """Build the error of a refusal; RFC 6749 section 5.2 puts the code in `error`, and a 4xx is about the client."""
     code = _object(response).get("error")
     words = [code if isinstance(code, str) else "", extract_reason(response.headers, response.body)]
-    said = ": ".join(dict.fromkeys(word for word in words if word)) or "no reason given"
-    reason = sanitize(said, [grant.client_secret])
+    text = ": ".join(dict.fromkeys(word for word in words if word)) or "no reason given"
+    reason = sanitize(text, [grant.client_secret])
     message = f"{_subject(grant)} refused: status {response.status}, {reason}. Check its client_id and client_secret."
     if 400 <= response.status < 500 and response.status != 429:
         return ToolAuthError(message, status_code=401)

@@ -28,9 +28,9 @@ _CHALLENGE = re.compile(r'\b(error_description|error|scope)="([^"]*)"')
 # Where to look after a request was carried out; the other redirects say where to send it instead.
 _AFTERWARDS = frozenset({302, 303})
 _DONE = "What was asked for may be done all the same."
-_SAID_IN = ("detail", "error_description", "message", "error_message", "error", "msg", "reason")
+_MESSAGE_KEYS = ("detail", "error_description", "message", "error_message", "error", "msg", "reason")
 # RFC 9457's own example, and what validators beside it say of each field.
-_SAID_OF_FIELDS = ("errors", "invalid-params", "validation", "violations")
+_DETAIL_KEYS = ("errors", "invalid-params", "validation", "violations")
 _PLACES = ("loc", "location")  # where a field is wrong, as FastAPI and Prism tell it
 
 
@@ -50,12 +50,12 @@ def response_error(
     `subject` names what was called; `writes` says that the call was to change something; `remedy` says what to do
     about a 401.
     """
-    said = (
+    parts = (
         [_redirection(headers), _DONE if writes and status in _AFTERWARDS else ""]
         if 300 <= status < 400
         else [extract_reason(headers, body), _challenge(headers)]
     )
-    text = " ".join(part for part in said if part)
+    text = " ".join(part for part in parts if part)
     head = f"{subject} answered {status} {status_phrase(status)}".rstrip()
     message = f"{head}: {sanitize(text, secrets)}" if text else head
     if status == 401:
@@ -77,7 +77,7 @@ def extract_reason(headers: Headers, body: bytes) -> str:
     kind = parse_media_type(headers.get("content-type") or "")
     if kind.kind == "json" or looks_like_json(body):
         try:
-            return _said(parse_json(body, kind.charset))
+            return _message_of(parse_json(body, kind.charset))
         except ValueError:
             pass
     if kind.kind == "binary" and kind.essence:
@@ -125,23 +125,23 @@ def _challenge(headers: Headers) -> str:
     return ", ".join(f"{name}: {value}" for name, value in found.items())
 
 
-def _said(value: Any, depth: int = 0) -> str:
+def _message_of(value: Any, depth: int = 0) -> str:
     if isinstance(value, str):
         return value
     if depth > _DEEPEST or value is None:
         return ""
     if is_array(value):
-        return "; ".join(text for item in value[:_MOST_COMPLAINTS] if (text := _said(item, depth + 1)))
+        return "; ".join(text for item in value[:_MOST_COMPLAINTS] if (text := _message_of(item, depth + 1)))
     if is_object(value):
-        return _said_in(value, depth) or ("" if depth else _as_json(value))
+        return _message_of_object(value, depth) or ("" if depth else _as_json(value))
     return str(value)
 
 
-def _said_in(value: dict[str, Any], depth: int) -> str:
+def _message_of_object(value: dict[str, Any], depth: int) -> str:
     title = value.get("title")
-    said = next((text for key in _SAID_IN if (text := _said(value.get(key), depth + 1))), "")
-    parts = [title if isinstance(title, str) else "", said]
-    parts += [_said(value.get(key), depth + 1) for key in _SAID_OF_FIELDS]
+    message = next((text for key in _MESSAGE_KEYS if (text := _message_of(value.get(key), depth + 1))), "")
+    parts = [title if isinstance(title, str) else "", message]
+    parts += [_message_of(value.get(key), depth + 1) for key in _DETAIL_KEYS]
     text = ": ".join(dict.fromkeys(part for part in parts if part)).replace(".: ", ": ")
     place = next((value[key] for key in _PLACES if is_array(value.get(key))), None)
     return f"{'.'.join(map(str, place))}: {text}" if text and place else text

@@ -63,11 +63,11 @@ def parse_file(value: object, artifacts: Mapping[str, File]) -> File:
     if not (is_object(value) and is_file(value)):
         raise UnsendableError(f"it is not a file; {_SAYS}")
     found = _content(value, artifacts)
-    name, said = str(value.get("filename") or found.name), str(value.get("content_type") or "")
-    if said and not parse_media_type(check_header_value(said)).essence:
+    name, content_type = str(value.get("filename") or found.name), str(value.get("content_type") or "")
+    if content_type and not parse_media_type(check_header_value(content_type)).essence:
         raise UnsendableError("its content_type is not a media type such as image/png")
     known = "" if found.media_type == OCTETS else found.media_type  # whoever kept it did not know either
-    return File(found.data, said or known, name)
+    return File(found.data, content_type or known, name)
 
 
 async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | None, tenant: str) -> dict[str, File]:

@@ -221,8 +221,8 @@ def _usage(data: Any) -> Usage:
     if not is_object(data):
         return Usage()
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-    *asked, said = (count if isinstance(count := data.get(name), int) else 0 for name in names)
-    return Usage(sum(asked), said)
+    *prompt, completion = (count if isinstance(count := data.get(name), int) else 0 for name in names)
+    return Usage(sum(prompt), completion)
 
 
 def _later(first: Usage, last: Usage) -> Usage:

@@ -161,9 +161,9 @@ def _import_litellm() -> Any:
 
 def _known_cost(litellm: Any, model: str, reply: ModelReply) -> float | None:
     try:
-        asked, said = litellm.cost_per_token(
+        prompt, completion = litellm.cost_per_token(
             model=model, prompt_tokens=reply.usage.input_tokens, completion_tokens=reply.usage.output_tokens
         )
     except Exception:  # noqa: BLE001 - foreign code; a model without a price
         return None
-    return float(asked + said)
+    return float(prompt + completion)

@@ -114,10 +114,10 @@ def read_usage(data: object) -> Usage:
         return data
     if not is_object(data):
         return Usage()
-    asked = _count(data, "prompt_tokens", "input_tokens")
-    said = _count(data, "completion_tokens", "output_tokens")
+    prompt = _count(data, "prompt_tokens", "input_tokens")
+    completion = _count(data, "completion_tokens", "output_tokens")
     cost = data.get("cost")
-    return Usage(asked, said, float(cost) if isinstance(cost, int | float) else None)
+    return Usage(prompt, completion, float(cost) if isinstance(cost, int | float) else None)
 
 
 def reply_deltas(reply: ModelReply) -> Iterator[TextDelta | ToolCallDelta]:

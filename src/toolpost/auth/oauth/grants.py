@@ -348,7 +348,7 @@ def revoke(server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: C
     """
     if server.revocation_endpoint is None:
         return False
-    heard = True
+    revoked = True
     held = (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token))
     for hint, token in held:
         if token is None:
@@ -357,8 +357,8 @@ def revoke(server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: C
         reply = yield from post_form(server.revocation_endpoint, server, client, form, clock=clock)
         # A server need not be able to revoke access tokens, which end by themselves.
         given_up = hint == "access_token" and parse_problem(reply).code == "unsupported_token_type"
-        heard = heard and (reply.status == 200 or given_up)
-    return heard
+        revoked = revoked and (reply.status == 200 or given_up)
+    return revoked
 
 
 def _token_request(server: ServerMetadata, client: Client, tokens: TokenSet, form: Pairs, began: float) -> TokenRequest:

@@ -96,9 +96,9 @@ class Api:
         """Build the error for a response that is no success."""
         return error_from_response(self.name, response, secrets=self._secrets())
 
-    def unreadable(self, said: str) -> ToolServerError:
+    def unreadable(self, reason: str) -> ToolServerError:
         """Build the error for a response that this API cannot have sent."""
-        message = f"{self.name} answered {said}; is {shown_address(self.url)} the address of its API?"
+        message = f"{self.name} answered {reason}; is {shown_address(self.url)} the address of its API?"
         return ToolServerError(message, code="answer_unreadable")
 
     def _error_in_body(self, response: WebResponse, error: Any) -> ToolError:
@@ -108,8 +108,8 @@ class Api:
         named = next((one for one in statuses if isinstance(one, int) and 400 <= one <= 599), None)
         if named is not None:
             return self.failure(response._replace(status=named))
-        said = sanitize(extract_reason(response.headers, response.body), self._secrets())
-        return ToolServerError(f"{self.name} answered with an error: {said}")
+        reason = sanitize(extract_reason(response.headers, response.body), self._secrets())
+        return ToolServerError(f"{self.name} answered with an error: {reason}")
 
     def _address(self, path: str, query: Mapping[str, str | int]) -> str:
         """Join the URL with path and query; a query that the operator wrote into the URL stays."""
@@ -159,9 +159,9 @@ def first_text(item: Mapping[str, Any], *keys: str) -> str:
     return next((value for key in keys if isinstance(value := item.get(key), str) and value), "")
 
 
-def page_address(said: str, asked: str) -> str:
+def page_address(address: str, asked: str) -> str:
     """Return the address that a page gives itself, if it is one; else the address that was requested."""
-    return said if _ADDRESS.fullmatch(said) else asked
+    return address if _ADDRESS.fullmatch(address) else asked
 
 
 def finite_number(item: Mapping[str, Any], key: str) -> float | None:
@@ -187,12 +187,12 @@ def _each_text(value: Any, redactor: Redactor) -> Any:
 def error_from_response(name: str, response: WebResponse, *, secrets: tuple[str, ...] = ()) -> ToolError:
     """Map a response of a provider to an error, with secrets redacted."""
     remedy = f"Check the key of {name} in the configuration."
-    status, said = response.status, response.body[:_LOOKED_AT]
+    status, body = response.status, response.body[:_LOOKED_AT]
     error = response_error(name, status, response.headers, response.body, remedy=remedy, secrets=secrets)
-    if status in (400, 422) and _WRONG_KEY.search(said):
+    if status in (400, 422) and _WRONG_KEY.search(body):
         wrong_key = f"{error.message.rstrip('.')}. {remedy}"
         return ToolAuthError(wrong_key, status_code=status, category=ErrorCategory.AUTH_REQUIRED)
-    if status == 403 and _TOO_MUCH.search(said):
+    if status == 403 and _TOO_MUCH.search(body):
         wait = error.retry_after_s
         too_much = ErrorCategory.RETRYABLE_RATE_LIMIT
         error = ToolRateLimitError(error.message, status_code=status, category=too_much, retry_after_s=wait)

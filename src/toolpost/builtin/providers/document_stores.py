@@ -299,11 +299,11 @@ class PgVectorProvider:
             message = f"pgvector did not let us in within {self.timeout_s:g} s; check its url"
             raise ToolConnectionError(message, sent=False) from None
         except psycopg.Error as failed:
-            said = self._said(failed)
-            if _NOT_LET_IN.search(said):
-                message = f"pgvector did not let us in: {said}; check its url, and apiKey, which is the password"
+            reason = self._reason(failed)
+            if _NOT_LET_IN.search(reason):
+                message = f"pgvector did not let us in: {reason}; check its url, and apiKey, which is the password"
                 raise ToolAuthError(message) from failed
-            raise ToolConnectionError(f"pgvector could not be reached: {said}", sent=False) from failed
+            raise ToolConnectionError(f"pgvector could not be reached: {reason}", sent=False) from failed
         return connection
 
     async def _nearest(self, sql: Any, connection: Any, vector: list[float], filters: Filters) -> list[tuple[Any, ...]]:
@@ -323,18 +323,18 @@ class PgVectorProvider:
         return ToolTimeoutError(message, timeout_ms=self.timeout_s * 1000)
 
     def _refusal(self, failed: Exception, state: str, vector: list[float]) -> ToolNodeError:
-        said = self._said(failed)
+        reason = self._reason(failed)
         if state == _QUERY_CANCELED:
             return self._too_late("ended the question before it had an answer", vector)
         if state.startswith(_BROKEN):
-            return ToolConnectionError(f"the connection to pgvector broke: {said}")
+            return ToolConnectionError(f"the connection to pgvector broke: {reason}")
         if state.startswith(_PASSING):
-            return ToolServerError(f"pgvector failed: {said}")
+            return ToolServerError(f"pgvector failed: {reason}")
         asked = f"table {self.table!r}, a vector of {len(vector)} numbers"
-        details = "; ".join(part for part in (said, _HINTS.get(state)) if part)
+        details = "; ".join(part for part in (reason, _HINTS.get(state)) if part)
         return ToolClientError(f"pgvector refused the question ({asked}): {details}", code="store_refused")
 
-    def _said(self, failed: BaseException) -> str:
+    def _reason(self, failed: BaseException) -> str:
         line = str(failed).strip().partition("\n")[0]
         return sanitize(line, [self.password] if self.password else []) or type(failed).__name__
 

@@ -124,8 +124,10 @@ class McpProvider:
         return found
 
     def _unreadable(self, result: Any, wanted: str) -> ToolServerError:
-        said = find_error(result)
-        message = f"{self.tool!r} answered without {wanted}{f': {said}' if said else ''}; is it the right tool?"
+        error_text = find_error(result)
+        message = (
+            f"{self.tool!r} answered without {wanted}{f': {error_text}' if error_text else ''}; is it the right tool?"
+        )
         return ToolServerError(message, code="answer_unreadable")
 
     async def _call(self, arguments: Mapping[str, Any]) -> Any:
@@ -198,11 +200,11 @@ def find_page(content: Any) -> Mapping[str, Any]:
 def text_of(item: Any) -> str:
     """Return the text of an item: the first of its members that is a text, or a list of texts."""
     for key in _WORDS if is_object(item) else ():
-        said = item.get(key)
-        if is_array(said):
-            said = "\n".join(part if isinstance(part, str) else text_of(part) for part in said)
-        if _is_text(said):
-            return str(said)
+        value = item.get(key)
+        if is_array(value):
+            value = "\n".join(part if isinstance(part, str) else text_of(part) for part in value)
+        if _is_text(value):
+            return str(value)
     return ""
 
 
@@ -217,8 +219,8 @@ def find_error(content: Any) -> str:
     if not is_object(result):
         return ""
     error = result.get("error") or result.get("errors")
-    said = first_text(error, "message", "detail") if is_object(error) else error
-    return said if isinstance(said, str) else ""
+    text = first_text(error, "message", "detail") if is_object(error) else error
+    return text if isinstance(text, str) else ""
 
 
 def _plain(content: Any) -> Any:

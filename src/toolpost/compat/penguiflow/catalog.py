@@ -112,12 +112,12 @@ class NodeSpec:
         if validator is None:
             return ""
         try:
-            said = validator(args, PlannerAction(self.name, params))
+            verdict = validator(args, PlannerAction(self.name, params))
         except Exception as error:  # noqa: BLE001 - foreign code
             return f"arg_validator raised {type(error).__name__}: {error}"
-        if said is None or said is True:
+        if verdict is None or verdict is True:
             return ""
-        reason: object = cast("Mapping[str, Any]", said).get("error") if isinstance(said, Mapping) else said
+        reason: object = cast("Mapping[str, Any]", verdict).get("error") if isinstance(verdict, Mapping) else verdict
         return reason if isinstance(reason, str) else "arg_validator rejected args"
 
     def to_tool_record(self) -> dict[str, Any]:
