@@ -107,6 +107,17 @@ async def test_what_was_used_before_a_pause_counts_after_it() -> None:
     assert (result.reason, ran) == ("budget_exhausted", [])
 
 
+async def test_a_run_goes_on_with_another_budget_where_its_own_cannot_be_kept() -> None:
+    token = "0123456789-0123456789"
+    async with planner(ScriptedModel("Lost.", "Hello.", "Hello.")) as made:
+        with pytest.raises(ConfigError, match="the cost"):
+            await made.run("Go on.", budget=Budget(cost=1.0), resume_token=token)
+        with pytest.raises(ConfigError, match="the cost"):
+            await made.resume(token)
+        result = await made.resume(token, budget=Budget(tokens=1000))
+    assert result.payload == {"answer": "Hello."}
+
+
 async def test_a_model_that_does_not_count_is_estimated() -> None:
     long = tool_calls(("note", {"text": "x" * 4000}))
     result = await finished(ScriptedModel(long, long, long), budget=Budget(tokens=2000))

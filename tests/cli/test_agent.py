@@ -85,12 +85,12 @@ def test_a_run_that_waits_for_a_person_goes_on_in_another_process(toolpost: Run,
     assert (again.code, "this pause was resumed before" in again.err) == (1, True)
 
 
-def test_a_run_whose_model_fails_goes_on_with_its_token(toolpost: Run, home: Path) -> None:
+def test_a_run_whose_model_fails_goes_on_with_its_token_and_another_budget(toolpost: Run, home: Path) -> None:
     with provider(ADD) as (_, model):
-        failed = toolpost("run", "What is 19 + 23?", "--model", model)
+        failed = toolpost("run", "What is 19 + 23?", "--model", model, "--budget", "tokens=20")
     token = failed.err.partition("--resume ")[2].split()[0]
-    with provider("It is 42.") as (scripted, model):
-        done = toolpost("run", "--resume", token, "--model", model)
+    with provider(ADD, "It is 42.") as (scripted, model):
+        done = toolpost("run", "--resume", token, "--model", model, "--budget", "tokens=500")
 
     assert (failed.code, done.code, done.out) == (1, 0, "It is 42.\n"), failed.err + done.err
     assert [message.get("content") for message in scripted.bodies[0]["messages"][1:]] == [

@@ -197,6 +197,7 @@ class ReactPlanner:
         answers: Mapping[str, Any] | None = None,
         by: str | None = None,
         tool_context: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         on_event: OnEvent | None = None,
     ) -> PlannerResult:
         """Resume a run: the calls whose questions are answered run again with their answers.
@@ -205,7 +206,7 @@ class ReactPlanner:
         pause: the value for a tool that asked, or `approve` or `deny`, or an `Answer`. `answers` has these by pending
         id, for any of the questions; those that stay open come back in the next pause. `by` is the person who answers,
         as `tenant:user`: the run's own user when not said, which `four_eyes` does not take. Members of `tool_context`
-        replace those of the first run.
+        replace those of the first run, and `budget` replaces the run's; what was used so far counts.
 
         KeyError when the token is unknown, used, expired or somebody else's, or a run is being resumed with it. If
         this raises, is cancelled or its process dies, the same token resumes from there.
@@ -218,6 +219,8 @@ class ReactPlanner:
         claim = await self._pauses_of(box).claim(resume_token, user=user)
         kept = claim.payload
         conversation = Conversation.restore(kept["conversation"], claim.steps)
+        if budget is not None:
+            conversation.budget = _with_steps(budget, conversation.budget.steps)
         context = ToolContext(
             trace_id=conversation.run_id,
             tool_context={**kept["tool_context"], **given},
@@ -267,11 +270,13 @@ class ReactPlanner:
         answers: Mapping[str, Any] | None = None,
         by: str | None = None,
         tool_context: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
     ) -> AsyncGenerator[PlannerEvent]:
         """Resume a run as `resume` does and yield its events as `stream` does."""
-        return self._stream(
-            partial(self.resume, resume_token, user_input, answers=answers, by=by, tool_context=tool_context)
+        start = partial(
+            self.resume, resume_token, user_input, answers=answers, by=by, tool_context=tool_context, budget=budget
         )
+        return self._stream(start)
 
     async def _stream(self, start: Callable[..., Awaitable[PlannerResult]]) -> AsyncGenerator[PlannerEvent]:
         events: asyncio.Queue[PlannerEvent | None] = asyncio.Queue()

@@ -95,6 +95,12 @@ class AgentOptions:
             raise ConfigError(_NO_MODEL, code="no_model")
         return name
 
+    def given_budget(self) -> Budget | None:
+        """Return the budget if it limits anything; None leaves that of a run that goes on as it is."""
+        limits = self.budget
+        said = any(limit is not None for limit in (limits.steps, limits.time_s, limits.tokens, limits.cost))
+        return limits if said else None
+
     def to_words(self) -> list[str]:
         """Return the options that a later command needs to go on."""
         words = ["--model", self.model] if self.model else []
@@ -262,7 +268,9 @@ class TerminalAgent:
     async def _resumed(self, token: str) -> PlannerResult:
         self._token = token
         try:
-            return await self._planner.resume(token, answers={}, tool_context={"user_id": self._user})
+            return await self._planner.resume(
+                token, answers={}, tool_context={"user_id": self._user}, budget=self._options.given_budget()
+            )
         except KeyError as error:
             self._token = ""
             raise ToolError(str(error.args[0]), code="pause_not_found") from None
