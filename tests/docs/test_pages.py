@@ -7,6 +7,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.util._once import Once
 
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.docs.reader import LOGIN, PageError, Reader
@@ -21,6 +23,8 @@ def test_a_reader_who_follows_the_page_sees_what_it_shows(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LOGNAME", LOGIN)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)  # one program sets it, which counts once for a process
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     reader = Reader(tmp_path)
 
     with patch.dict(os.environ):  # some programs set variables

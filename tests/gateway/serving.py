@@ -38,12 +38,14 @@ class Served(NamedTuple):
 
 
 @asynccontextmanager
-async def served(folder: Path, tools: Sequence[Any] = (), **settings: Any) -> AsyncIterator[Served]:
+async def served(
+    folder: Path, tools: Sequence[Any] = (), *, sinks: Sequence[Any] = (), **settings: Any
+) -> AsyncIterator[Served]:
     """Serve these tools for as long as the test needs."""
     relay, feed = ProgressRelay(), EventFeed()
     with listen("127.0.0.1", 0) as socket:
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
-        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, feed])
+        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, feed, *sinks])
         async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
             app = whole_app(box, callers, url, relay=relay, feed=feed)
             bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}

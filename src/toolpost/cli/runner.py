@@ -10,7 +10,7 @@ import re
 import signal
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -342,7 +342,8 @@ def run_command(
 def _exit_code_of(work: Callable[[Output], Coroutine[None, None, int]], output: Output) -> int:
     try:
         try:
-            return asyncio.run(_run_until_terminated(work(output)))
+            with _tracing():
+                return asyncio.run(_run_until_terminated(work(output)))
         finally:
             output.status.clear()
     except ToolError as error:
@@ -364,6 +365,14 @@ def _exit_code_of(work: Callable[[Output], Coroutine[None, None, int]], output: 
         else:
             output.note(f"Set {TRACEBACK_VARIABLE}=1 to see where it came from.")
         return FAILED
+
+
+def _tracing() -> AbstractContextManager[None]:
+    if not os.environ.get("OTEL_TRACES_EXPORTER"):
+        return nullcontext()
+    from toolpost.cli.tracing import tracing_from_environment
+
+    return tracing_from_environment()
 
 
 async def _run_until_terminated(work: Coroutine[None, None, int]) -> int:

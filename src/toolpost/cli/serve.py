@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -85,6 +85,10 @@ def up(
         ),
     ] = None,
     view: ViewOption = None,
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        typer.Option("--log-format", help="Write a line for each request and each call to stderr."),
+    ] = None,
     config: Config = None,
     user: User = "",
     json: Json = False,
@@ -95,20 +99,28 @@ def up(
     Ends with SIGTERM or Ctrl-C, after the calls under way; those that take too long and may be repeated go on when it
     runs again.
     """
-    run_command(partial(_serve_http, config, user, host, port, view, shutdown_limit), as_json=json)
+    run_command(partial(_serve_http, config, user, host, port, view, shutdown_limit, log_format), as_json=json)
 
 
 async def _serve_http(
-    config: Path | None, user: str, host: str, port: int, view: str | None, limit_s: float | None, output: Output
+    config: Path | None,
+    user: str,
+    host: str,
+    port: int,
+    view: str | None,
+    limit_s: float | None,
+    log_format: Literal["text", "json"] | None,
+    output: Output,
 ) -> int:
     from toolpost.configuration.loading import load_settings
+    from toolpost.gateway.observation import logging_to_stderr
     from toolpost.wire.http_server import listen
 
     loaded = load_settings(config)
     folder = loaded.settings.data_dir
     if folder is None:
         raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
-    with listen(host, port) as socket:
+    with logging_to_stderr(log_format or loaded.settings.server.log_format), listen(host, port) as socket:
         return await _serve_on(socket, loaded, folder, user, host, view, limit_s, output)
 
 
@@ -126,6 +138,7 @@ async def _serve_on(
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+    from toolpost.gateway.observation import CallLog
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.gateway.views import View, default_view, make_views
     from toolpost.toolbox.box import Toolbox
@@ -133,7 +146,7 @@ async def _serve_on(
 
     relay, feed, port = ProgressRelay(), EventFeed(), listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay, feed])
+    opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay, feed, CallLog()])
     async with opened as box, open_callers(box, folder, user, host=host) as callers:
 
         def make_server(shown: View) -> McpServer:

@@ -372,11 +372,20 @@ class ServerSettings(ConfigModel):
         default=None, pattern=r"^https?://[^\s?#]+$", description="Where callers reach it, if not on this machine"
     )
     oidc: OidcSettings | None = None
+    log_format: Literal["text", "json"] | None = Field(
+        default=None, description="A line for each request and each call on stderr; without one only warnings"
+    )
     requests_per_minute: Count = Field(default=1200, description="Of one key or one user's tokens")
     max_upload_mb: float = Field(default=100.0, gt=0, description="The largest file that becomes an artifact")
     shutdown_limit_s: float = Field(
         default=10.0, ge=0, le=3600, description="How long calls under way have once it stops; then they are parked"
     )
+
+
+class TelemetrySettings(ConfigModel):
+    """What spans of OpenTelemetry tell, beside names, ids, times and outcomes."""
+
+    arguments: bool = Field(default=False, description="The arguments of calls, with secrets masked")
 
 
 class WebhookSettings(ConfigModel):
@@ -478,6 +487,7 @@ class Settings(ConfigModel):
     network: NetworkSettings = Field(default_factory=NetworkSettings)
     accounts: AccountSettings = Field(default_factory=AccountSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     webhooks: list[WebhookSettings] = Field(
         default_factory=list[WebhookSettings], description="Where events are sent as they happen"
     )

@@ -328,6 +328,7 @@ class ExternalToolConfig(ConfigModel):
     enabled: bool = True
     required: bool = False
     trust: bool = Field(default=False, description="Whether what the source says of its own tools may loosen calls")
+    trace_context: bool = Field(default=False, description="Whether calls carry the ids of their trace (traceparent)")
     auth_type: AuthType = AuthType.NONE
     auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
     timeout_s: float = Field(default=30.0, ge=1.0, le=300.0)

@@ -16,6 +16,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
 from toolpost.gateway.callers import Callers, local_token
 from toolpost.gateway.http_sessions import http_sessions
+from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
 from toolpost.gateway.rest.routes import rest_routes
 from toolpost.gateway.rest.service import RestService
@@ -82,7 +83,7 @@ def gateway_app(
 
     rates = Rates(box.settings.server.requests_per_minute)
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
-    return Access(routed, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url)
+    return observed(Access(routed, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url))
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:

@@ -349,6 +349,7 @@ LOGGERS = (
     "toolpost.stores",
     "toolpost.toolbox",
 )
+LOG_FIELDS = "toolpost_fields"  # of a log record: what a structured line has beside its message
 _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _formatter = logging.Formatter()
 
@@ -557,7 +558,7 @@ def _mask_field(found: re.Match[str]) -> str:
 
 
 class LogRedaction(logging.Filter):
-    """Logging filter that redacts the message and traceback of each record and keeps the message on one line."""
+    """Logging filter that redacts message, fields and traceback of each record and keeps the message on one line."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -565,6 +566,8 @@ class LogRedaction(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(self._redactor.message(record.getMessage())), ()
+        if fields := getattr(record, LOG_FIELDS, None):
+            setattr(record, LOG_FIELDS, self._redactor.plain(fields))
         if record.exc_info:
             # Handlers print `exc_text` where it is set; the exception itself would be printed unredacted.
             record.exc_text = self._redactor.redact(_formatter.formatException(record.exc_info))

@@ -42,6 +42,7 @@ from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_o
 from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.runtime.results import CredentialScrubber, LargeResult, Result, ResultCache, ResultProcessor
 from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes, Upstream, context_secrets, read_arguments
+from toolpost.runtime.tracing import find_call_tracer
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ class ToolRouter:
             timeout_s=timeout_s,
             retry_ratio=retry_ratio,
         )
+        self.tracer = find_call_tracer(self._runtimes.find)
         self._invoker = Invoker(store.journal, self.emitter)
         self._results = ResultProcessor(store.artifacts, inline_bytes=inline_bytes)
         self._cache = ResultCache()
@@ -201,7 +203,9 @@ class ToolRouter:
         call_id = f"call_{tick}" if call_id is None else call_id
         what = (call_id, run_id, tool_name, _private(arguments, snapshot), principal, timeout_s, key)
         how = (correlation_id, task_id, context, NO_ANSWERS, None, False, held)
-        return self._run(_new_request(what + how), snapshot)
+        request = _new_request(what + how)
+        running = self._run(request, snapshot)
+        return running if self.tracer is None else self.tracer.trace(request, running)
 
     async def resume(self, request: RequestedCall) -> Outcome:
         """Run a paused call again from the top, with one more answer.
@@ -209,7 +213,8 @@ class ToolRouter:
         StoreError when the store failed before the call began: nothing ran and no end was emitted, so that the
         question can be answered again.
         """
-        return await self._run(request, snapshot_arguments(request.arguments))
+        running = self._run(request, snapshot_arguments(request.arguments))
+        return await (running if self.tracer is None else self.tracer.trace(request, running))
 
     async def _run(self, request: RequestedCall, snapshot: Any) -> Outcome:
         """Run a requested or resumed call to its outcome; each ends in exactly one event."""

@@ -554,6 +554,7 @@ class SourceManager:
         services = replace(
             self._services,
             credential=credential,
+            network=replace(self._services.network, trace_context=config.trace_context),
             emit=partial(self._emit, config.name),
             make=partial(self._make_source, credential=credential),
             describe_commands=self._describe_commands,

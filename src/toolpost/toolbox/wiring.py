@@ -98,6 +98,8 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     protected = ProtectedFiles(settings, config=inputs.config, tools=inputs.tools)
     redactor = Redactor({*inputs.secrets, *literal_secrets(settings)})
     router = _make_router(inputs, store, authorizer, redactor, protected)
+    if router.tracer is not None:
+        router.tracer.with_arguments = settings.telemetry.arguments
     closing.enter_context(redacted_logs(redactor))
     network = network_policy(settings)
     webhooks = WebhooksOnDemand(store, router.emitter, network)

@@ -26,6 +26,7 @@ from toolpost.wire.messages import (
 )
 from toolpost.wire.network import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout, parse_target
 from toolpost.wire.proxies import parse_proxy
+from toolpost.wire.tracing import TRACEPARENT, traceparent
 
 if TYPE_CHECKING:
     from toolpost.wire.http1 import Exchange, Http1Transport
@@ -115,6 +116,8 @@ class HttpClient:
         """Return a request whose method and header fields may be sent, with the default fields."""
         method, url, headers, body, timeout_s, max_bytes, follow = request
         pairs = clean_headers(headers, defaults=_DEFAULT_HEADERS)
+        if self.policy.trace_context and (named := traceparent()) is not None:
+            pairs = (*pairs, (TRACEPARENT, named))
         follow = follow if self.max_redirects else "none"
         return _new_request((check_method(method), url, pairs, body, timeout_s, max_bytes, follow))
 

@@ -68,7 +68,7 @@ class NetworkPolicy:
     `allow_hosts` and `allow_private` are the configuration's `network`; `operator_hosts` are entries of the same
     form for one source alone. With a `document_host` only that host may have an address that is not public: a
     document must not point a tool at hosts that were allowed for other reasons. A `proxy` carries every connection,
-    to the addresses that the policy allowed.
+    to the addresses that the policy allowed. With `trace_context`, requests name the trace that they are part of.
     """
 
     allow_hosts: frozenset[str] = frozenset()
@@ -76,6 +76,7 @@ class NetworkPolicy:
     operator_hosts: frozenset[str] = frozenset()
     document_host: str | None = None
     proxy: str | None = field(default=None, repr=False)
+    trace_context: bool = False
 
     def __post_init__(self) -> None:
         allow_rules(self.allow_hosts | self.operator_hosts)

@@ -14,9 +14,21 @@ from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolError, ToolExecutionError, ToolOutputError, ToolTimeoutError
 from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+    from opentelemetry.trace import Tracer
 
     from toolpost.contracts.chat import ChatModel, StreamingChatModel
     from toolpost.schema.provider_view import ToolView
@@ -53,6 +65,39 @@ async def ask_model(
     `on_delta` gets the pieces of the reply: as they come from a StreamingChatModel, all at the end from another.
     Only a StreamingChatModel is held to `response_schema`. A ToolError says why there is no reply.
     """
+    asking = _ask_model(model, messages, tools, response_schema, on_delta, timeout_s)
+    tracer = find_tracer()
+    return await (asking if tracer is None else _trace(tracer, str(getattr(model, "model", "") or ""), asking))
+
+
+async def _trace(tracer: Tracer, model: str, asking: Coroutine[Any, Any, ModelReply]) -> ModelReply:
+    """Ask in a span, with the attributes of OpenTelemetry's conventions for generative AI; never what was said."""
+    attributes = {"gen_ai.operation.name": "chat", **({"gen_ai.request.model": model} if model else {})}
+    with tracer.start_as_current_span(f"chat {model}".strip(), attributes=attributes, record_exception=False) as span:
+        try:
+            reply = await asking
+        except ToolError as error:
+            span.set_attribute("error.type", error.error_code)
+            raise
+        span.set_attributes(
+            {
+                "gen_ai.usage.input_tokens": reply.usage.input_tokens,
+                "gen_ai.usage.output_tokens": reply.usage.output_tokens,
+                "gen_ai.response.model": reply.model or model,
+                "gen_ai.response.finish_reasons": [reply.finish_reason],
+            }
+        )
+        return reply
+
+
+async def _ask_model(
+    model: ChatModel,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    response_schema: Mapping[str, Any] | None,
+    on_delta: OnDelta | None,
+    timeout_s: float,
+) -> ModelReply:
     limit = asyncio.timeout(timeout_s)
     try:
         async with limit:
