@@ -544,6 +544,10 @@ class Sealer(Protocol):
         """Return the prefix of everything sealed with the newest key."""
         ...
 
+    def knows(self, sealed: bytes) -> bool:
+        """Return whether the key that sealed the data is here, by its prefix."""
+        ...
+
     def seal(self, data: bytes, *, row: str) -> bytes:
         """Encrypt `data`, bound to the identity of its row."""
         ...

@@ -645,6 +645,9 @@ class NoSealer:
     def mark(self) -> bytes:
         return b""
 
+    def knows(self, sealed: bytes) -> bool:
+        return True
+
     def seal(self, data: bytes, *, row: str) -> bytes:
         return data
 

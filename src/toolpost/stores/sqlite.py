@@ -229,11 +229,8 @@ def check_key(db: sqlite3.Connection, sealer: Sealer, path: Path) -> None:
 
     A single damaged row says nothing about the key.
     """
-    knows: Callable[[bytes], bool] | None = getattr(sealer, "knows", None)
-    if knows is None:
-        return
     prefixes = {bytes(prefix) for table, column in _CHECKED for prefix in _newest_prefixes(db, table, column)}
-    if prefixes and not any(map(knows, prefixes)):
+    if prefixes and not any(map(sealer.knows, prefixes)):
         msg = f"the data at {str(path)!r} does not open: another key sealed it"
         raise StoreError(f"{msg}; put that key back, or begin with an empty folder")
 
