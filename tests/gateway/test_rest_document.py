@@ -4,8 +4,7 @@ from pathlib import Path
 
 from tests.gateway.serving import served
 from toolpost import Completed, Toolbox, tool
-from toolpost.gateway.rest.document import openapi_document
-from toolpost.gateway.rest.routes import OPERATIONS
+from toolpost.gateway.rest.routes import OPERATIONS, openapi_document
 
 
 @tool(side_effects="pure")
