@@ -170,7 +170,7 @@ class FileAccess:
         self._refuse(self.protection.of_status(status, writes=self.writes), path)
 
     def is_protected(self, status: os.stat_result) -> bool:
-        """Whether a file or folder is protected, whatever path led to it."""
+        """Return whether a file or folder is protected, whatever path led to it."""
         return self.protection.of_status(status, writes=self.writes) is not None
 
     def check_holds_nothing(self, place: Place, status: os.stat_result) -> None:
@@ -207,7 +207,7 @@ class FileAccess:
         return ToolClientError(message, tool_name=self.tool_name, code=code)
 
     def leads_into(self, path: str, folder: str) -> bool:
-        """Whether a path is in a folder, or is the folder, whose real path is given."""
+        """Return whether a path is in a folder, or is the folder, whose real path is given."""
         return f"{self._resolved(path, follow=False)}{os.sep}".startswith(f"{folder}{os.sep}")
 
     def _resolved(self, path: str, *, follow: bool) -> str:
@@ -348,7 +348,7 @@ def display_path(path: str) -> str:
 
 
 def is_kernel_device(device: int) -> bool:
-    """Whether a device is a file system of the kernel, such as /proc or /sys, wherever it is mounted."""
+    """Return whether a device is a file system of the kernel, such as /proc or /sys, wherever it is mounted."""
     if sys.platform != "linux" or os.major(device) != 0:  # real disks have a number
         return False
     return device in _kernel_devices()

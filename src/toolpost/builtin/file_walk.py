@@ -96,12 +96,12 @@ class _Handles:
 
 
 def is_generated(_folder: str, name: str) -> bool:
-    """Whether a folder holds only generated files."""
+    """Return whether a folder holds only generated files."""
     return name in GENERATED
 
 
 def is_kernel_folder(folder: str, name: str) -> bool:
-    """Whether a folder at the root of the system belongs to the kernel; for walks that begin there."""
+    """Return whether a folder at the root of the system belongs to the kernel; for walks that begin there."""
     return not folder and name in ("proc", "sys", "dev")
 
 
@@ -128,7 +128,7 @@ class Glob:
             self._paths = [[*map(_segment, alternative.split("/"))] for alternative in alternatives]
 
     def matches(self, folder: str, name: str) -> bool:
-        """Whether a file matches; `folder` is empty or ends with `/`."""
+        """Return whether a file matches; `folder` is empty or ends with `/`."""
         if self._name is not None:
             return self._name.match(name) is not None
         parts = f"{folder}{name}".split("/")

@@ -69,7 +69,7 @@ class Patterns:
         self._strict = re.compile(order.strict, flags).search
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether any line of a block may match: a quick check that spares most blocks."""
+        """Return whether any line of a block may match: a quick check that spares most blocks."""
         text = data.decode("utf-8", "surrogateescape")
         return self._in_text(text.replace("\r", "\n") if "\r" in text else text) is not None
 

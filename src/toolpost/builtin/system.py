@@ -101,7 +101,7 @@ def _redact_secret(key: str, value: str | None) -> EnvironmentValue:
 
 
 def looks_secret(value: str) -> bool:
-    """Whether a value looks like a key, a token or a URL with a password."""
+    """Return whether a value looks like a key, a token or a URL with a password."""
     if _SECRET_VALUE.search(value):
         return True
     return any(all(kind.search(run) for kind in _CLASSES) for run in _RANDOM.findall(value) if "/" not in run[:2])

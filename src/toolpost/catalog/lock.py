@@ -88,7 +88,7 @@ class Difference(NamedTuple):
         return [Change(word, "", text) for word, text in texts.items() if text]
 
     def to_dict(self) -> dict[str, Any]:
-        """The difference as plain data."""
+        """Return the difference as plain data."""
         changes = [change._asdict() for change in self.changes()]
         return {"source": self.source, "tool": self.name, "kind": self.kind, "changes": changes}
 

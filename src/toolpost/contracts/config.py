@@ -435,7 +435,7 @@ class ExternalToolConfig(ConfigModel):
         return [pattern for pattern in self.tool_exclude or [] if pattern not in self._used_excludes]
 
     def includes(self, tool_name: str) -> bool:
-        """Whether the filters include a tool of this name."""
+        """Return whether the filters include a tool of this name."""
         excluding = [pattern for pattern in self.tool_exclude or [] if re.fullmatch(pattern, tool_name)]
         self._used_excludes.update(excluding)
         if excluding:

@@ -120,7 +120,7 @@ def hidden_excerpt(text: str) -> str:
 
 
 def may_hide(value: Any) -> bool:
-    """Whether a JSON value may have hidden characters; a quick check with false positives."""
+    """Return whether a JSON value may have hidden characters; a quick check with false positives."""
     try:
         written = _write(value)
     except (TypeError, ValueError, RecursionError):

@@ -29,12 +29,12 @@ _ATOMS = (int, float, bool, type(None), Decimal, Enum)
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a value is a JSON object."""
+    """Return whether a value is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Whether a value is a JSON array."""
+    """Return whether a value is a JSON array."""
     return isinstance(value, list)
 
 
@@ -174,7 +174,7 @@ def _spell_number(value: float | Decimal) -> str:
 
 
 def nested_deeper_than(limit: int, value: Any) -> bool:
-    """Whether containers are nested more than `limit` levels deep; true for one that contains itself."""
+    """Return whether containers are nested more than `limit` levels deep; true for one that contains itself."""
     level = {id(value): value}
     for _ in range(limit):
         level = {id(child): child for parent in level.values() for child in _children(parent) if _has_members(child)}
@@ -184,7 +184,7 @@ def nested_deeper_than(limit: int, value: Any) -> bool:
 
 
 def parts_within(limit: int, value: Any) -> bool:
-    """Whether a value contains at most `limit` values; stops counting at the limit."""
+    """Return whether a value contains at most `limit` values; stops counting at the limit."""
     stack = [value] if _has_members(value) else []
     while stack:
         part = stack.pop()
@@ -196,7 +196,7 @@ def parts_within(limit: int, value: Any) -> bool:
 
 
 def numbers_within(limit: float, value: Any) -> bool:
-    """Whether every number in a value lies between `-limit` and `limit`."""
+    """Return whether every number in a value lies between `-limit` and `limit`."""
     stack = [value]
     while stack:
         part = stack.pop()
@@ -207,7 +207,7 @@ def numbers_within(limit: float, value: Any) -> bool:
 
 
 def text_within(limit: int, value: Any) -> bool:
-    """Whether all texts and names in a value have together at most `limit` characters; other values count as one."""
+    """Return whether the texts and names in a value have together at most `limit` characters; others count as one."""
     stack = [value]
     while stack and limit >= 0:
         part = stack.pop()
@@ -224,7 +224,7 @@ def text_within(limit: int, value: Any) -> bool:
 
 
 def has_member(name: str, value: Any) -> bool:
-    """Whether an object anywhere in a value has a member of this name."""
+    """Return whether an object anywhere in a value has a member of this name."""
     stack = [value]
     while stack:
         part = stack.pop()
@@ -235,7 +235,7 @@ def has_member(name: str, value: Any) -> bool:
 
 
 def has_float(value: Any) -> bool:
-    """Whether a container, or one in it at any depth, has a float among its members."""
+    """Return whether a container, or one in it at any depth, has a float among its members."""
     stack = [value]
     while stack:
         part = stack.pop()

@@ -203,22 +203,22 @@ def _is_filled(cell: types.CellType) -> bool:
 
 
 def looks_like_context(text: object) -> bool:
-    """Whether an annotation that could not be resolved is spelled like the context."""
+    """Return whether an annotation that could not be resolved is spelled like the context."""
     return isinstance(text, str) and _CONTEXT_NAME.fullmatch(text.strip()) is not None
 
 
 def looks_like_raw_result(text: object) -> bool:
-    """Whether an annotation that could not be resolved is spelled like ToolOutput or ToolResult."""
+    """Return whether an annotation that could not be resolved is spelled like ToolOutput or ToolResult."""
     return isinstance(text, str) and _RESULT_NAME.search(text) is not None
 
 
 def is_context(annotation: Any) -> bool:
-    """Whether an annotation is the context, possibly optional."""
+    """Return whether an annotation is the context, possibly optional."""
     return any(isinstance(member, type) and issubclass(member, ToolContext) for member in _members(annotation))
 
 
 def is_raw_result(annotation: Any) -> bool:
-    """Whether results are returned unchanged: ToolOutput, ToolResult or bytes."""
+    """Return whether results are returned unchanged: ToolOutput, ToolResult or bytes."""
     return any(isinstance(member, type) and issubclass(member, _RAW_RESULTS) for member in _members(annotation))
 
 
@@ -250,7 +250,7 @@ def description_of(annotation: Any) -> str | None:
 
 
 def needs_no_conversion(annotation: Any) -> bool:
-    """Whether JSON that fits the schema already has the annotated type."""
+    """Return whether JSON that fits the schema already has the annotated type."""
     return _is_plain(annotation, frozenset())
 
 

@@ -95,7 +95,7 @@ class ToolView:
             self.definitions.append(ToolDefinition(shown, description, self._maps[name].schema))
 
     def is_plain(self, shown: str) -> bool:
-        """Whether arguments of a tool, by the name that the model knows, are the same on both sides."""
+        """Return whether arguments of a tool, by the name that the model knows, are the same on both sides."""
         known = self._maps.get(self._names.get(shown, shown))
         return known is None or known.is_plain
 
@@ -121,7 +121,7 @@ class ToolView:
 
 
 def is_strict(schema: JsonSchema) -> bool:
-    """Whether providers can hold a model to a schema to the letter: every object names all it has, and requires it."""
+    """Return whether providers can hold a model to a schema to the letter: objects name and require all they have."""
     properties = schema.get("properties")
     if is_object(properties) or schema.get("type") == "object":
         named = properties if is_object(properties) else {}

@@ -103,7 +103,7 @@ class CheckedDefinitions:
         self._usable = True
 
     def fits(self, schema: JsonSchema) -> bool:
-        """Whether the schema is certainly usable; if not, the whole has to be checked."""
+        """Return whether the schema is certainly usable; if not, the whole has to be checked."""
         definitions: Mapping[str, Any] = schema["$defs"]
         parts = [_part(without_definitions(schema)), *(self._shared.once(_part, one) for one in definitions.values())]
         values, depth = len(definitions), 0
@@ -375,7 +375,7 @@ _APPLIED = re.compile(r'"(?:allOf|anyOf|oneOf|not|if|then|else|dependentSchemas|
 
 # Most tools have such schemas, and encoding them takes a tenth of a full check.
 def is_small_schema(schema: JsonSchema) -> bool:
-    """Whether a schema is so short and shallow, with few references, that it cannot exceed a limit."""
+    """Return whether a schema is so short and shallow, with few references, that it cannot exceed a limit."""
     try:
         text = _encode(schema)
     except (TypeError, ValueError, RecursionError):

@@ -73,7 +73,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name is likely to hold a secret."""
+    """Return whether a field of this name is likely to hold a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1] in _NEUTRAL_TAILS:
         words.pop()
@@ -90,7 +90,7 @@ _VARIABLE_TAIL = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.I
 
 
 def is_secret_variable(name: str) -> bool:
-    """Whether a variable, a header or an option of this name is likely to hold a secret."""
+    """Return whether a variable, a header or an option of this name is likely to hold a secret."""
     return is_secret_name(name) or _VARIABLE_TAIL.search(name) is not None
 
 
@@ -148,7 +148,7 @@ def _schemas_with_secrets(document: SchemaDocument) -> set[int]:
 
 
 def is_secret_header(name: str, value: str) -> bool:
-    """Whether the value of a configured header is a secret: all are, except for well-known harmless ones."""
+    """Return whether the value of a configured header is a secret: all are, except for well-known harmless ones."""
     known = name.lower()
     if is_secret_name(name):
         return True
@@ -156,7 +156,7 @@ def is_secret_header(name: str, value: str) -> bool:
 
 
 def is_secret_path(path: Sequence[str | int], secrets: SecretPaths) -> bool:
-    """Whether the value at `path` is a secret or a part of one."""
+    """Return whether the value at `path` is a secret or a part of one."""
     if any(isinstance(part, str) and is_secret_name(part) for part in path):
         return True
     return any(_covers(secret, path) for secret in secrets)

@@ -230,7 +230,7 @@ def without_definitions(schema: JsonSchema) -> JsonSchema:
 
 
 def any_part(schema: Any, question: Callable[[Any], bool], shared: SharedDefinitions | None) -> bool:
-    """Whether `question` is true of the schema or of any of its definitions."""
+    """Return whether `question` is true of the schema or of any of its definitions."""
     definitions = None if shared is None else definitions_of(schema)
     if shared is None or definitions is None:
         return question(schema)

@@ -91,7 +91,7 @@ class _Coercion:
         return value
 
     def fits(self, schema: Any, value: Any, depth: int) -> bool:
-        """Whether a value has the types, constants and required fields of a schema; a check to pick alternatives."""
+        """Return whether a value has the types, constants and required fields of a schema, to pick an alternative."""
         if not is_object(schema):
             return schema is not False
         if self.left <= 0 or depth > _COERCION_DEPTH:
@@ -573,7 +573,7 @@ _LISTS = ("enum", "required")
 
 
 def is_costly(document: SchemaDocument, instance: Any) -> bool:
-    """Whether collecting all violations would exceed a limit of steps, or of copies of the value."""
+    """Return whether collecting all violations would exceed a limit of steps, or of copies of the value."""
     # The verdict takes linear time, but the engine collects the violations of every alternative, whose number grows
     # exponentially with the depth of a recursive choice.
     stack: list[tuple[JsonSchema, Any]] = [(document.root, instance)]
@@ -589,7 +589,7 @@ def is_costly(document: SchemaDocument, instance: Any) -> bool:
 
 
 def is_large(instance: Any) -> bool:
-    """Whether even one violation, which holds a copy of the value, would take long to build."""
+    """Return whether even one violation, which holds a copy of the value, would take long to build."""
     return not text_within(_MAX_COPIED_ONCE, instance)
 
 

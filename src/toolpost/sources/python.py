@@ -90,7 +90,7 @@ class RenamedTool:
         return await self._tool.execute(params, context)
 
     async def preview(self, params: dict[str, Any], context: ToolContext) -> CallPreview | None:
-        """What a call would do, if the tool can say."""
+        """Return what a call would do, if the tool can say."""
         return await self._tool.preview(params, context) if isinstance(self._tool, PreviewingTool) else None
 
 

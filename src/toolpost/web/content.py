@@ -140,7 +140,7 @@ def parse_body(data: bytes, content_type: str, *, declared: Collection[str] = ()
 
 
 def looks_like_json(data: bytes) -> bool:
-    """Whether a body could be a JSON object or list."""
+    """Return whether a body could be a JSON object or list."""
     return data.lstrip()[:1] in (b"{", b"[")
 
 

@@ -47,7 +47,7 @@ class File(NamedTuple):
 
 
 def is_file(value: object) -> bool:
-    """Whether a value is a file argument: exactly one content, and nothing beside it but name and type."""
+    """Return whether a value is a file argument: exactly one content, and nothing beside it but name and type."""
     return is_object(value) and value.keys() <= _KEYS and sum(key in value for key in _CONTENTS) == 1
 
 

@@ -171,7 +171,7 @@ class AllowRule:
     port: int | None = None
 
     def lifts(self, reason: str, target: Target, address: Address) -> bool:
-        """Whether this entry allows an address of the target that `reason` would refuse."""
+        """Return whether this entry allows an address of the target that `reason` would refuse."""
         if self.port not in {None, target.port}:
             return False
         if self.network is not None:

@@ -41,7 +41,7 @@ class ModelRegistry:
         self._models.pop(name, None)
 
     def has(self, name: str) -> bool:
-        """Whether the models of a tool are registered."""
+        """Return whether the models of a tool are registered."""
         return name in self._models
 
     def models(self, name: str) -> tuple[type[BaseModel], type[BaseModel]]:

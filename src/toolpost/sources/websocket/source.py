@@ -112,7 +112,7 @@ class WebSocketSession:
         return bool(self._waiting)
 
     def use_credential(self, credential: Credential) -> bool:
-        """Whether a credential's headers are those of the handshake; others need a connection of their own."""
+        """Return whether a credential's headers are those of the handshake; others need a connection of their own."""
         return self._presented == credential.headers
 
     async def ask(self, build: Build, arguments: Arguments, timeout_s: float) -> ToolOutput:
