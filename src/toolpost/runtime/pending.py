@@ -49,6 +49,7 @@ _log = logging.getLogger("toolpost.runtime")
 _PRIVATE = frozenset({"auth_url", "state"})  # of a consent's payload
 _WITHOUT_TOOL = frozenset({"deny", "happened", "not_happened"})  # answers that run nothing
 _LONGEST_PREVIEW = 8000
+_UNKNOWN_RESULT = "It happened, as a person reported; what it returned is not known."
 _BEFORE_ANEW = {"approval": "deny it and ", "unknown": "say whether it happened and "}
 _OUTER_WAIT_S = 60.0
 _POLL_S = 0.1  # another process may answer
@@ -565,8 +566,9 @@ class OutcomeReporter:
         return self._fail(action, ToolCancelledError("the call was cancelled while it waited for a person"))
 
     def confirm(self, action: PendingAction, content: Any) -> Completed:
-        """Complete an interrupted call that happened, as a person reports."""
-        outcome = Completed(action.call_id, action.run_id, action.tool_name, content)
+        """Complete an interrupted call that happened, as a person reports, with the result if they know it."""
+        text = _UNKNOWN_RESULT if content is None else None
+        outcome = Completed(action.call_id, action.run_id, action.tool_name, content, text=text)
         self._emitter.emit_end(self._ref(action), outcome, summary="as a person reported")
         return outcome
 
