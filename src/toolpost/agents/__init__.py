@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from toolpost.agents.actor import ActionResult, Actor, PlanStep, Reflection, TaskContext
     from toolpost.agents.agent import Agent
     from toolpost.agents.budget import Budget, PlanningHints
-    from toolpost.agents.channels import Reply
-    from toolpost.agents.main_agent import MainAgent
+    from toolpost.agents.main_agent import MainAgent, Reply
     from toolpost.agents.planner import ReactPlanner
     from toolpost.agents.reflection import PostTaskReflection, PostTaskReflector
     from toolpost.agents.results import (
@@ -36,8 +35,7 @@ __getattr__ = lazy_attributes(
         "agents.actor": ["ActionResult", "Actor", "PlanStep", "Reflection", "TaskContext"],
         "agents.agent": ["Agent"],
         "agents.budget": ["Budget", "PlanningHints"],
-        "agents.channels": ["Reply"],
-        "agents.main_agent": ["MainAgent"],
+        "agents.main_agent": ["MainAgent", "Reply"],
         "agents.planner": ["ReactPlanner"],
         "agents.reflection": ["PostTaskReflection", "PostTaskReflector"],
         "agents.results": [

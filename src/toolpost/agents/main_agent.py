@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
+from collections import deque
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +16,6 @@ from toolpost.agents.actor import Actor, PlanStep, TaskContext
 from toolpost.agents.agent import BUDGET, Agent, collection_members
 from toolpost.agents.budget import Budget, check_at_least_one
 from toolpost.agents.catalogs import agent_registry
-from toolpost.agents.channels import Channels, Reply
 from toolpost.agents.conversation import Conversation, too_many_calls
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector
@@ -25,7 +26,7 @@ from toolpost.catalog.threads import run_in_thread
 from toolpost.configuration.loading import load_settings, parse_settings
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import PauseSignal, StoreError, ToolError, ToolExecutionError
+from toolpost.contracts.errors import PauseSignal, StoreError, ToolClientError, ToolError, ToolExecutionError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent, new_event
 from toolpost.contracts.outcomes import now_ms
 from toolpost.contracts.principal import PrincipalCache
@@ -42,10 +43,9 @@ from toolpost.toolbox.mcp_manager import MCPManager
 from toolpost.toolbox.wiring import network_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from toolpost.agents.channels import ReplyStream
     from toolpost.agents.tasks import Task
     from toolpost.agents.turns import Turn
     from toolpost.catalog.registry import ToolRegistry
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.storage import EventSink
 
+_MOST_KEPT = 1000
 _log = logging.getLogger("toolpost.agents")
 INSTRUCTIONS = """You talk with people over channels. Each message says on which channel it came.
 The tool reply is the only way to speak: whatever you write outside of it reaches nobody.
@@ -75,6 +76,81 @@ _REPORTED = frozenset(
         EventCode.NEED_MORE_INFO,
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a main agent said on a channel; `reply_to` is the id of the message that it answers, if it says so."""
+
+    channel_id: str
+    text: str
+    reply_to: str | None = None
+
+
+class ReplyStream:
+    """The replies of an agent as they come, of one channel or of all, until the agent stops."""
+
+    def __init__(self, channel_id: str | None, earlier: Iterable[Reply]) -> None:
+        self._channel_id = channel_id
+        self._queue: asyncio.Queue[Reply | None] = asyncio.Queue()
+        for reply in earlier:
+            self.put(reply)
+
+    def put(self, reply: Reply | None) -> None:
+        """Add a reply; None ends the stream."""
+        if reply is None or self._channel_id in (None, reply.channel_id):
+            self._queue.put_nowait(reply)
+
+    def __aiter__(self) -> ReplyStream:
+        return self
+
+    async def __anext__(self) -> Reply:
+        reply = await self._queue.get()
+        if reply is None:
+            self._queue.put_nowait(None)  # for whoever asks again
+            raise StopAsyncIteration
+        return reply
+
+
+class Channels:
+    """The channels that are known, and the delivery of replies to a function and to streams.
+
+    Replies that nobody takes are kept for the first stream.
+    """
+
+    def __init__(self, on_reply: Callable[[Reply], Awaitable[None] | None] | None) -> None:
+        self.known: set[str] = set()
+        self._on_reply = on_reply
+        self._streams: list[ReplyStream] = []
+        self._kept: deque[Reply] = deque(maxlen=_MOST_KEPT)
+
+    def stream(self, channel_id: str | None) -> ReplyStream:
+        """Return a stream of the replies from now on, and of those that nobody has taken."""
+        earlier = list(self._kept)
+        self._kept.clear()
+        opened = ReplyStream(channel_id, earlier)
+        self._streams.append(opened)
+        return opened
+
+    async def deliver(self, reply: Reply) -> None:
+        """Deliver a reply; ToolClientError when there is no such channel, and whatever the receiver raises."""
+        if reply.channel_id not in self.known:
+            known = ", ".join(sorted(self.known)) or "none so far"
+            message = f"there is no channel {reply.channel_id!r}; there are: {known}"
+            raise ToolClientError(message, tool_name="reply", code="channel_unknown")
+        if self._on_reply is not None:
+            handled = self._on_reply(reply)
+            if inspect.isawaitable(handled):
+                await handled
+        elif not self._streams:
+            self._kept.append(reply)
+        for stream in self._streams:
+            stream.put(reply)
+
+    def close(self) -> None:
+        """End every stream."""
+        for stream in self._streams:
+            stream.put(None)
 
 
 class MainAgent:
