@@ -129,6 +129,13 @@ def test_polars_reads_what_was_written_and_its_frames_are_taken(tmp_path: Path) 
 
     assert tool_values(pa.table(frame)["Tool"]) == samples.EVERY
     assert tool_values(pa.table(found)["Tool"]) == samples.EVERY_MCP
+    for other in (frame.with_columns(Note=pl.lit("a text")), pl.DataFrame({"Tool": column})):
+        assert tool_values(filter_tools(other, ToolType.MCP)["Tool"]) == samples.EVERY_MCP
+
+
+def test_frames_of_pandas_are_taken() -> None:
+    frame = tool_table(samples.EVERY).to_pandas()
+    assert tool_values(filter_tools(frame, ToolType.MCP)["Tool"]) == samples.EVERY_MCP
 
 
 DUCKDB = """
@@ -229,7 +236,7 @@ def test_a_column_of_something_else_is_told() -> None:
     ("value", "complaint"),
     [
         ("add", r"Unknown tool type: <class 'str'> in row 2"),
-        (MCPTool(7, "", {}, "u", "t"), r"row 2: 7 cannot be stored"),  # type: ignore[arg-type]
+        (MCPTool(7, "", {}, "u", "t"), r"row 2: 7 cannot be stored: field 1 \(name\): "),  # type: ignore[arg-type]
         (MCPTool("n", "", {"x": object()}, "u", "t"), r"row 2: 'n' cannot be stored: .*object"),
     ],
 )

@@ -212,10 +212,13 @@ class _JsonTexts:
 def _blame(rows: list[Any], start: int, error: Exception) -> TypeError:
     """Return the error of the first row that cannot be encoded."""
     for number, row in enumerate(rows, start):
+        field = None
         try:
-            pa.array([_FACTORY.encode(row)], _STORAGE)
+            for field, stored in (_FACTORY.encode(row) or {}).items():
+                pa.scalar(stored, _STORAGE.field(field).type)
         except (pa.ArrowException, TypeError, ValueError) as reason:
-            return TypeError(f"row {number}: {getattr(row, 'name', row)!r} cannot be stored: {reason}")
+            where = "" if field is None else f"field {field} ({FIELDS[int(field)]}): "
+            return TypeError(f"row {number}: {getattr(row, 'name', row)!r} cannot be stored: {where}{reason}")
     return TypeError(str(error))
 
 
@@ -240,8 +243,8 @@ def tool_values(column: Any) -> list[AnyToolValue | None]:
 def _decode(storage: Any, start: int, decoder: _Decoder) -> list[AnyToolValue | None]:
     if _is_unified(storage.type):
         try:
-            return decoder.values(storage)
-        except ToolValueError:
+            return decoder.values(_as_written(storage))
+        except (ToolValueError, pa.ArrowException):
             pass  # decoded again below, row by row, to name the row
     values: list[AnyToolValue | None] = []
     for number, stored in enumerate(storage.to_pylist(), start):
@@ -265,7 +268,24 @@ def _storage_of(chunk: Any) -> Any:
 
 
 def _is_unified(struct: Any) -> bool:
-    return bool(struct.num_fields >= 12) and bool(pa.types.is_string(struct.field("0").type))
+    return bool(struct.num_fields >= 12) and _is_text(struct.field("0").type)
+
+
+def _is_text(kind: Any) -> bool:
+    """Return whether a column holds texts; other libraries have other types for them."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _as_written(structs: Any) -> Any:
+    """Return structs of the unified form with the types of fields that are written here."""
+    wanted = list(_STORAGE)[: structs.type.num_fields]
+    if list(structs.type) == wanted:
+        return structs
+    fields = [structs.field(number).cast(field.type) for number, field in enumerate(wanted)]
+    return pa.StructArray.from_arrays(fields, fields=wanted, mask=structs.is_null())
 
 
 class _Decoder:
@@ -388,9 +408,34 @@ def as_table(table: Any) -> Table:
     if isinstance(table, pyarrow.Table):
         return table
     if hasattr(table, "__arrow_c_stream__"):
-        read: Table = pa.table(table)
-        return read
+        read: Any = pa.table(table)
+        # Polars gives texts as views, which pyarrow can neither filter nor compare.
+        columns: list[Any] = [_without_views(column) for column in read.columns]
+        plain: Table = pa.table(columns, names=read.column_names)
+        return plain
     raise ConfigError(f"a {type(table).__name__} is no table; give one of pyarrow, Polars, pandas or DuckDB")
+
+
+def _without_views(column: Any) -> Any:
+    if isinstance(column.type, ToolColumnType):
+        if not column.num_chunks or not _is_unified(column.type.storage_type):
+            return column
+        written = [_as_written(chunk.storage) for chunk in column.chunks]
+        kind = ToolColumnType(written[0].type, column.type.version)
+        return pa.chunked_array([pa.ExtensionArray.from_storage(kind, one) for one in written], type=kind)
+    plain = _plain_type(column.type)
+    return column if plain == column.type else column.cast(plain)
+
+
+def _plain_type(kind: Any) -> Any:
+    """Return a type with texts and bytes in place of views of them."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    return kind
 
 
 def tool_column_name(table: Table, column: str | None = None) -> str:
@@ -425,6 +470,6 @@ def filter_tools(table: Any, tool_type: ToolType, column: str | None = None) -> 
     structs = [_storage_of(chunk) for chunk in chunks]
     if not all(_is_unified(one.type) for one in structs):
         raise ToolValueError("the column has an older form; write it anew first, by tool_column(tool_values(column))")
-    masks = [pc.equal(one.field("0"), pa.scalar(tool_type.value)) for one in structs]
+    masks = [pc.equal(one.field("0").cast(pa.string()), pa.scalar(tool_type.value)) for one in structs]
     found: Table = cast("Any", given).filter(pa.chunked_array(masks, type=pa.bool_()))
     return found
