@@ -86,6 +86,11 @@ def test_a_dead_server_is_told_as_a_connection_error() -> None:
         tools_table(DEAD)
 
 
+def test_a_server_that_cannot_be_connected_for_another_reason_is_no_failed_call() -> None:
+    with pytest.raises(MCPConnectionError, match="use auth_type basic"):
+        tools_table("http://ann:canary-word@127.0.0.1:9/mcp")
+
+
 def test_a_credential_is_sent_and_its_name_alone_is_stored() -> None:
     with mirror("s3cret-token") as url:
         table = tools_table(url, credential=NamedCredential("crm", password="s3cret-token"))

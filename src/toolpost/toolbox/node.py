@@ -349,7 +349,7 @@ class MCPClient:
         try:
             await node.connect()
         except ToolError as error:
-            raise _client_error(error) from error
+            raise _client_error(error, connected=False) from error
         await self.close()
         self._node = node
 
@@ -399,7 +399,7 @@ class MCPClient:
         await self.close()
 
 
-def _client_error(error: ToolError) -> MCPClientError:
+def _client_error(error: ToolError, *, connected: bool = True) -> MCPClientError:
     """Convert an error of the library into the client's own, with the same category, status and code."""
     facts: dict[str, Any] = {
         "tool_name": error.tool_name,
@@ -411,6 +411,8 @@ def _client_error(error: ToolError) -> MCPClientError:
     }
     if isinstance(error, ToolConnectionError):
         return MCPConnectionError(error.message, sent=error.sent, **facts)
+    if not connected:  # refused, for example
+        return MCPConnectionError(error.message, **facts)
     return MCPToolExecutionError(error.message, **facts)
 
 
