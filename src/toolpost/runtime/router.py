@@ -430,7 +430,7 @@ class ToolRouter:
         request = attempt.request
         error.tool_name = error.tool_name or request.tool_name
         if attempt.runtime is not None:
-            error.origin = attempt.runtime.entry.origin
+            error.origin = attempt.runtime.entry.origin or error.origin  # the error of a call inside keeps its own
         redactor = self.redactor if attempt.runtime is None else attempt.runtime.redactor_for(request)
         error.conceal(redactor.message)
         return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)

@@ -17,15 +17,16 @@ from toolpost.catalog.function import run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError, ToolExecutionError, nearest
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult, now_ms
+from toolpost.contracts.outcomes import NO_META, Completed, Failed, Outcome, Paused, ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolSpec, ToolTarget, replay_of
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.workflow.definition import Workflow, read_folder
 from toolpost.sources.workflow.expressions import ExpressionError, is_true
 from toolpost.transports.base import BaseSource, Services
+from toolpost.web.untrusted import UNTRUSTED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.config import ExternalToolConfig
@@ -52,7 +53,7 @@ class WorkflowFunction:
         """Run the workflow within a running call."""
         started = now_ms()
         output = await self.run(params, context)
-        return ToolResult.completed(output.content, output.text, started_at=started)
+        return ToolResult.completed(output if output.meta else output.content, output.text, started_at=started)
 
 
 class SharedWorkflow:
@@ -259,6 +260,7 @@ class _Run:
         self._context = context
         self._recorded = recorded
         self._results: dict[str, Any] = {}
+        self._origins: set[str] = set()  # of results from outside, which the outputs quote
         self._skipped: set[str] = set()
         self._missing = {name: len(step.needs) for name, step in workflow.steps.items()}
         self._waiting: list[Paused] = []
@@ -330,7 +332,7 @@ class _Run:
             return _SKIPPED
         if planned.items is not None:
             return await self._loop(planned)
-        return await self._once(planned.name, partial(self._call, planned, self._scope, planned.name))
+        return await self._called(planned, self._scope, planned.name)
 
     async def _loop(self, planned: PlannedStep) -> list[Any]:
         """Run a step for every item, `max_parallel` at a time."""
@@ -371,20 +373,28 @@ class _Run:
             try:
                 if planned.when_is_of_item and not self._holds(planned, scope, where):
                     continue
-                results[number] = await self._once(where, partial(self._call, planned, scope, where))
+                results[number] = await self._called(planned, scope, where)
             except _Waiting as more:
                 waiting += more.paused
             except ToolError as error:
                 if planned.step.on_error == "fail":
                     failed[number] = error
 
-    async def _once(self, where: str, run: Callable[[], Awaitable[Any]]) -> Any:
-        if not self._recorded:
-            return await run()
-        return await self._context.once(f"step {where}", run, repeatable=True)
+    async def _called(self, planned: PlannedStep, scope: Mapping[str, Any], where: str) -> Any:
+        """Return the result of a call, as it was recorded where the workflow runs again."""
+        run = partial(self._call, planned, scope, where)
+        result, origin = (
+            await self._context.once(f"step {where}", run, repeatable=True) if self._recorded else await run()
+        )
+        if origin is not None:
+            self._origins.add(origin)
+        return result
 
-    async def _call(self, planned: PlannedStep, scope: Mapping[str, Any], where: str) -> Any:
-        """Call the tool of a step until it succeeds, as often as the step allows."""
+    async def _call(self, planned: PlannedStep, scope: Mapping[str, Any], where: str) -> Sequence[Any]:
+        """Call the tool of a step until it succeeds, as often as the step allows.
+
+        Return its result, and from where it is if it is untrusted.
+        """
         arguments = self._evaluate(planned.arguments.render, scope, where, "arguments")
         step, tries = planned.step, 0
         while True:
@@ -392,8 +402,9 @@ class _Run:
             key = where if tries == 1 else f"{where} try {tries}"
             outcome = await self._context.call(step.tool, arguments, key=key)
             match outcome:
-                case Completed():
-                    return await self._whole(outcome)
+                case Completed(meta=meta):
+                    origin = str(meta.get("origin") or step.tool) if meta.get("trust") == UNTRUSTED else None
+                    return await self._whole(outcome), origin
                 case Paused():
                     raise _Waiting(outcome)
                 case Failed(error=error):
@@ -432,7 +443,9 @@ class _Run:
         name, _, item = where.partition("[")
         place = f"step {name!r}, item {item[:-1]}" if item else f"step {name!r}"
         code = "step_failed" if cause is None else cause.error_code
-        return ToolExecutionError(f"{self._workflow.label}: {place}: {message}", code=code, cause=cause)
+        error = ToolExecutionError(f"{self._workflow.label}: {place}: {message}", code=code, cause=cause)
+        error.origin = "" if cause is None else cause.origin
+        return error
 
     async def output(self) -> ToolOutput:
         """Render the outputs, save the tables that come out, and render the message."""
@@ -444,7 +457,8 @@ class _Run:
             rows = self._end(f"port {name!r}", workflow.output_rows[name].evaluate)
             content[name] = await write_port(f"{workflow.label}: port {name!r}", port, rows, self._context)
         text = None if workflow.message is None else self._end("message", workflow.message.render)
-        return ToolOutput(content, None if text is None else str(text))
+        meta = {"origin": ", ".join(sorted(self._origins)), "trust": UNTRUSTED} if self._origins else NO_META
+        return ToolOutput(content, None if text is None else str(text), meta=meta)
 
     def _end(self, part: str, evaluate: Callable[[Mapping[str, Any]], Any]) -> Any:
         try:
