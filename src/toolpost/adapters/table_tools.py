@@ -259,7 +259,6 @@ class _HostedWorkflow:
             description=value.description,
             input_schema=value.parameter_schema or {"type": "object", "properties": {}},
             side_effects="external",  # of which nobody knows more
-            origin=name,
         )
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
