@@ -205,6 +205,12 @@ async def test_what_failed_before_the_first_piece_is_asked_for_again(api: type[H
     assert len(provider.bodies) == 4
 
 
+async def test_a_server_that_is_not_there_is_named_with_its_model() -> None:
+    missing = OpenAIChat("small", base_url="http://127.0.0.1:1/v1", retry=QUICK)
+    with pytest.raises(ToolConnectionError, match=r"^Chat Completions of 'small' at http://127\.0\.0\.1:1: no connect"):
+        await ask_model(missing, HELLO)
+
+
 async def test_a_rate_limit_that_asks_for_a_long_wait_is_an_error_at_once() -> None:
     async with Provider([Status(429, '{"error": {"message": "Slow down"}}', {"retry-after": "3600"})]) as provider:
         with pytest.raises(ToolRateLimitError, match="Slow down") as raised:

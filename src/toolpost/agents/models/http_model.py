@@ -250,6 +250,10 @@ class HttpChatModel:
         except TimeoutError:
             message = f"{self._subject}: nothing came for {silence_s:g} s"
             raise ToolTimeoutError(message, timeout_ms=(silence_s or 0.0) * 1000) from None
+        except ToolConnectionError as error:  # which names an address, and not whose it is
+            error.message = f"{self._subject}: {error.message.removeprefix(f'POST {split_url(self.base_url)[0]}: ')}"
+            error.args = (error.message,)
+            raise
 
     async def _read_whole(self, response: Response, view: ToolView) -> ModelReply:
         reply = self.dialect.read(self._parse(response, await response.read()))
