@@ -3,16 +3,35 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import httpx2
+import pytest
 
 from conformance.fixture import Fixture, serving, serving_fixture
-from toolpost import Settings, Toolbox
+from tests.gateway.serving import OPERATOR, Served, served
+from toolpost import Settings, Toolbox, ToolContext, tool
+from toolpost.gateway import mcp_server
 from toolpost.gateway.mcp_server import McpServer
 from toolpost.gateway.mcp_tasks import TASKS
 
 VERSION = "2026-07-28"
+
+
+def request(method: str, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """A request of a client that knows tasks, and its headers."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": VERSION,
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "extensions": {TASKS: {}}},
+    }
+    headers = {
+        "MCP-Protocol-Version": VERSION,
+        "Mcp-Method": method,
+        "Mcp-Name": params.get("taskId") or params["name"],
+        "Accept": "application/json, text/event-stream",
+    }
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, headers
 
 
 class Caller:
@@ -24,17 +43,7 @@ class Caller:
         self._url = url
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": VERSION,
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}, "extensions": {TASKS: {}}},
-        }
-        headers = {
-            "MCP-Protocol-Version": VERSION,
-            "Mcp-Method": method,
-            "Mcp-Name": params.get("taskId") or params["name"],
-            "Accept": "application/json, text/event-stream",
-        }
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        body, headers = request(method, **params)
         answered: dict[str, Any] = (await self._http.post(self._url, json=body, headers=headers)).json()
         return answered
 
@@ -108,3 +117,73 @@ async def test_a_task_that_breaks_the_protocol_has_failed_and_one_whose_tool_fai
 
     assert broken["error"] == {"code": -32603, "message": "the job broke"}
     assert (failing["status"], failing["result"]["isError"]) == ("completed", True)
+
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(side_effects="pure")
+async def book(ctx: ToolContext) -> str:
+    """Book a table for as many as a person says."""
+    guests = await ctx.pause("guests", {"prompt": "How many guests?"})
+    return f"a table for {guests['value']}"
+
+
+async def ask(gate: Served, method: str, headers: dict[str, str] | None = None, **params: Any) -> dict[str, Any]:
+    body, sent = request(method, **params)
+    answered: dict[str, Any] = (await gate.http.post("/mcp", json=body, headers={**sent, **(headers or {})})).json()
+    return answered
+
+
+async def ended_task(gate: Served, task_id: str) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        while (task := (await ask(gate, "tasks/get", taskId=task_id))["result"])["status"] == "working":
+            await asyncio.sleep(0.02)
+    return cast("dict[str, Any]", task)
+
+
+async def test_tasks_are_taken_up_again_after_a_restart_by_their_own_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_server, "_TASK_AFTER_S", 0)
+    async with served(tmp_path / "data", [add, book]) as gate:
+        added, booked = [
+            (await ask(gate, "tools/call", name=name, arguments=arguments))["result"]["taskId"]
+            for name, arguments in (("add", {"a": 1, "b": 2}), ("book", {}))
+        ]
+        await ended_task(gate, added)
+        async with asyncio.timeout(30):
+            while not (waiting := await gate.box.pending.list(by=OPERATOR)):
+                await asyncio.sleep(0.02)
+    async with served(tmp_path / "data", [add, book]) as gate:
+        stranger = await ask(gate, "tasks/get", await gate.key("acme:bob", "call"), taskId=booked)
+        waits = (await ask(gate, "tasks/get", taskId=booked))["result"]
+        await gate.box.answer(waiting[0].id, {"value": 4}, by=OPERATOR)
+        results = [(await ended_task(gate, task_id))["result"] for task_id in (added, booked)]
+        made_up = await ask(gate, "tasks/get", taskId="task_run_1")
+
+    assert (stranger["error"]["code"], made_up["error"]["code"]) == (-32602, -32602)
+    assert waits["status"] == "working"
+    assert [result["content"][0]["text"] for result in results] == ["3", "a table for 4"]
+
+
+async def test_a_task_that_waits_for_a_person_is_cancelled_after_a_restart_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_server, "_TASK_AFTER_S", 0)
+    async with served(tmp_path / "data", [book]) as gate:
+        task_id = (await ask(gate, "tools/call", name="book", arguments={}))["result"]["taskId"]
+        async with asyncio.timeout(30):
+            while not await gate.box.pending.list(by=OPERATOR):
+                await asyncio.sleep(0.02)
+    async with served(tmp_path / "data", [book]) as gate:
+        while not (await ask(gate, "tasks/get", taskId=task_id))["result"].get("statusMessage"):
+            await asyncio.sleep(0.02)
+        await ask(gate, "tasks/cancel", taskId=task_id)
+        task = (await ask(gate, "tasks/get", taskId=task_id))["result"]
+        waiting = await gate.box.pending.list(by=OPERATOR)
+
+    assert (task["status"], waiting) == ("cancelled", [])

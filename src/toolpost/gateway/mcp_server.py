@@ -63,8 +63,9 @@ from toolpost.gateway.mcp_results import (
     refuse_missing_capability,
     tool_definition,
 )
-from toolpost.gateway.mcp_tasks import McpTask, Tasks, knows_tasks
+from toolpost.gateway.mcp_tasks import McpTask, Restored, Tasks, knows_tasks
 from toolpost.gateway.views import View, differs
+from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Mapping
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 
 _COMPLETE = {"resultType": "complete"}  # dropped where the protocol is older
 _LIST_CACHE = {"ttlMs": 60_000, "cacheScope": "private"}
+_LOOK_S = 0.5
 _TASK_AFTER_S = 5.0  # a call that takes longer is a task for clients that know tasks
 _HEADER_KEY = "x-mcp-header"
 _DEFAULT_LOG_LEVEL = "info"  # of older clients that have set none
@@ -176,7 +178,7 @@ class McpServer:
         self._names = Names(self._view)
         self._contents = Contents(box, self._names, sees=self._sees)
         self._paused = PausedCalls(box, sees=self._sees)
-        self._tasks = Tasks(principal)
+        self._tasks = Tasks(principal, self._restore_task)
         self._relay = relay or ProgressRelay()
         self._news = News(self._contents, self._names, tools_differ=self._tools_differ)
         self._lists: dict[str, dict[str, Any]] = {}
@@ -377,19 +379,24 @@ class McpServer:
         context = ToolContext(client=client)
         if not (is_tool and knows_tasks(call.ctx)):
             return await self._present(call, await self._outcome(call, client, context), context)
-        running = asyncio.get_running_loop().create_task(self._outcome(call, client, context))
+        # Under the key of its run the outcome is kept, for a task that is asked about after a restart.
+        run_id = self._box.router.new_id("run")
+        call = call._replace(run=partial(call.run, idempotency_key=f"run:{run_id}"))
+        running = asyncio.get_running_loop().create_task(self._outcome(call, client, context, run_id))
         await _first(running, client.is_task.wait(), within_s=_TASK_AFTER_S)
         if running.done() and not (client.is_task.is_set() and isinstance(running.result(), Paused)):
             return await self._present(call, running.result(), context)
-        return self._tasks.start(call.ctx, lambda task: self._work(task, call, running, context))
+        return self._tasks.start(call.ctx, lambda task: self._work(task, call, running, context), run_id=run_id)
 
-    async def _outcome(self, call: _Call, client: RequestClient, context: ToolContext) -> Outcome:
+    async def _outcome(
+        self, call: _Call, client: RequestClient, context: ToolContext, run_id: str | None = None
+    ) -> Outcome:
         state = call.params.request_state
         try:
             if state is not None:
                 retry = Retry(call.tool_name, call.arguments, state, client.input_responses)
                 return await self._paused.collect(retry, call.user, context)
-            run_id = self._box.router.new_id("run")
+            run_id = run_id or self._box.router.new_id("run")
             async with self._relay.to_client(run_id, call.ctx):
                 return await call.run(run_id=run_id, context=context)
         finally:
@@ -410,7 +417,15 @@ class McpServer:
         self, task: McpTask, call: _Call, running: asyncio.Task[Outcome], context: ToolContext
     ) -> dict[str, Any]:
         """Finish a call as a task: its client is asked by the task, and a person where the client cannot answer."""
-        outcome = await running
+        try:
+            outcome = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if task.is_cancelled:
+                running.cancel()
+            raise
+        return await self._finish_task(task, call, outcome, context)
+
+    async def _finish_task(self, task: McpTask, call: _Call, outcome: Outcome, context: ToolContext) -> dict[str, Any]:
         while isinstance(outcome, Paused):
             outcome = await self._go_on(task, call, outcome, context)
         if isinstance(outcome, Failed) and (error := protocol_error(outcome.error)) is not None:
@@ -426,8 +441,41 @@ class McpServer:
             task.message = paused.question.prompt
             return await self._paused.decided(paused, call.user)
         except asyncio.CancelledError:
-            await self._paused.give_up(paused, call.user)
+            if task.is_cancelled:
+                await self._paused.give_up(paused, call.user)
             raise
+
+    async def _restore_task(self, ctx: Context, run_id: str, user: str) -> Restored | None:
+        """Take up a task that another process began, or this one before a restart, by what is kept of its run."""
+        run = await self._box.run(run_id, user=user)
+        if run is None or f"{run.tenant}:{run.user}" != user or not self._sees(run.tool_name):
+            return None
+        spec = self._view.spec(run.tool_name)
+        params = CallToolRequestParams(name=run.tool_name)
+        finish = partial(self._tool_result, user=user, spec=spec)
+        call = _Call(ctx, params, user, run.tool_name, {}, partial(self._box.call, run.tool_name), finish)
+
+        async def work(task: McpTask) -> dict[str, Any]:
+            outcome = await self._kept_outcome(task, run_id, user)
+            return await self._finish_task(task, call, outcome, ToolContext())
+
+        return Restored(McpTask(user, run_id, created_at=run.started_at), work)
+
+    async def _kept_outcome(self, task: McpTask, run_id: str, user: str) -> Outcome:
+        """Wait for the outcome of a run that goes on elsewhere, or is gone on with after a restart."""
+        try:
+            while (run := await self._box.run(run_id, user=user)) is not None:
+                outcome = await kept_outcome(self._box.store, run)
+                if outcome is not None:
+                    return outcome
+                if run.status not in ("running", "paused"):
+                    break
+                await asyncio.sleep(_LOOK_S)
+        except asyncio.CancelledError:
+            if task.is_cancelled:
+                await self._box.cancel(run_id, by=user)
+            raise
+        raise MCPError(code=INTERNAL_ERROR, message=f"the outcome of run {run_id!r} is not kept")
 
     # ------------------------------------------------------------------ results
 

@@ -1,7 +1,7 @@
 """The tasks extension of MCP (SEP-2663): calls that go on in the background, and are asked about by id.
 
-A task belongs to the person whose request made it, and to nobody else. Tasks live in this process: after a restart
-they are gone, as their ids say to whoever asks.
+A task belongs to the person whose request made it, and to nobody else. Its id is that of its run, under which the
+outcome of the call is kept: after a restart, and in another process on the same store, it is taken up again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Result = dict[str, Any]
 
 TASKS = "io.modelcontextprotocol/tasks"
+_PREFIX = "task_"
 _TTL_S = 3600.0
 _MOST_TASKS = 1000
 _POLL_MS = 500
@@ -54,13 +55,15 @@ class TaskUpdateParams(TaskParams):
 class McpTask:
     """A call that goes on in the background."""
 
-    def __init__(self, owner: str) -> None:
-        self.id = f"task_{secrets.token_urlsafe(18)}"
+    def __init__(self, owner: str, run_id: str, *, created_at: float | None = None) -> None:
+        self.id = f"{_PREFIX}{run_id}"
         self.owner = owner
+        self.is_cancelled = False
         self.status: Status = "working"
         self.message = ""
         self.ended_at: float | None = None
-        self._created_at = self._updated_at = datetime.now(UTC)
+        self._updated_at = datetime.now(UTC)
+        self._created_at = self._updated_at if created_at is None else datetime.fromtimestamp(created_at, UTC)
         self._requests: dict[str, Any] = {}
         self._responses: dict[str, Any] = {}
         self._answered = asyncio.Event()
@@ -102,13 +105,18 @@ class McpTask:
 
     async def cancel(self) -> None:
         """Cancel the call, unless it has ended."""
+        self.is_cancelled = True
+        await self.leave()
+        if self.status not in _ENDED:  # it had not begun
+            self._finish("cancelled", {})
+
+    async def leave(self) -> None:
+        """Wait for the call no longer; it goes on, or is taken up again by whoever comes after."""
         running = self._running
         if running is not None and not running.done():
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
-        if self.status not in _ENDED:  # it had not begun
-            self._finish("cancelled", {})
 
     def _become(self, status: Status) -> None:
         self.status, self._updated_at = status, datetime.now(UTC)
@@ -135,11 +143,25 @@ class McpTask:
         return {"resultType": "complete", **self.summary(), **asked, **self._end}
 
 
-class Tasks:
-    """The tasks of one server, by id; `principal` says whose a request is."""
+class Restored(NamedTuple):
+    """A task that was taken up again, and the work that goes on with it."""
 
-    def __init__(self, principal: Callable[[Context], str]) -> None:
+    task: McpTask
+    work: Callable[[McpTask], Awaitable[Result]]
+
+
+Restore: TypeAlias = "Callable[[Context, str, str], Awaitable[Restored | None]]"
+
+
+class Tasks:
+    """The tasks of one server, by id; `principal` says whose a request is.
+
+    `restore` returns a task of which only the store knows, by its run, with the work that goes on with it.
+    """
+
+    def __init__(self, principal: Callable[[Context], str], restore: Restore | None = None) -> None:
         self._principal = principal
+        self._restore = restore
         self._tasks: dict[str, McpTask] = {}
 
     def serve(self, server: Server[Any]) -> None:
@@ -149,11 +171,11 @@ class Tasks:
         server.add_request_handler("tasks/update", TaskUpdateParams, self._update)
         server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
 
-    def start(self, ctx: Context, work: Callable[[McpTask], Awaitable[Result]]) -> Result:
+    def start(self, ctx: Context, work: Callable[[McpTask], Awaitable[Result]], *, run_id: str | None = None) -> Result:
         """Start a task for the person of a request, and return the result that tells of it."""
-        return self.adopt(ctx, McpTask(self._principal(ctx)), work)
+        return self.adopt(McpTask(self._principal(ctx), run_id or secrets.token_urlsafe(18)), work)
 
-    def adopt(self, ctx: Context, task: McpTask, work: Callable[[McpTask], Awaitable[Result]]) -> Result:
+    def adopt(self, task: McpTask, work: Callable[[McpTask], Awaitable[Result]]) -> Result:
         """Keep a task, start it, and return the result that tells of it."""
         self._forget_old()
         self._tasks[task.id] = task
@@ -162,8 +184,8 @@ class Tasks:
         return created
 
     async def close(self) -> None:
-        """Cancel what still runs."""
-        await asyncio.gather(*(task.cancel() for task in self._tasks.values()))
+        """Leave what still runs."""
+        await asyncio.gather(*(task.leave() for task in self._tasks.values()))
 
     def _forget_old(self) -> None:
         """Drop tasks that ended an hour ago, and the oldest of too many; running ones stay."""
@@ -175,23 +197,29 @@ class Tasks:
                 del self._tasks[task.id]
 
     async def _get(self, ctx: Context, params: TaskParams) -> Result:
-        return self._find(ctx, params).details()
+        return (await self._find(ctx, params)).details()
 
     async def _update(self, ctx: Context, params: TaskUpdateParams) -> Result:
-        self._find(ctx, params).update(params.input_responses)
+        (await self._find(ctx, params)).update(params.input_responses)
         return {"resultType": "complete"}
 
     async def _cancel(self, ctx: Context, params: TaskParams) -> Result:
-        await self._find(ctx, params).cancel()
+        await (await self._find(ctx, params)).cancel()
         return {"resultType": "complete"}
 
-    def _find(self, ctx: Context, params: TaskParams) -> McpTask:
+    async def _find(self, ctx: Context, params: TaskParams) -> McpTask:
         """Return the task of a request; that of another person is as unknown as one that never was."""
         if not knows_tasks(ctx):
             raise missing_tasks()
         _check_name_header(ctx, params.task_id)
-        task = self._tasks.get(params.task_id)
-        if task is None or task.owner != self._principal(ctx):
+        task, user = self._tasks.get(params.task_id), self._principal(ctx)
+        if task is None and self._restore is not None:
+            restored = await self._restore(ctx, params.task_id.removeprefix(_PREFIX), user)
+            task = self._tasks.get(params.task_id)  # another request may have been faster
+            if restored is not None and task is None:
+                task = restored.task
+                self.adopt(*restored)
+        if task is None or task.owner != user:
             raise MCPError(code=INVALID_PARAMS, message=f"there is no task {params.task_id!r}: call the tool again")
         return task
 

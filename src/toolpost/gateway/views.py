@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from toolpost.configuration.settings import PLAIN_VIEWS
 from toolpost.contracts.errors import ConfigError
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.configuration.settings import ViewSettings
-    from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import Outcome
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.views import CallOptions
 
     Shown = Mapping[str, ToolSpec]
 
@@ -80,12 +80,10 @@ class View:
         """Return the tool and the arguments that a call means: those within `call_tool`, or as they are."""
         return (name, arguments) if self._search is None else self._search.unwrap(name, arguments)
 
-    async def call(
-        self, name: str, arguments: dict[str, Any] | None, *, user: str, run_id: str, context: ToolContext | None = None
-    ) -> Outcome:
+    async def call(self, name: str, arguments: dict[str, Any] | None, **options: Unpack[CallOptions]) -> Outcome:
         """Call a tool; one that the view leaves out is not found, as one that does not exist."""
         callee = self._tools if self._search is None else self._search
-        return await callee.call(name, arguments, user=user, run_id=run_id, context=context)
+        return await callee.call(name, arguments, **options)
 
 
 def _own_spec(name: str, description: str, schema: dict[str, Any]) -> ToolSpec:

@@ -10,7 +10,9 @@ from typing import Any
 from toolpost.contracts import errors
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.events import RunSummary
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction, Question
 from toolpost.contracts.storage import PendingStore, Store
 from toolpost.schema.secrets import drop_secrets
@@ -38,6 +40,14 @@ def load_outcome(data: Mapping[str, Any]) -> Outcome:
         return Failed(call_id, run_id, tool, error, duration)
     pending = data["pending"]
     return Paused(call_id, run_id, tool, pending["id"], Question.shown(pending), duration)
+
+
+async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
+    """Return the outcome of a run with a key or with effects, or its open question; None where none is kept."""
+    record = await store.keys.find(Principal(run.tenant, run.user), run.call_id)
+    if record is not None and record.outcome is not None:
+        return await current_outcome(store.pending, record.outcome)
+    return await recorded_outcome(store, run.call_id, tenant=run.tenant)
 
 
 async def recorded_outcome(store: Store, call_id: str, *, tenant: str) -> Outcome | None:

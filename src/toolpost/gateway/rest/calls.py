@@ -22,7 +22,7 @@ from toolpost.gateway.rest.operations import (
     page_response,
 )
 from toolpost.gateway.rest.schemas import page, ref
-from toolpost.runtime.persistence import current_outcome, recorded_outcome
+from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -189,18 +189,18 @@ async def _run_outcome(ask: RestRequest) -> Response:
     deadline = time.monotonic() + ask.query["wait_s"]
     while True:
         run = await _find_run(ask, ask.path["run_id"])
-        record = await ask.box.store.keys.find(Principal(run.tenant, run.user), run.call_id)
-        if record is not None and record.outcome is not None:
-            known: Outcome | None = await current_outcome(ask.box.store.pending, record.outcome)
-        else:
-            known = await recorded_outcome(ask.box.store, run.call_id, tenant=run.tenant)
+        known = await kept_outcome(ask.box.store, run)
         if known is not None and not _is_parked(known):
             return JsonResponse(outcome_to_dict(known))
-        if run.status not in _OPEN and record is None:
+        if run.status not in _OPEN and not await _is_kept(ask, run):
             raise Problem(404, "outcome_not_kept", "the outcome was given to the caller that waited; it is not kept")
         if time.monotonic() >= deadline:
             return JsonResponse({"status": "running", "run_id": run.run_id}, 202)
         await asyncio.sleep(_LOOK_S)
+
+
+async def _is_kept(ask: RestRequest, run: RunSummary) -> bool:
+    return await ask.box.store.keys.find(Principal(run.tenant, run.user), run.call_id) is not None
 
 
 _KEY = {
