@@ -33,7 +33,6 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 
 from toolpost import __version__
 from toolpost.configuration.settings import ViewSettings
@@ -66,6 +65,7 @@ from toolpost.gateway.mcp_results import (
 from toolpost.gateway.mcp_tasks import McpTask, Restored, Tasks, knows_tasks
 from toolpost.gateway.views import View, differs
 from toolpost.runtime.persistence import kept_outcome
+from toolpost.wire.tracing import TRACEPARENT, find_tracer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Mapping
@@ -205,6 +205,7 @@ class McpServer:
         )
         self.server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
         self._tasks.serve(self.server)
+        self._is_traced = find_tracer() is not None
         self._traced, self.server.middleware = self.server.middleware, [self._trace, self._serve_cached_list]
         self._unsubscribe = box.registry.subscribe(self._catalog_changed)
         self._unsubscribe_contents = box.sources.subscribe_contents(self._contents_changed)
@@ -253,7 +254,7 @@ class McpServer:
 
     async def _trace(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Trace a request where anybody collects traces, or its client has one that goes on behind the gateway."""
-        if "traceparent" in (ctx.meta or {}) or not isinstance(get_tracer_provider(), ProxyTracerProvider):
+        if self._is_traced or TRACEPARENT in (ctx.meta or {}):
             for middleware in reversed(self._traced):
                 call_next = partial(middleware, call_next=call_next)
         return await call_next(ctx)
