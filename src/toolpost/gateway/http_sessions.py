@@ -23,7 +23,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolpost.gateway.mcp_exchange import Exchange
+from toolpost.gateway.mcp_exchange import McpExchange
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class _Sessions(StreamableHTTPSessionManager):
                 await answer(scope, receive, send)
                 return
             if plain.route is not None and self._can_run(plain):
-                await Exchange(plain.request, plain.message, send).run(
+                await McpExchange(plain.request, plain.message, send).run(
                     self.app, plain.route, self._lifespan_state, receive
                 )
                 return

@@ -40,7 +40,7 @@ _STREAM = [
 ]
 
 
-class Exchange:
+class McpExchange:
     """A request that is being answered: the SDK's dispatch context of it, by which a handler sends notifications."""
 
     can_send_request = False  # servers of the newer protocol send none
