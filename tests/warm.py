@@ -34,7 +34,6 @@ LIBRARIES = (
     "fastmcp.server.server",
     "fastmcp.utilities.cli",
     "griffe",
-    "httpcore2",
     "joserfc.jwk",
     "joserfc.jwt",
     "mcp.server.subscriptions",
@@ -48,7 +47,6 @@ LIBRARIES = (
     "toolpost.stores.sqlite",
     "toolpost.toolbox.accounts",
     "toolpost.wire.http1",
-    "toolpost.wire.httpx_transport",
     "uvicorn.protocols.http.h11_impl",
 )
 

@@ -5,16 +5,17 @@ A leak is a connect() toward an address that is not public; the connections them
 
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.wire.site import Site, reply
 from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_ssrf_corpus import Group, Row, groups_to, rows
+from toolpost.contracts.calls import NO_CREDENTIAL
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolPermissionError
+from toolpost.sources.mcp.streamable_http import HttpRequests
 from toolpost.wire.client import HttpClient
 from toolpost.wire.http1 import Http1Transport
-from toolpost.wire.httpx_transport import GuardedTransport
 from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
 
@@ -79,7 +80,7 @@ async def test_no_redirect_leaks_or_is_blocked_by_mistake(
 
 
 @pytest.mark.req("TEST-10")
-async def test_the_connections_that_the_mcp_sdk_uses_do_not_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_to_mcp_servers_do_not_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     dialled = Dialled(monkeypatch)
     for row in (row for param in groups_to("refuse") for row in rows(param.values[0])):
         monkeypatch.setattr("asyncio.base_events.BaseEventLoop.getaddrinfo", _answering(row))
@@ -96,6 +97,14 @@ def _answering(row: Row) -> Any:
 
 
 async def _try(url: str) -> None:
-    async with httpx2.AsyncClient(transport=GuardedTransport(NetworkPolicy()), trust_env=False) as client:
-        with pytest.raises((ToolPermissionError, httpx2.HTTPError, httpx2.InvalidURL)):
-            await client.get(url)
+    requests = HttpRequests(_Server(), "https://mcp.example/mcp", NetworkPolicy())
+    try:
+        with pytest.raises(ToolError):
+            await requests.send("POST", url, {}, b"{}")
+    finally:
+        await requests.close()
+
+
+class _Server:
+    config = ExternalToolConfig(name="srv", transport="mcp", connection="https://mcp.example/mcp")
+    credential = NO_CREDENTIAL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
@@ -242,17 +243,18 @@ def _events(data: bytes, kind: MediaType, _: str) -> Content:
 
 
 class LineDecoder:
-    """Decode chunks of bytes into lines of text that end with LF, CR or CRLF."""
+    """Decode chunks of bytes into lines of text that end with LF, CR or CRLF; a given splitter has its own limit."""
 
-    def __init__(self) -> None:
-        self._lines = LineSplitter(universal=True)
+    def __init__(self, lines: LineSplitter | None = None) -> None:
+        self._lines = lines or LineSplitter(universal=True)
+        self._max_pending = _MAX_LINE_BYTES if lines is None else math.inf
         self._bom = codecs.BOM_UTF8  # until the first line
 
     def feed(self, chunk: bytes) -> Iterator[str]:
         """Yield the lines that a chunk completes."""
         for line in self._lines.feed(chunk):
             yield self._decode(line)
-        if self._lines.pending_bytes > _MAX_LINE_BYTES:
+        if self._lines.pending_bytes > self._max_pending:
             message = f"a line of the stream is longer than {_MAX_LINE_BYTES:,} bytes"
             raise ToolClientError(message, code="response_too_large")
 
@@ -267,10 +269,17 @@ class LineDecoder:
 
 
 class SseDecoder:
-    """Decode chunks of bytes into server-sent events: their fields `data`, `event` and `id`."""
+    """Decode chunks of bytes into server-sent events: their fields `data`, `event`, `id` and `retry`.
 
-    def __init__(self) -> None:
-        self._lines = LineDecoder()
+    Events without data are left out, unless `without_data` asks for them.
+    """
+
+    def __init__(
+        self, lines: LineSplitter | None = None, *, max_event_bytes: float = math.inf, without_data: bool = False
+    ) -> None:
+        self._lines = LineDecoder(lines)
+        self._max_event_bytes = max_event_bytes
+        self._without_data = without_data
         self._fields: dict[str, str] = {}
 
     def feed(self, chunk: bytes) -> Iterator[dict[str, str]]:
@@ -292,12 +301,15 @@ class SseDecoder:
         value = value.removeprefix(" ")
         if name == "data" and name in self._fields:
             self._fields[name] += f"\n{value}"
-        elif name in ("data", "event", "id"):
+            if len(self._fields[name]) > self._max_event_bytes:
+                message = f"an event of the stream is longer than {self._max_event_bytes:,} bytes"
+                raise ToolClientError(message, code="response_too_large")
+        elif name in ("data", "event", "id", "retry"):
             self._fields[name] = value
 
     def _take_event(self) -> Iterator[dict[str, str]]:
         fields, self._fields = self._fields, {}
-        if "data" in fields:
+        if "data" in fields or (fields and self._without_data):
             yield fields
 
 

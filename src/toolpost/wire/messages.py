@@ -488,14 +488,14 @@ class ResponseBody:
             raise ToolConnectionError(f"{self._request.subject}: the compressed answer ended too early")
         return content
 
-    def _counted(self, decoder: _Inflater | None, chunk: bytes) -> Iterator[bytes]:
+    def _counted(self, decoder: Inflater | None, chunk: bytes) -> Iterator[bytes]:
         for piece in decoder.feed(chunk) if decoder else (chunk,):
             self._size += len(piece)
             if self._size > self._limit:
                 raise self._too_large()
             yield piece
 
-    def _open(self) -> _Inflater | None:
+    def _open(self) -> Inflater | None:
         """Return the decoder for the content encoding; raise when the declared length is over the limit."""
         headers = self._exchange.headers
         declared = headers.get("content-length")
@@ -504,7 +504,7 @@ class ResponseBody:
             return None
         if declared and declared.isdecimal() and int(declared) > self._limit:
             raise self._too_large()
-        return _decoder(written.lower(), self._request.subject) if written else None
+        return body_decoder(written.lower(), self._request.subject) if written else None
 
     def _too_large(self) -> ToolClientError:
         message = (
@@ -516,17 +516,18 @@ class ResponseBody:
         return ToolTimeoutError(f"{self._request.subject}: the answer did not arrive whole before the deadline")
 
 
-def _decoder(written: str, subject: str) -> _Inflater | None:
+def body_decoder(written: str, subject: str) -> Inflater | None:
+    """Return the decoder of a content encoding; None for one that changes nothing."""
     encodings = [name for part in written.split(",") if (name := part.strip()) not in {"", "identity"}]
     if not encodings:
         return None
     if encodings in (["gzip"], ["x-gzip"], ["deflate"]):
-        return _Inflater(encodings[0], subject)
+        return Inflater(encodings[0], subject)
     message = f"{subject}: the answer is encoded as {', '.join(encodings)!r}; only {ACCEPTED_ENCODINGS} can be read"
     raise ToolClientError(message, code="unknown_encoding")
 
 
-class _Inflater:
+class Inflater:
     """Decompress in pieces of bounded size, so that the caller can stop between two."""
 
     def __init__(self, encoding: str, subject: str) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 from toolpost.contracts.calls import AuthorizedCall, RequestedCall
 from toolpost.contracts.context import CallingClient
-from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError
+from toolpost.contracts.errors import ToolClientError, ToolSchemaError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Question
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
+
+if TYPE_CHECKING:
+    from toolpost.sources.mcp.jsonrpc import PendingRequest
 
 ELICIT = "elicitation/create"
 _KEY = "mcp:"
@@ -173,29 +176,53 @@ def _question_numbers(answers: Mapping[str, Answer]) -> list[int]:
     return [int(key.removeprefix(_KEY)) for key in answers if key.startswith(_KEY)]
 
 
+class Asked(NamedTuple):
+    """Interrupts the wait for a result: the server asks for something first."""
+
+    request: dict[str, Any]
+
+
+class RequestSession(Protocol):
+    """The session that a call runs on."""
+
+    async def wait(self, pending: PendingRequest) -> object:
+        """Wait for the result of a request, or for what interrupts it."""
+        ...
+
+    def abandon(self, pending: PendingRequest) -> None:
+        """Stop waiting for a request, and let the server know."""
+        ...
+
+
 class SessionCall:
     """A call on a session of the older protocol, held while an elicitation of the server is open.
 
-    Such a server keeps the request open until a person has answered. The call runs in a task of its own meanwhile,
-    outside the deadline of the caller.
+    Such a server keeps the request open until a person has answered; the request goes on meanwhile, outside the
+    deadline of the caller.
     """
 
     def __init__(
         self,
         call: AuthorizedCall,
-        pending_result: Coroutine[Any, Any, dict[str, Any]],
+        session: RequestSession,
+        pending: PendingRequest,
         *,
         on_end: Callable[[SessionCall], None],
     ) -> None:
-        loop = asyncio.get_running_loop()
-        self.request: RequestedCall = call.request
-        self.client = None if call.request.context is None else call.request.context.client
-        self._earlier_answers = [answer for answer in elicitation_answers(call.request.answers) if HELD in answer.state]
+        request: RequestedCall = call.permitted.validated.request
+        self.request = request
+        self.client = None if request.context is None else request.context.client
+        self._earlier_answers = (
+            [answer for answer in elicitation_answers(request.answers) if HELD in answer.state]
+            if request.answers
+            else []
+        )
+        self._session = session
+        self._pending = pending
+        self._ended = pending.on_end
         self._on_end = on_end
-        self._next_question: asyncio.Future[dict[str, Any] | None] = loop.create_future()
         self._response: asyncio.Future[dict[str, Any]] | None = None
-        self._task = loop.create_task(pending_result)
-        self._task.add_done_callback(self._on_done)
+        pending.on_end = self._note_end
 
     @property
     def held(self) -> bool:
@@ -205,36 +232,23 @@ class SessionCall:
     @property
     def cancelled(self) -> bool:
         """Whether the call was cancelled on this side."""
-        return self._task.cancelled()
+        return self._pending.was_abandoned
 
     @property
     def done(self) -> bool:
         """Whether the call has ended."""
-        return self._task.done()
+        return self._pending.on_end is None
 
-    async def next_question(self) -> dict[str, Any] | None:
-        """Wait for the next elicitation; None when the call has ended. Cancelling the wait cancels the call."""
-        try:
-            question = await self._next_question
-        except asyncio.CancelledError:
-            self._task.cancel()
-            raise
-        if question is not None:
-            self._next_question = asyncio.get_running_loop().create_future()
-        return question
+    async def wait(self) -> dict[str, Any] | Asked:
+        """Wait for the result or the next elicitation. Cancelling the wait cancels the call."""
+        return cast("dict[str, Any] | Asked", await self._session.wait(self._pending))
 
-    async def result(self) -> dict[str, Any]:
-        """Return the server's result."""
-        if self._task.cancelled():
-            raise ToolConnectionError("the session was closed while the call was under way")
-        return await self._task
-
-    def _on_done(self, task: asyncio.Task[dict[str, Any]]) -> None:
+    def _note_end(self, pending: PendingRequest) -> None:
+        if self._ended is not None:
+            self._ended(pending)
         self._on_end(self)
-        if not self._next_question.done():
-            self._next_question.set_result(None)
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved when nobody waits for the result
+        if pending.future.done() and not pending.future.cancelled():
+            pending.future.exception()  # marks it as retrieved when nobody waits for the result
 
     async def ask(self, request: dict[str, Any], *, hold_s: float) -> dict[str, Any]:
         """Raise a request of the server and wait for its response; repeat the earlier answer to an identical one."""
@@ -242,8 +256,7 @@ class SessionCall:
             self._earlier_answers.remove(earlier)
             return self._build_response(request, earlier)
         self._response = asyncio.get_running_loop().create_future()
-        if not self._next_question.done():
-            self._next_question.set_result(request)
+        self._pending.interrupt(Asked(request))
         try:
             async with asyncio.timeout(hold_s):
                 return await self._response
@@ -263,12 +276,7 @@ class SessionCall:
 
     def cancel(self) -> None:
         """Cancel the call and notify the server."""
-        self._task.cancel()
-
-    async def cancel_and_wait(self) -> None:
-        """Cancel the call and wait until it has ended."""
-        self.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._session.abandon(self._pending)
 
 
 class SessionCalls:
@@ -283,9 +291,10 @@ class SessionCalls:
     def __bool__(self) -> bool:
         return bool(self._open or self._unheld)
 
-    def begin(self, call: AuthorizedCall, pending_result: Coroutine[Any, Any, dict[str, Any]]) -> SessionCall:
-        """Start a call."""
-        in_flight = self._open[call.request.call_id] = SessionCall(call, pending_result, on_end=self._remove)
+    def begin(self, call: AuthorizedCall, session: RequestSession, pending: PendingRequest) -> SessionCall:
+        """Track a call whose request was sent."""
+        in_flight = SessionCall(call, session, pending, on_end=self._remove)
+        self._open[in_flight.request.call_id] = in_flight
         return in_flight
 
     def _remove(self, in_flight: SessionCall) -> None:
@@ -349,6 +358,7 @@ class SessionCalls:
         if (in_flight := self._open.get(call_id)) is not None:
             in_flight.cancel()
 
-    async def cancel_all(self) -> None:
-        """Cancel every call and wait until all have ended."""
-        await asyncio.gather(*(in_flight.cancel_and_wait() for in_flight in list(self._open.values())))
+    def cancel_all(self) -> None:
+        """Cancel every call."""
+        for in_flight in list(self._open.values()):
+            in_flight.cancel()

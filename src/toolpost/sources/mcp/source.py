@@ -10,7 +10,7 @@ import asyncio
 import base64
 import binascii
 import json
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +38,7 @@ from toolpost.sources.mcp.elicitation import (
     CANCELLED,
     ELICIT,
     HELD,
+    Asked,
     build_question,
     build_responses,
     elicitation_answers,
@@ -55,14 +56,13 @@ from toolpost.web.session_pool import SessionPool
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mcp.shared.dispatcher import ProgressFnT
-
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import CallingClient, ToolContext
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import Answer
     from toolpost.contracts.spec import Tool
     from toolpost.sources.mcp.elicitation import InputRequired
+    from toolpost.sources.mcp.jsonrpc import OnProgress
     from toolpost.sources.mcp.tools import ServerTool, ToolListing
 
     Raw = dict[str, Any]
@@ -295,9 +295,10 @@ class McpCalls:
     async def run(self, session: McpSession, call: AuthorizedCall, method: str, params: Raw) -> Raw | Question:
         """Send the request of a call and return its raw result, or a question of the server."""
         client = client_of(call)
-        listening = nullcontext() if client is None else session.calls.heard_by(call.request.principal, client)
         try:
-            with listening:
+            if client is None:
+                return await self._send(session, call, method, params)
+            with session.calls.heard_by(call.request.principal, client):
                 return await self._send(session, call, method, params)
         except ToolClientError as error:
             question = self._ask_to_open_pages(error, call) if self._elicitation else None
@@ -308,7 +309,7 @@ class McpCalls:
     async def _send(self, session: McpSession, call: AuthorizedCall, method: str, params: Raw) -> Raw | Question:
         if session.client_session.modern:
             return await _ModernRequest(self, session, call, method, params).run()
-        if client_of(call) is not None or self._elicitation:
+        if self._elicitation or client_of(call) is not None:
             return await self._run_legacy(session, call, method, params)
         return await session.request(method, params, on_progress=progress_callback(call.context))
 
@@ -384,11 +385,12 @@ class McpCalls:
         elif (question := ask_lost_call_outcome(call, self.source)) is not None:
             return question
         else:
-            request = session.request(method, params, on_progress=progress_callback(call.context))
-            in_flight = session.calls.begin(call, request)
-        asked = await in_flight.next_question()
-        if asked is None:
-            return await in_flight.result()
+            pending = await session.start(method, params, on_progress=progress_callback(call.context))
+            in_flight = session.calls.begin(call, session, pending)
+        outcome = await in_flight.wait()
+        if not isinstance(outcome, Asked):
+            return outcome
+        asked = outcome.request
         number = next_question_number(call.request.answers)
         people = {HELD: asked} if asked["method"] == ELICIT else {}
         try:
@@ -623,11 +625,11 @@ def _input_params(responses: Raw, state: str | None) -> Raw:
     }
 
 
-def progress_callback(context: Callable[[], ToolContext]) -> ProgressFnT:
+def progress_callback(context: Callable[[], ToolContext]) -> OnProgress:
     """Return the callback that emits the progress of a call, up to a rate limit."""
     rate: RateLimit | None = None
 
-    async def report(progress: float, total: float | None, message: str | None) -> None:
+    def report(progress: float, total: float | None, message: str | None) -> None:
         nonlocal rate
         rate = rate or RateLimit(per_second=_PROGRESS_PER_SECOND)
         if not rate.allows() and progress != total:

@@ -1,0 +1,559 @@
+"""JSON-RPC with one peer: every id is matched to the future of its request, without a task or a stream for a message.
+
+`JsonRpc` is a dispatcher of the MCP SDK, whose session negotiates over it. Links carry the messages: a pipe or the
+peer in this process here, HTTP in `streamable_http`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias, cast
+
+import anyio
+from mcp import MCPError
+from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, RequestId
+from opentelemetry.propagate import inject
+from opentelemetry.trace import get_current_span
+from pydantic_core import from_json, to_json
+
+from toolpost.contracts.errors import ToolConnectionError
+from toolpost.contracts.lines import LineSplitter
+from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
+from toolpost.sources.mcp.errors import split_messages, unreadable_error
+
+Message: TypeAlias = dict[str, Any]
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
+
+LARGE_MESSAGE = 256 * 1024
+_CHUNK = 256 * 1024
+_MAX_UNREAD = 64 * 1024 * 1024  # what a process may leave unread on its stdin
+_CLOSE_S = 1.0
+_IDS = frozenset({int, str, float, type(None)})
+
+_ASKING = TransportContext(kind="toolpost", can_send_request=True)
+_SILENT = TransportContext(kind="toolpost", can_send_request=False)
+
+_log = logging.getLogger(__name__)
+
+
+class PendingRequest:
+    """A request that waits for its response; `future` gets the result, the error, or what holds the request up.
+
+    `on_end` is called once, when the response has come or nobody waits for it any more.
+    """
+
+    __slots__ = ("cancellable", "future", "id", "method", "on_end", "on_progress", "task", "was_abandoned")
+
+    def __init__(self, request_id: RequestId, method: str, future: asyncio.Future[Any]) -> None:
+        self.id = request_id
+        self.method = method
+        self.future = future
+        self.on_progress: OnProgress | None = None
+        self.on_end: Callable[[PendingRequest], None] | None = None
+        self.cancellable = True
+        self.was_abandoned = False
+        self.task: asyncio.Task[None] | None = None  # of a link that sends each request by itself
+
+    def interrupt(self, event: object) -> None:
+        """Wake who waits with an event; the response will go to a new future."""
+        if not self.future.done():
+            future, self.future = self.future, self.future.get_loop().create_future()
+            future.set_result(event)
+
+    def end(self, error: Exception | None = None, result: Any = None) -> None:
+        """Settle the future and report the end."""
+        if not self.future.done():
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self)
+
+
+class Link(Protocol):
+    """Carries messages to a peer and delivers what it sends."""
+
+    async def run(self, rpc: JsonRpc) -> None:
+        """Deliver messages to `rpc.receive` until the peer has ended the connection."""
+        ...
+
+    def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
+        """Send a request without waiting; raise when nothing of it can have left."""
+        ...
+
+    async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        """Send a notification or a response; it is lost where that fails."""
+        ...
+
+    def abandon(self, pending: PendingRequest, notice: Message) -> None:
+        """Let the peer know that nobody waits for a request any more."""
+        ...
+
+
+class JsonRpc(Dispatcher[TransportContext]):
+    """Requests to a peer and handlers of what it asks, over one link."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._pending: dict[RequestId, PendingRequest] = {}
+        self._served: dict[RequestId, tuple[asyncio.Task[None], PeerMessage]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._last_id = 0
+        self._is_open = False
+        self._loop = asyncio.get_running_loop()
+        self._on_request: OnRequest | None = None
+        self._on_notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+
+    # ------------------------------------------------------------------ requests of ours
+
+    def begin(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+        request_id: RequestId | None = None,
+    ) -> PendingRequest:
+        """Send a request and return it; whoever stops waiting for its future calls `abandon`."""
+        if not self._is_open:
+            raise ToolConnectionError("MCP connection failed: Connection closed", sent=False)
+        if request_id is None:
+            self._last_id += 1
+            request_id = self._last_id
+        elif request_id in self._pending:
+            raise ValueError(f"request id {request_id!r} is already in flight")
+        pending = PendingRequest(request_id, method, self._loop.create_future())
+        message: Message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if params:
+            message["params"] = params
+        if on_progress is not None:
+            pending.on_progress = on_progress
+            _meta_of(message)["progressToken"] = request_id
+        if get_current_span().get_span_context().is_valid:  # W3C trace context (SEP-414)
+            inject(_meta_of(message))
+        self._pending[request_id] = pending
+        try:
+            self._link.ask(message, pending, headers)
+        except BaseException:
+            del self._pending[request_id]
+            raise
+        return pending
+
+    def abandon(self, pending: PendingRequest, reason: str, error: Exception | None = None) -> None:
+        """Drop a request whose response nobody wants any more, and let the peer know."""
+        if self._pending.get(pending.id) is not pending:
+            return
+        del self._pending[pending.id]
+        pending.was_abandoned = True
+        if pending.cancellable and self._is_open:
+            params = {"requestId": pending.id, "reason": reason}
+            self._link.abandon(pending, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        elif pending.task is not None:
+            pending.task.cancel()
+        pending.end(error or MCPError(code=CONNECTION_CLOSED, message=reason))
+        if not pending.future.cancelled():
+            pending.future.exception()  # marks it as retrieved when nobody waits any more
+
+    def fail(self, pending: PendingRequest, error: Exception) -> None:
+        """End a request with an error."""
+        if self._pending.get(pending.id) is pending:
+            del self._pending[pending.id]
+            pending.end(error)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request of the SDK's session and wait for its result."""
+        opts = opts or {}
+        pending = self.begin(
+            method,
+            params,
+            headers=opts.get("headers"),
+            on_progress=self._in_task(opts.get("on_progress")),
+            request_id=opts.get("request_id"),
+        )
+        pending.cancellable = opts.get("cancel_on_abandon", True)
+        try:
+            async with asyncio.timeout(opts.get("timeout")):
+                return cast("dict[str, Any]", await pending.future)
+        except TimeoutError:
+            self.abandon(pending, "timed out")
+            raise MCPError(code=REQUEST_TIMEOUT, message=f"Request {method!r} timed out") from None
+        except asyncio.CancelledError:
+            self.abandon(pending, "caller cancelled")
+            raise
+
+    def _in_task(self, report: Callable[..., Awaitable[None]] | None) -> OnProgress | None:
+        if report is None:
+            return None
+        return lambda progress, total, text: self.start(_contained(report(progress, total, text)))
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Send a notification; it is lost on a closed connection."""
+        if self._is_open:
+            message: Message = {"jsonrpc": "2.0", "method": method}
+            if params is not None:
+                message["params"] = params
+            await self._link.tell(message, (opts or {}).get("headers"))
+
+    # ------------------------------------------------------------------ messages of the peer
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Deliver the peer's messages until the connection ends; every request fails then."""
+        self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
+        self._is_open = True
+        task_status.started()
+        try:
+            await self._link.run(self)
+        finally:
+            self._is_open = False
+            for pending in list(self._pending.values()):
+                self.fail(pending, ToolConnectionError("MCP connection failed: Connection closed"))
+            for task in self._tasks:
+                task.cancel()
+            with anyio.CancelScope(shield=True):
+                if self._tasks:
+                    await asyncio.wait(self._tasks, timeout=_CLOSE_S)
+
+    def receive(self, message: Message) -> None:
+        """Take in one message: settle the request that it answers, or start the handler of what it asks."""
+        method = message.get("method")
+        if method is None:
+            self._settle(message)
+        elif (request_id := message.get("id")) is not None:
+            context = PeerMessage(self, request_id, _progress_token(message))
+            task = self.start(self._serve(context, method, message.get("params")))
+            self._served[_key(request_id)] = (task, context)
+        else:
+            self._note(method, message.get("params"))
+
+    def _settle(self, message: Message) -> None:
+        request_id: Any = message.get("id")
+        pending = self._pending.pop(request_id, None) or self._pending.pop(_key(request_id), None)
+        if pending is None:
+            return  # late, or of nobody
+        error = message.get("error")
+        if error is None:
+            pending.end(result=message["result"])
+        else:
+            pending.end(MCPError(code=error["code"], message=error["message"], data=error.get("data")))
+
+    def _note(self, method: str, params: Message | None) -> None:
+        if method == "notifications/cancelled":
+            task, context = self._served.get(_key((params or {}).get("requestId")), (None, None))
+            if task is not None and context is not None:
+                context.was_cancelled = True
+                task.cancel()
+        elif method == "notifications/progress":
+            self._report(params or {})
+        if run_notify_intercept(self._intercept, method, params) or self._on_notify is None:
+            return
+        self.start(_contained(self._on_notify(PeerMessage(self, None, None), method, params)))
+
+    def _report(self, params: Message) -> None:
+        pending = self._pending.get(_key(params.get("progressToken")))
+        progress, total, text = params.get("progress"), params.get("total"), params.get("message")
+        if pending is None or pending.on_progress is None or not isinstance(progress, int | float):
+            return
+        pending.on_progress(
+            progress, total if isinstance(total, int | float) else None, text if isinstance(text, str) else None
+        )
+
+    async def _serve(self, context: PeerMessage, method: str, params: Message | None) -> None:
+        answer: Message = {"jsonrpc": "2.0", "id": context.request_id}
+        try:
+            answer["result"] = await cast("OnRequest", self._on_request)(context, method, params)
+        except asyncio.CancelledError:
+            if not context.was_cancelled:
+                raise
+            return
+        except Exception as raised:  # noqa: BLE001 - a handler's, which the peer is told of
+            error = handler_exception_to_error_data(raised)
+            if error is None:
+                answer["error"] = {"code": 0, "message": str(raised)}
+            else:
+                answer["error"] = error.model_dump(by_alias=True, mode="json", exclude_none=True)
+        finally:
+            context.is_over = True
+            self._served.pop(_key(context.request_id), None)
+        await self._link.tell(answer)
+
+    def start(self, work: Any) -> asyncio.Task[Any]:
+        """Run something in a task that ends with the connection at the latest."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class PeerMessage:
+    """A request or a notification of the peer, with the way back to it: a `DispatchContext` of the SDK."""
+
+    __slots__ = (
+        "_cancelled",
+        "_rpc",
+        "_token",
+        "is_over",
+        "may_ask",
+        "message_metadata",
+        "request_id",
+        "was_cancelled",
+    )
+
+    def __init__(self, rpc: JsonRpc, request_id: RequestId | None, token: RequestId | None) -> None:
+        self._rpc = rpc
+        self._token = token
+        self._cancelled: anyio.Event | None = None
+        self.request_id = request_id
+        self.message_metadata = None
+        self.is_over = False
+        self.may_ask = True
+        self.was_cancelled = False
+
+    @property
+    def transport(self) -> TransportContext:
+        """What is known of the connection."""
+        return _ASKING if self.may_ask else _SILENT
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the peer can be asked while it waits for this."""
+        return self.may_ask and not self.is_over
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Event of the peer's cancellation."""
+        if self._cancelled is None:
+            self._cancelled = anyio.Event()
+        if self.was_cancelled:
+            self._cancelled.set()
+        return self._cancelled
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the peer while its request is handled."""
+        if not self.can_send_request:
+            raise NoBackChannelError(method)
+        return await self._rpc.send_raw_request(method, params, opts)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Notify the peer while its request is handled."""
+        if not self.is_over:
+            await self._rpc.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress where the peer asked for it."""
+        if self._token is not None:
+            params = {"progressToken": self._token, "progress": progress, "total": total, "message": message}
+            known = {name: value for name, value in params.items() if value is not None}
+            await self.notify("notifications/progress", known)
+
+
+def _meta_of(message: Message) -> dict[str, Any]:
+    """Return the `_meta` of a request for changes; the caller's own parameters stay as they are."""
+    params = message["params"] = dict(message.get("params") or {})
+    meta: dict[str, Any] = dict(params.get("_meta") or {})
+    params["_meta"] = meta
+    return meta
+
+
+def _progress_token(message: Message) -> RequestId | None:
+    params: Message = message.get("params") or {}
+    meta: Any = params.get("_meta")
+    token = meta.get("progressToken") if is_object(meta) else None
+    return token if isinstance(token, int | str) else None
+
+
+def _key(request_id: Any) -> Any:
+    """Return the key of an id; some peers write numbers as text."""
+    if isinstance(request_id, str):
+        try:
+            return int(request_id)
+        except ValueError:
+            return request_id
+    return request_id if isinstance(request_id, int | float) else None
+
+
+async def _contained(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except Exception:  # noqa: BLE001 - a handler's failure must not end the connection
+        _log.exception("a handler of an MCP notification failed")
+
+
+# ---------------------------------------------------------------- messages
+
+
+def encode_message(message: Message) -> bytes:
+    """Encode a message as JSON on one line."""
+    return to_json(message, inf_nan_mode="null")
+
+
+def read_messages(text: str | bytes) -> list[Message]:
+    """Parse a message or a batch; skip other text that a server writes between its messages.
+
+    Protocol revision 2025-03-26 lets servers send batches.
+    """
+    try:
+        value = from_json(text)
+    except ValueError:
+        return _unreadable(text)
+    return _checked(value, text)
+
+
+def read_large(text: str | bytes) -> list[Message]:
+    """Parse a large message as `read_messages` does, but let other threads run."""
+    try:
+        decoded = text if isinstance(text, str) else text.decode()
+        return _checked(cooperative_decoder(decoded).decode(decoded), text)
+    except (ValueError, RecursionError):
+        return _unreadable(text)
+
+
+def _checked(value: Any, text: str | bytes) -> list[Message]:
+    if is_object(value) and _is_message(value):
+        return [value]
+    if is_array(value):
+        return [message for one in value if is_object(one) for message in _checked(one, to_json(one))]
+    return _unreadable(text)
+
+
+def _is_message(message: Message) -> bool:
+    if message.get("jsonrpc") != "2.0" or type(message.get("id")) not in _IDS:
+        return False
+    if "method" in message:
+        return isinstance(message["method"], str) and isinstance(message.get("params"), dict | None)
+    if "error" not in message:
+        return isinstance(message.get("result"), dict)
+    error = message["error"]
+    return is_object(error) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+
+
+def _unreadable(text: str | bytes) -> list[Message]:
+    """Return an error in place of a response that cannot be parsed; nothing when it has no id."""
+    error = unreadable_error(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+    return [] if error is None else [from_json(error)]
+
+
+# ---------------------------------------------------------------- links
+
+
+class Pipe:
+    """Link to a process: one message a line on its stdin and stdout. `on_end` is called when its stdout has ended."""
+
+    def __init__(
+        self,
+        stdin: asyncio.StreamWriter,
+        stdout: asyncio.StreamReader,
+        *,
+        limit: int,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+        self._limit = limit
+        self._lines: LineSplitter = split_messages(limit)
+        self._on_end = on_end
+
+    async def run(self, rpc: JsonRpc) -> None:
+        """Deliver the lines of stdout."""
+        lines = self._lines
+        while chunk := await self._stdout.read(_CHUNK):
+            # Nearly every chunk is whole lines.
+            whole = chunk[-1] == _LINE_FEED and len(chunk) <= self._limit and not lines.pending_bytes
+            for line in chunk.split(b"\n") if whole else lines.feed(chunk):
+                if line[:1] not in _BEGINNINGS:
+                    continue  # no message, such as a line of a log
+                # A large message in a thread: reading it takes a while.
+                large = len(line) > LARGE_MESSAGE
+                for message in await asyncio.to_thread(read_large, line) if large else read_messages(line):
+                    rpc.receive(message)
+        self._on_end()
+
+    def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
+        """Write a request."""
+        if not self._write(encode_message(message)):
+            raise ToolConnectionError("the MCP server's process is gone", sent=False)
+
+    async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        """Write a notification or a response."""
+        self._write(encode_message(message))
+
+    def abandon(self, pending: PendingRequest, notice: Message) -> None:
+        """Write the notice."""
+        self._write(encode_message(notice))
+
+    def _write(self, line: bytes) -> bool:
+        transport = self._stdin.transport
+        waiting = transport.get_write_buffer_size()
+        if transport.is_closing() or waiting > _MAX_UNREAD:
+            return False
+        transport.write(line + b"\n")
+        return bool(waiting) or not transport.is_closing()
+
+
+_BEGINNINGS = (b"{", b"[", b" ", b"\t")
+_LINE_FEED = 10
+
+
+class Loopback:
+    """One end of a link within this process: messages are handed over as they are."""
+
+    def __init__(self, other: Loopback | None = None) -> None:
+        self._rpc: JsonRpc | None = None
+        self._other = other or Loopback(self)
+
+    @property
+    def other(self) -> Loopback:
+        """The other end."""
+        return self._other
+
+    async def run(self, rpc: JsonRpc) -> None:
+        """Wait for the end; the other side delivers its messages itself."""
+        self._rpc = rpc
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._rpc = None
+
+    def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
+        """Hand a request to the other side."""
+        self._hand_over({**message, "params": _copy(message.get("params"))})
+
+    async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        """Hand a notification or a response to the other side."""
+        self._hand_over(message)
+
+    def abandon(self, pending: PendingRequest, notice: Message) -> None:
+        """Hand the notice to the other side."""
+        self._hand_over(notice)
+
+    def _hand_over(self, message: Message) -> None:
+        rpc = self._other._rpc  # noqa: SLF001 - the same class
+        if rpc is not None:
+            rpc.receive(message)
+
+
+def _copy(value: Any) -> Any:
+    """Copy JSON data, so that neither side changes what the other one holds."""
+    if is_object(value):
+        return {name: _copy(member) for name, member in value.items()}
+    return [_copy(item) for item in value] if is_array(value) else value
