@@ -115,6 +115,11 @@ class JsonRpc(Dispatcher[TransportContext]):
 
     # ------------------------------------------------------------------ requests of ours
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether several requests wait for their responses."""
+        return len(self._pending) > 1
+
     def begin(
         self,
         method: str,
@@ -472,10 +477,14 @@ class Pipe:
         self._limit = limit
         self._lines: LineSplitter = split_messages(limit)
         self._on_end = on_end
+        self._rpc: JsonRpc | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_corked = False
+        self._corked: list[tuple[bytes, PendingRequest | None]] = []
 
     async def run(self, rpc: JsonRpc) -> None:
         """Deliver the lines of stdout."""
-        lines = self._lines
+        self._rpc, lines = rpc, self._lines
         while chunk := await self._stdout.read(_CHUNK):
             # Nearly every chunk is whole lines.
             whole = chunk[-1] == _LINE_FEED and len(chunk) <= self._limit and not lines.pending_bytes
@@ -490,24 +499,47 @@ class Pipe:
 
     def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
         """Write a request."""
-        if not self._write(encode_message(message)):
-            raise ToolConnectionError("the MCP server's process is gone", sent=False)
+        if not self._put(encode_message(message), pending):
+            raise _process_gone()
 
     async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
         """Write a notification or a response."""
-        self._write(encode_message(message))
+        self._put(encode_message(message), None)
 
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
         """Write the notice."""
-        self._write(encode_message(notice))
+        self._put(encode_message(notice), None)
 
-    def _write(self, line: bytes) -> bool:
+    def _put(self, line: bytes, pending: PendingRequest | None) -> bool:
+        """Write a line at once, or with the others of this turn of the loop: each write wakes the process."""
+        if self._is_corked:
+            self._corked.append((line, pending))
+            return True
+        if self._rpc is not None and self._rpc.is_busy:
+            self._is_corked = True
+            self._loop.call_soon(self._uncork)
+        return self._write(line)
+
+    def _uncork(self) -> None:
+        self._is_corked = False
+        lines, self._corked = self._corked, []
+        if lines and not self._write(b"\n".join([line for line, _ in lines])):
+            for _, pending in lines:
+                if pending is not None and self._rpc is not None:
+                    self._rpc.fail(pending, _process_gone())
+
+    def _write(self, lines: bytes) -> bool:
+        """Write lines; False when nothing of them can have left."""
         transport = self._stdin.transport
         waiting = transport.get_write_buffer_size()
         if transport.is_closing() or waiting > _MAX_UNREAD:
             return False
-        transport.write(line + b"\n")
+        transport.write(lines + b"\n")
         return bool(waiting) or not transport.is_closing()
+
+
+def _process_gone() -> ToolConnectionError:
+    return ToolConnectionError("the MCP server's process is gone", sent=False)
 
 
 _BEGINNINGS = (b"{", b"[", b" ", b"\t")

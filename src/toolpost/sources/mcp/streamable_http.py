@@ -144,8 +144,9 @@ class HttpRequests:
         return fields
 
     async def _send(self, method: str, url: str, fields: dict[str, str], body: bytes | None) -> Answer:
-        pairs = clean_headers(tuple(pair for pair in fields.items() if pair[0] not in MANAGED_HEADERS))
-        request = Request(method, url, pairs, body)
+        if not MANAGED_HEADERS.isdisjoint(fields):
+            fields = {name: value for name, value in fields.items() if name not in MANAGED_HEADERS}
+        request = Request(method, url, clean_headers(tuple(fields.items())), body)
         exchange = await self._client.exchange(request, parse_target(url), self._server.config.connect_timeout_s)
         return Answer(exchange.status, exchange.headers, exchange, url)
 
@@ -309,7 +310,8 @@ class StreamableHttp:
             try:
                 await self._read_answer(answer, pending)
             finally:
-                await answer.exchange.close()
+                if not answer.exchange.whole:
+                    await answer.exchange.close()
         except (ToolError, MCPError) as error:
             self._open_rpc.fail(pending, error)
 
