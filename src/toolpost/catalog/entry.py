@@ -226,7 +226,7 @@ class Entry:
         self._input: Validator | None = None
         self._output: Validator | None = None
         self._secrets: tuple[SecretPaths, SecretPaths] | None = None
-        self._prepared = source is None or _is_light(tool.spec)
+        self._prepared = source is None or _is_light(tool.spec, shared)
 
     @property
     def original(self) -> ToolSpec:
@@ -339,9 +339,15 @@ def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolS
     return replace(spec, target=ToolTarget.of("source", f"{remote} of source {source.name}", extra=dict(spec.extra)))
 
 
-def _is_light(spec: ToolSpec) -> bool:
-    schemas = (spec.input_schema, spec.output_schema or {})
-    return all(parts_within(_LIGHT_SCHEMA, schema) for schema in schemas)
+def _is_light(spec: ToolSpec, shared: SharedDefinitions | None) -> bool:
+    schemas = (schema for schema in (spec.input_schema, spec.output_schema) if schema)
+    return all(_is_short(schema, shared) or parts_within(_LIGHT_SCHEMA, schema) for schema in schemas)
+
+
+def _is_short(schema: JsonSchema, shared: SharedDefinitions | None) -> bool:
+    """Return whether the text of a schema shows that it has few values: there are no more than commas and brackets."""
+    text = None if shared is None else shared.text(schema)
+    return text is not None and text.count(",") + text.count("{") + text.count("[") <= _LIGHT_SCHEMA
 
 
 def declares_schemas(config: ExternalToolConfig) -> bool:

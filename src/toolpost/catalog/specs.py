@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, destructive_of, replay_of
-from toolpost.schema.hidden_text import clean_schema, clean_text, clean_value, find_hidden, hidden_excerpt, may_hide
+from toolpost.schema.hidden_text import (
+    clean_schema,
+    clean_text,
+    clean_value,
+    find_hidden,
+    hidden_excerpt,
+    may_hide,
+    may_hide_in,
+)
 from toolpost.schema.json_values import is_object
 from toolpost.schema.subschemas import SharedDefinitions, any_part
 
@@ -102,6 +110,9 @@ def _hidden_characters(spec: ToolSpec, shared: SharedDefinitions | None) -> list
 
 
 def _in_schema(schema: JsonSchema | list[Any] | None, shared: SharedDefinitions | None) -> str:
+    text = shared.text(schema) if shared is not None and is_object(schema) else None
+    if text is not None and not may_hide_in(text):
+        return ""
     return hidden_excerpt(find_hidden(schema)) if schema is not None and any_part(schema, may_hide, shared) else ""
 
 

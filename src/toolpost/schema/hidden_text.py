@@ -125,6 +125,11 @@ def may_hide(value: Any) -> bool:
         written = _write(value)
     except (TypeError, ValueError, RecursionError):
         return True
+    return may_hide_in(written)
+
+
+def may_hide_in(written: str) -> bool:
+    """Return whether a value may have hidden characters that was written as JSON, with other letters as they are."""
     if "\\u00" in written or "\\b" in written or "\\f" in written:  # what JSON writes control characters as
         return True
     return "\x7f" in written or (not written.isascii() and _RUNS.search(written) is not None)

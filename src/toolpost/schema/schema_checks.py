@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import jsonschema_rs
 
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import PathLink, is_array, is_object, members
+from toolpost.schema.json_values import PathLink, compact_encoder, is_array, is_object, members
 from toolpost.schema.subschemas import (
     Place,
     SchemaDocument,
@@ -62,7 +61,8 @@ def check_schema(
 
     With `checked`, definitions that schemas of the same role share are checked once for all.
     """
-    if checked is not None and is_object(schema) and definitions_of(schema) is not None:
+    text = None if checked is None or not is_object(schema) else checked.shared.text(schema)
+    if checked is not None and text is None and is_object(schema) and definitions_of(schema) is not None:
         if role == "input":
             _check_takes_object(schema, tool_name)
         if checked.fits(schema):
@@ -71,7 +71,7 @@ def check_schema(
         return
     if not is_object(schema):
         raise _refusal(tool_name, "#", f"a schema must be an object or a boolean, not {type(schema).__name__}")
-    plain = is_small_schema(schema)
+    plain = is_small_schema(schema, text)
     if not plain:
         _check_size(schema, tool_name)
     if role == "input":
@@ -96,7 +96,7 @@ class CheckedDefinitions:
     """Check schemas by their parts: the schema itself and each shared definition once."""
 
     def __init__(self, shared: SharedDefinitions) -> None:
-        self._shared = shared
+        self.shared = shared
         self._targets: dict[str, Any] = {}
         self._weights: dict[int, Weight] = {}
         self._roots: list[JsonSchema] = []  # kept, so that no other schema gets the identity of a weighed one
@@ -105,7 +105,7 @@ class CheckedDefinitions:
     def fits(self, schema: JsonSchema) -> bool:
         """Return whether the schema is certainly usable; if not, the whole has to be checked."""
         definitions: Mapping[str, Any] = schema["$defs"]
-        parts = [_part(without_definitions(schema)), *(self._shared.once(_part, one) for one in definitions.values())]
+        parts = [_part(without_definitions(schema)), *(self.shared.once(_part, one) for one in definitions.values())]
         values, depth = len(definitions), 0
         for part in parts:
             if part is None or not part.names <= definitions.keys():
@@ -358,7 +358,7 @@ def _own_cost(schema: JsonSchema) -> int:
     return cost
 
 
-_encode = json.JSONEncoder(allow_nan=False).encode
+_encode = compact_encoder(allow_nan=False)
 _LONGEST = 150_000  # two characters a value at least: far fewer values than are allowed
 _DEEPEST = 60
 # Every schema opens a bracket. With few references even the worst way to nest them repeats no schema more than
@@ -367,25 +367,31 @@ _DEEPEST = 60
 _MOST_BRACKETS = 4000
 _MOST_REFERENCES = 12
 _MOST_APPLIED = 80
-_REFERENCE = re.compile(r'"\$ref": "([^"]*)"')
+_REFERENCE = re.compile(r'"\$ref":"([^"]*)"')
 _POINTER = re.compile(r"#/(\$defs|definitions)/([\w.-]+)", re.ASCII)
 _SPECIAL = re.compile(r'"\$(?:id|anchor|dynamicAnchor|dynamicRef|recursiveRef|recursiveAnchor|schema)"')
 _APPLIED = re.compile(r'"(?:allOf|anyOf|oneOf|not|if|then|else|dependentSchemas|dependencies)"')
 
 
 # Most tools have such schemas, and encoding them takes a tenth of a full check.
-def is_small_schema(schema: JsonSchema) -> bool:
-    """Return whether a schema is so short and shallow, with few references, that it cannot exceed a limit."""
-    try:
-        text = _encode(schema)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    if len(text) > _LONGEST or text.count("{") + text.count("[") > _MOST_BRACKETS or _SPECIAL.search(text):
+def is_small_schema(schema: JsonSchema, text: str | None = None) -> bool:
+    """Return whether a schema is so short and shallow, with few references, that it cannot exceed a limit.
+
+    `text` is the schema as compact JSON, where that is known.
+    """
+    if text is None:
+        try:
+            text = _encode(schema)
+        except (TypeError, ValueError, RecursionError):
+            return False
+    brackets = text.count("{") + text.count("[")
+    if len(text) > _LONGEST or brackets > _MOST_BRACKETS or _SPECIAL.search(text):
         return False
     references = _REFERENCE.findall(text)
     if len(references) > _MOST_REFERENCES or len(_APPLIED.findall(text)) > _MOST_APPLIED:
         return False
-    return all(_has_definition(schema, reference) for reference in references) and _is_shallow(schema)
+    shallow = brackets <= _DEEPEST or _is_shallow(schema)
+    return shallow and all(_has_definition(schema, reference) for reference in references)
 
 
 def _is_shallow(schema: JsonSchema) -> bool:

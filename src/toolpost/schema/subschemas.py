@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urljoin
 
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import AnySchema, is_array, is_object
+from toolpost.schema.json_values import AnySchema, compact_encoder, is_array, is_object
 
 Place = Literal["here", "below", "stored"]
 
@@ -199,6 +199,10 @@ def _follow(resource: JsonSchema, pointer: str) -> AnySchema | None:
 
 T = TypeVar("T")
 
+_to_json = compact_encoder(allow_nan=False, ensure_ascii=False)
+_KEPT_TEXTS = 8
+_MOST_DEFINITIONS = 12
+
 
 # The tools of one API carry the same definitions, often hundreds of them. Nobody may change a definition while its
 # facts are in use; the cache lives as long as the tools of one listing.
@@ -207,6 +211,31 @@ class SharedDefinitions:
 
     def __init__(self) -> None:
         self._answers: dict[tuple[object, int], tuple[object, Any]] = {}
+        self._seen: dict[int, object] = {}
+        self._texts: dict[int, tuple[object, str | None]] = {}
+
+    def text(self, schema: Any) -> str | None:
+        """Return a schema as JSON, encoded once for all checks of its tool; None where it shares its definitions.
+
+        What the text does not contain need not be searched for in the schema. None also where it is not JSON.
+        """
+        known = self._texts.get(id(schema))
+        if known is None:
+            if len(self._texts) >= _KEPT_TEXTS:
+                self._texts.clear()
+            known = self._texts[id(schema)] = (schema, self._encode(schema))
+        return known[1]
+
+    def _encode(self, schema: Any) -> str | None:
+        definitions = definitions_of(schema) or {}
+        is_shared = any(id(definition) in self._seen for definition in definitions.values())
+        self._seen.update((id(definition), definition) for definition in definitions.values())
+        if is_shared or len(definitions) > _MOST_DEFINITIONS:
+            return None
+        try:
+            return _to_json(schema)
+        except (TypeError, ValueError, RecursionError):
+            return None
 
     def once(self, question: Callable[[Any], T], definition: object) -> T:
         """Return `question(definition)`, computed once."""

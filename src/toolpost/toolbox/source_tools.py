@@ -288,7 +288,13 @@ def free_replaced(replaced: list[Any]) -> None:
 
 
 def _is_unchecked(spec: ToolSpec, shared: SharedDefinitions) -> bool:
-    return any(any_part(schema or {}, _has_unchecked, shared) for schema in (spec.input_schema, spec.output_schema))
+    schemas = (schema for schema in (spec.input_schema, spec.output_schema) if schema)
+    return any(_may_have_pattern(schema, shared) and any_part(schema, _has_unchecked, shared) for schema in schemas)
+
+
+def _may_have_pattern(schema: Any, shared: SharedDefinitions) -> bool:
+    text = shared.text(schema)
+    return text is None or '"pattern' in text
 
 
 def _has_unchecked(schema: Any) -> bool:
