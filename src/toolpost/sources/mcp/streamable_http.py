@@ -62,8 +62,8 @@ _NOTICE_S = 5.0
 _LAST_POSTS_S = 1.0
 
 
-class Server(Protocol):
-    """The connection that requests are sent for: its configuration, and the credential as it is now."""
+class ServerConnection(Protocol):
+    """What requests are sent for: the configuration of a source, and its credential as it is now."""
 
     config: ExternalToolConfig
     credential: Credential
@@ -95,21 +95,21 @@ class Answer(NamedTuple):
 class HttpRequests:
     """Send requests to one server with the credential of the moment, within its origin."""
 
-    def __init__(self, server: Server, url: str, network: NetworkPolicy) -> None:
+    def __init__(self, connection: ServerConnection, url: str, network: NetworkPolicy) -> None:
         policy = network.for_source(url)
         self._connections = default_transport(
             policy.proxy, max_connections=_MAX_CONNECTIONS, keep_alive_s=_KEEP_ALIVE_S
         )
         self._client = HttpClient(policy, transport=self._connections)
-        self._server = server
+        self._connection = connection
         self._nonce = ""
         self._fixed = {
             "accept-encoding": "identity",
             "user-agent": "toolpost",
-            **{name.lower(): value for name, value in server.config.headers.items()},
+            **{name.lower(): value for name, value in connection.config.headers.items()},
         }
         self.url = url
-        self.limit = server.config.mcp.max_message_bytes
+        self.limit = connection.config.mcp.max_message_bytes
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
         """Send a request and wait for the head of its response; follow redirects that keep origin and method."""
@@ -124,7 +124,7 @@ class HttpRequests:
 
     async def _authorized(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """Send a request; once more when the server wants another nonce in the proof of possession."""
-        credential = self._server.credential
+        credential = self._connection.credential
         nonce = self._nonce
         answer = await self._send(method, url, self._with_proof(method, url, headers, credential), body)
         if credential.proof is None:
@@ -147,7 +147,7 @@ class HttpRequests:
         if not MANAGED_HEADERS.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in MANAGED_HEADERS}
         request = Request(method, url, clean_headers(tuple(fields.items())), body)
-        exchange = await self._client.exchange(request, parse_target(url), self._server.config.connect_timeout_s)
+        exchange = await self._client.exchange(request, parse_target(url), self._connection.config.connect_timeout_s)
         return Answer(exchange.status, exchange.headers, exchange, url)
 
     async def read(self, answer: Answer, limit: int) -> bytes | None:
@@ -227,8 +227,8 @@ def _redirect_within_origin(answer: Answer, method: str) -> str | None:
 class StreamableHttp:
     """Link over streamable HTTP: every message is a POST, whose response is JSON or a stream of events."""
 
-    def __init__(self, server: Server, url: str, network: NetworkPolicy) -> None:
-        self._http = HttpRequests(server, url, network)
+    def __init__(self, connection: ServerConnection, url: str, network: NetworkPolicy) -> None:
+        self._http = HttpRequests(connection, url, network)
         self._url = url
         self._rpc: JsonRpc | None = None
         self._session_id: str | None = None
@@ -317,7 +317,9 @@ class StreamableHttp:
 
     async def _read_answer(self, answer: Answer, pending: PendingRequest) -> None:
         if answer.status >= 400:
-            raise await self._refusal(answer)
+            unknown = answer.status == HTTPStatus.NOT_FOUND and self._session_id is None
+            body = await self._http.read(answer, _MAX_REFUSAL_BYTES) or b""
+            raise _refusal(answer, body, code=METHOD_NOT_FOUND if unknown else INVALID_REQUEST)
         if answer.status in REDIRECTS:
             raise MCPError(code=INVALID_REQUEST, message=_describe_redirect(answer))
         if answer.status == HTTPStatus.ACCEPTED:
@@ -411,20 +413,21 @@ class StreamableHttp:
                 failures += 1
             await asyncio.sleep(retry_ms / 1000)
 
-    async def _refusal(self, answer: Answer) -> MCPError:
-        """Build the error of a refused request: the server's own where it sent one, with the status."""
-        body = await self._http.read(answer, _MAX_REFUSAL_BYTES) or b""
-        facts: dict[str, Any] = {"kind": "refused", "status": answer.status}
-        facts["retry_after_s"] = parse_retry_after(answer.headers)
-        facts["challenge"] = answer.headers.get("www-authenticate")
-        error = _rpc_error(body)
-        if error is None:
-            unknown = answer.status == HTTPStatus.NOT_FOUND and self._session_id is None
-            code = METHOD_NOT_FOUND if unknown else INVALID_REQUEST
-            return _with_facts(_reason(answer.status, body), facts, code=code)
-        data = error.get("data")
-        kept = {**(data or {}), FACTS_KEY: facts} if data is None or is_object(data) else data
-        return MCPError(code=error["code"], message=error["message"], data=kept)
+
+def _refusal(answer: Answer, body: bytes, *, code: int = INVALID_REQUEST) -> MCPError:
+    """Build the error of a refused request: the server's own where it sent one, with the status."""
+    facts: dict[str, Any] = {
+        "kind": "refused",
+        "status": answer.status,
+        "retry_after_s": parse_retry_after(answer.headers),
+        "challenge": answer.headers.get("www-authenticate"),
+    }
+    error = _rpc_error(body)
+    if error is None:
+        return _with_facts(_reason(answer.status, body), facts, code=code)
+    data = error.get("data")
+    kept = {**(data or {}), FACTS_KEY: facts} if data is None or is_object(data) else data
+    return MCPError(code=error["code"], message=error["message"], data=kept)
 
 
 def _with_facts(text: str, facts: dict[str, Any], *, code: int = -32000) -> MCPError:
@@ -455,8 +458,10 @@ def _describe_redirect(answer: Answer) -> str:
 class EventStream:
     """Link of the older SSE transport: messages are posted, and everything comes by one stream of events."""
 
-    def __init__(self, server: Server, url: str, network: NetworkPolicy, *, on_end: Callable[[], None]) -> None:
-        self._http = HttpRequests(server, url, network)
+    def __init__(
+        self, connection: ServerConnection, url: str, network: NetworkPolicy, *, on_end: Callable[[], None]
+    ) -> None:
+        self._http = HttpRequests(connection, url, network)
         self._url = url
         self._target = ""
         self._on_end = on_end
@@ -468,9 +473,7 @@ class EventStream:
         """Open the stream, whose first event names the URL to post to."""
         answer = await self._http.send("GET", self._url, _EVENTS)
         if answer.status != HTTPStatus.OK:
-            facts = {"kind": "refused", "status": answer.status, "challenge": answer.headers.get("www-authenticate")}
-            await answer.exchange.close()
-            raise _with_facts(f"the server answered HTTP {answer.status}", facts)
+            raise _refusal(answer, await self._http.read(answer, _MAX_REFUSAL_BYTES) or b"")
         self._stream = self._http.events(answer)
         async for event in self._stream:
             if event.kind == "endpoint":
@@ -521,15 +524,9 @@ class EventStream:
 
     async def _post(self, body: bytes) -> None:
         answer = await self._http.send("POST", self._target, {"content-type": "application/json"}, body)
-        text = await self._http.read(answer, _MAX_REFUSAL_BYTES) or b""
+        body = await self._http.read(answer, _MAX_REFUSAL_BYTES) or b""
         if not 200 <= answer.status < 300:
-            facts = {
-                "kind": "refused",
-                "status": answer.status,
-                "retry_after_s": parse_retry_after(answer.headers),
-                "challenge": answer.headers.get("www-authenticate"),
-            }
-            raise _with_facts(_reason(answer.status, text), facts)
+            raise _refusal(answer, body)
 
     async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
         """Post a notification or a response."""
