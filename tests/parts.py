@@ -44,6 +44,11 @@ def python_of_utcp() -> Path:
     return found(".parts/utcp/bin/python")
 
 
+def python_of_a2a() -> Path:
+    """The interpreter beside the SDK of A2A."""
+    return found(".parts/a2a/bin/python")
+
+
 def python_of_llm() -> Path:
     """The interpreter beside a small language model and what runs it."""
     return found(".parts/llm/bin/python", "make test-llm")

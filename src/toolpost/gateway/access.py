@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 CALLER = "toolpost.caller"
 METADATA = "/.well-known/oauth-protected-resource"
+AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
+_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD})
 _OPEN_BELOW = (METADATA, "/oauth/")
 _HEADER_BYTES, _HEADERS = 32 * 1024, 100
 _MOST_CALLERS = 10_000

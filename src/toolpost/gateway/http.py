@@ -13,6 +13,7 @@ from starlette.routing import Mount, Route
 from toolpost.auth.caller_tokens import CallerTokens
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
+from toolpost.gateway.a2a import a2a_routes
 from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
 from toolpost.gateway.callers import Callers, local_token
 from toolpost.gateway.http_sessions import http_sessions
@@ -69,6 +70,7 @@ def gateway_app(
         Route("/mcp/{view}", endpoint=named),
         *service_routes(rest),
         *rest_routes(rest),
+        *a2a_routes(rest),
     ]
     if host is not None and is_loopback(host):  # whose browser it is elsewhere, a login has to say
         routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
