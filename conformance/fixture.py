@@ -38,7 +38,7 @@ from starlette.routing import Route
 
 from toolpost import Settings, Toolbox
 from toolpost.configuration.settings import ViewSettings
-from toolpost.gateway.http_sessions import http_sessions
+from toolpost.gateway.mcp_http import http_sessions
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
 from toolpost.gateway.mcp_tasks import McpTask, Tasks, knows_tasks, missing_tasks
 from toolpost.gateway.views import View

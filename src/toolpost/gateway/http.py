@@ -16,7 +16,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
 from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
 from toolpost.gateway.callers import Callers, local_token
-from toolpost.gateway.http_sessions import http_sessions
+from toolpost.gateway.mcp_http import http_sessions
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
 from toolpost.gateway.rest.routes import rest_routes

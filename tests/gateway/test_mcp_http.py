@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.serving import Served, served
 from toolpost import ToolContext, tool
-from toolpost.gateway import mcp_exchange
+from toolpost.gateway import mcp_http
 
 VERSION = "2026-07-28"
 META = {
@@ -127,7 +127,7 @@ async def test_headers_that_do_not_agree_are_refused_as_by_the_sdks_transport(ga
 async def test_a_client_that_waits_long_is_told_that_its_call_still_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_exchange, "_PING_S", 0.01)
+    monkeypatch.setattr(mcp_http, "_PING_S", 0.01)
     go_on, message = asyncio.Event(), request("tools/call", name="wait")
 
     @tool(side_effects="pure")

@@ -1,37 +1,63 @@
-"""MCP sessions over HTTP: who may connect, lists encoded once, and results kept for clients that were cut off."""
+"""MCP over HTTP: who may connect, sessions, lists encoded once, and results kept for clients that were cut off.
+
+The SDK's transport opens a task group, two tasks and a stream for every request, which costs several times what serving
+it does. Here a request of the newer protocol is run where it arrives, by the SDK's server without its transport. Its
+answer is a JSON document, or a stream of events once there is something to say before the result: a notification, or
+that a long call still runs.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
+import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp.server.connection import Connection
+from mcp.server.runner import ServerRunner, modern_error_data
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventMessage, EventStore, check_accept_headers
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
     MCP_PROTOCOL_VERSION_HEADER,
     InboundModernRoute,
     classify_inbound_request,
     find_duplicated_routing_header,
     validate_mcp_param_headers,
 )
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
+from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.transport_context import TransportContext
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import Response
 
-from toolpost.gateway.mcp_exchange import McpExchange
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp.server.lowlevel import Server
     from mcp.server.streamable_http import EventCallback
+    from mcp.shared.dispatcher import CallOptions
     from mcp_types import JSONRPCMessage
     from starlette.types import Message, Receive, Scope, Send
 
+_OK = 200
+_PING_S = 15.0  # proxies close a connection that is silent for longer
+_PING = b": ping\r\n\r\n"
+_STREAM = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
 EncodedList: TypeAlias = "Callable[[str, Scope], bytes | None]"
 
 _MAX_BODY = 4_000_000
@@ -39,6 +65,114 @@ _JSON_TYPE, _USUAL_ACCEPT = "application/json", "application/json, text/event-st
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_EVENTS = 100
 _RETRY_MS = 1000
+
+
+class McpExchange:
+    """A request that is being answered: the SDK's dispatch context of it, by which a handler sends notifications."""
+
+    can_send_request = False  # servers of the newer protocol send none
+
+    def __init__(self, request: Request, message: Mapping[str, Any], send: Send) -> None:
+        self.transport = TransportContext(kind="streamable-http", can_send_request=False, headers=request.headers)
+        self.request_id: str | int = message["id"]
+        self.message_metadata = ServerMessageMetadata(request_context=request)
+        self._method: str = message["method"]
+        self._params: Mapping[str, Any] = message["params"]
+        self._send = send
+        self._turn = asyncio.Lock()
+        self._is_stream = False
+        self._is_gone = False
+        self._pinging: asyncio.Task[None] | None = None
+
+    async def run(self, server: Server[Any], route: InboundModernRoute, state: Any, receive: Receive) -> None:
+        """Serve the request and answer it; a client that goes away cancels it."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        watching = loop.create_task(self._watch(receive, task))
+        silence = loop.call_later(_PING_S, self._keep_alive)
+        try:
+            status, answer = await self._answer(server, route, state)
+        except asyncio.CancelledError:
+            if task is None or not self._is_gone or task.uncancel():
+                raise
+            return  # nobody is there to be answered
+        finally:
+            watching.cancel()
+            silence.cancel()
+            if self._pinging is not None:
+                self._pinging.cancel()
+        await self._finish(status, {"jsonrpc": "2.0", "id": self.request_id, **answer})
+
+    async def _answer(self, server: Server[Any], route: InboundModernRoute, state: Any) -> tuple[int, dict[str, Any]]:
+        connection = Connection.from_envelope(route.protocol_version, route.client_info, route.client_capabilities)
+        try:
+            async with connection.exit_stack:
+                result = await ServerRunner(server, connection, state).on_request(self, self._method, self._params)
+        except Exception as error:  # noqa: BLE001 - the SDK says what clients are told of it
+            told = modern_error_data(error)
+            plain = told.model_dump(by_alias=True, mode="json", exclude_none=True)
+            return ERROR_CODE_HTTP_STATUS.get(told.code, _OK), {"error": plain}
+        return _OK, {"result": result}
+
+    async def _finish(self, status: int, message: dict[str, Any]) -> None:
+        if self._is_stream:
+            await self._send_event(_event(message), last=True)
+            return
+        body = json.dumps(message, separators=(",", ":")).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _watch(self, receive: Receive, task: asyncio.Task[Any] | None) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._is_gone = True
+        if task is not None:
+            task.cancel()
+
+    def _keep_alive(self) -> None:
+        self._pinging = asyncio.get_running_loop().create_task(self._ping())
+
+    async def _ping(self) -> None:
+        while True:
+            await self._send_event(_PING)
+            await asyncio.sleep(_PING_S)
+
+    async def _send_event(self, event: bytes, *, last: bool = False) -> None:
+        """Send an event, before the first the head of the stream; several tasks may have something to send."""
+        async with self._turn:
+            if not self._is_stream:
+                self._is_stream = True
+                await self._send({"type": "http.response.start", "status": _OK, "headers": _STREAM})
+            await self._send({"type": "http.response.body", "body": event, "more_body": not last})
+
+    # ------------------------------------------------------------------ what handlers use
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """An event that is never set: a client cancels by closing the connection."""
+        return anyio.Event()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Refuse to ask the client anything: it is told in results what is wanted of it."""
+        raise NoBackChannelError(method)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Send a notification to the client, which makes the answer a stream."""
+        await self._send_event(_event({"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}))
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client asked for it."""
+        token = progress_token_from_params(self._params)
+        if token is None:
+            return
+        told = {"progressToken": token, "progress": progress, "total": total, "message": message}
+        await self.notify("notifications/progress", {key: value for key, value in told.items() if value is not None})
+
+
+def _event(message: Mapping[str, Any]) -> bytes:
+    return f"event: message\r\ndata: {json.dumps(message, separators=(',', ':'))}\r\n\r\n".encode()
 
 
 def http_sessions(
