@@ -62,8 +62,10 @@ chromium: .venv/.package
 demo: .venv/.package
 	$(BIN)/toolpost demo
 
+# Coverage is of a folder: for a package it imports that anew whenever sys.path changes, and then drops from sys.modules
+# whatever another thread has begun to import meanwhile.
 test: check
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov --cov-report=term-missing:skip-covered --cov-report=json
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report=term-missing:skip-covered --cov-report=json
 	@$(BIN)/python -m tools.branch_gate coverage.json 90
 
 quick: .venv/.installed

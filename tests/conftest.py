@@ -10,7 +10,7 @@ from coverage import Coverage
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests import requirements
-from tests.parts import MEASURED
+from tests.parts import MEASURED, leave_programs_unmeasured
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, Watch
 from toolpost import Settings
@@ -29,9 +29,7 @@ WATCH = Watch()
 @pytest.fixture(scope="session", autouse=True)
 def _programs_start_unmeasured() -> Iterator[None]:
     """Coverage makes every program start slower, and most are servers of others; the few it is about ask for it."""
-    MEASURED.update({name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")})
-    for name in MEASURED:
-        del os.environ[name]
+    leave_programs_unmeasured()
     yield
     os.environ.update(MEASURED)
 
@@ -80,6 +78,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         for measuring in reversed(stopped):
             measuring.start()
+        if stopped:
+            leave_programs_unmeasured()  # a start asks for it anew
 
 
 @pytest.hookimpl(tryfirst=True)

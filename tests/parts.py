@@ -22,6 +22,12 @@ BIN = Path(sys.prefix, "bin")
 MEASURED: dict[str, str] = {}  # the variables by which coverage is measured in a program, too
 
 
+def leave_programs_unmeasured() -> None:
+    """Take the variables that make programs measure coverage out of the environment; `MEASURED` keeps them."""
+    for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
+        MEASURED[name] = os.environ.pop(name)
+
+
 class PartMissingError(Exception):
     """A part is not installed."""
 

@@ -1,6 +1,7 @@
 """Other people's programs are pinned, and the lack of one is told."""
 
 import json
+import os
 import re
 
 import pytest
@@ -19,7 +20,7 @@ def test_the_lists_of_parts_are_names_and_versions_only() -> None:
     lists = sorted((parts.ROOT / "tools" / "parts").glob("*.txt"))
     lines = [line for path in lists for line in path.read_text(encoding="utf-8").splitlines()]
 
-    assert [path.stem for path in lists] == ["llm", "mcp1", "node24", "rest", "utcp"]
+    assert [path.stem for path in lists] == ["a2a", "llm", "mcp1", "node24", "rest", "utcp"]
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
 
 
@@ -27,3 +28,7 @@ def test_what_comes_from_npm_is_of_one_exact_version() -> None:
     wanted = json.loads((parts.ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
 
     assert [name for name, version in wanted.items() if not re.fullmatch(r"\d[\w.-]*", version)] == []
+
+
+def test_a_program_measures_no_coverage_unless_a_test_asks_for_it() -> None:
+    assert [name for name in os.environ if name.startswith("COVERAGE_")] == []
