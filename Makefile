@@ -17,7 +17,8 @@
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 EXTRAS := arrow,dev,graphql,http,keyring,langchain,mcp,oauth,search,websocket,workflow
-WORKERS ?= 2
+# More than the two cores of a small machine: tests of servers and programs wait as often as they work.
+WORKERS ?= 3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 TYPED := $(wildcard src tests tools bench conformance examples)
