@@ -390,12 +390,17 @@ def _text(text: str | None) -> str:
     return text
 
 
-def _shared(structs: Any, field: str, read: Callable[[str | None], Any]) -> list[Any]:
+def _shared(structs: Any, field: str, read: Callable[[str | None], Any]) -> Iterable[Any]:
     """Read each different text of a column once; equal texts give the same object."""
-    encoded = structs.field(field).dictionary_encode()
+    column = structs.field(field)
+    if column.null_count == len(column):
+        return repeat(read(None))
+    encoded = column.dictionary_encode()
     distinct = [*map(read, encoded.dictionary.to_pylist())]
     if encoded.null_count:
         distinct.append(read(None))
+    if len(distinct) == 1:
+        return repeat(distinct[0])
     indices = encoded.indices.fill_null(len(distinct) - 1).to_numpy(zero_copy_only=False).tolist()
     return list(map(distinct.__getitem__, indices))
 
