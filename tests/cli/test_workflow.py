@@ -63,3 +63,21 @@ def test_a_file_is_recognised_and_becomes_a_source(toolpost: Run, home: Path) ->
     assert done.code == 0
     assert "transport: workflow" in (home / "toolpost.yaml").read_text()
     assert toolpost("tools", "call", "flows.twice", "text=a", "--json").json["content"] == "WVE9PQ=="
+
+
+def test_a_run_that_waited_goes_on_after_the_answer(toolpost: Run, home: Path) -> None:
+    (home / "tools.py").write_text(
+        "from toolpost import tool\n\n@tool(side_effects='write', destructive=True)\n"
+        "async def wipe(name: str) -> str:\n    '''Wipe.'''\n    return f'{name} is gone'\n"
+    )
+    (home / "toolpost.yaml").write_text("sources: [{name: home, transport: python, connection: ./tools.py}]")
+    (home / "clean.yaml").write_text(
+        "name: clean\nsteps: {wipe: {tool: home.wipe, arguments: {name: old}}}\nmessage: ${{ steps.wipe }}, for good\n"
+        "outputs: {done: '${{ steps.wipe }}'}"
+    )
+    paused = toolpost("workflow", "run", "clean.yaml", "--json")
+    asked = paused.json["pending"]["id"]
+    assert f"toolpost workflow run clean.yaml --resume {asked}" in paused.err
+    toolpost("pending", "approve", asked)
+    done = toolpost("workflow", "run", "clean.yaml", "--resume", asked, "--json")
+    assert (done.code, done.json["tool_name"], done.json["content"]) == (0, "clean", {"done": "old is gone"})

@@ -10,6 +10,7 @@ import typer
 
 from toolpost.cli.arguments import add_pairs, convert_values, read_json
 from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output
 from toolpost.cli.prompts import ask_at_terminal, show_outcome
 from toolpost.cli.runner import FAILED, every_source, one_source, run_command, run_with_box
@@ -30,6 +31,9 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file of a w
 Files = Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="YAML files, or folders of them.")]
 Pairs = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments, one by one.")]
 Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
+Resume = Annotated[
+    str, typer.Option("--resume", metavar="ID", help="Go on with the run that waited for this pending action.")
+]
 Picture = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the picture.")]
 
 
@@ -63,13 +67,15 @@ def run(
     path: File,
     pairs: Pairs = None,
     args: Args = "{}",
+    resume: Resume = "",
     config: Config = None,
     user: User = "",
     json: Json = False,
 ) -> None:
     """Run a workflow that is not in the configuration.
 
-    One that is, is a tool as any other: toolpost tools call.
+    One that is, is a tool as any other: toolpost tools call. One that waited for a person goes on by --resume once the
+    question is answered; arguments are those that it began with.
     """
     arguments = read_json(args, option="--args")
     given = add_pairs(pairs or (), arguments)
@@ -80,10 +86,15 @@ def run(
         box.registry.register(function)
         if given:
             convert_values(given, arguments, function.spec.input_schema)
-        outcome = await box.call(function.spec.name, arguments, user=user)
+        if resume:
+            asked = resolve_id(box, "pending action", resume, user=user)
+            await box.recovery.sweep()  # which did not have the workflow when the Toolbox was opened
+            outcome = await box.pending.outcome(asked, by=user, wait_s=0)
+        else:
+            outcome = await box.call(function.spec.name, arguments, user=user)
         outcome = await ask_at_terminal(outcome, box, output, user=user)
         if isinstance(outcome, Paused):
-            output.note(f"It goes on after the answer where a source has {path.name}: transport: workflow.")
+            output.note(f"After the answer it goes on: toolpost workflow run {path} --resume {outcome.pending_id}")
         return show_outcome(outcome, output)
 
     run_with_box(work, config=config, user=user, as_json=json, sources=every_source)
