@@ -39,22 +39,41 @@ NOTES = (
 )
 
 
+class Goals(NamedTuple):
+    """How near the floor one call comes, and how many a second many callers get through; None where it does not count.
+
+    In the same process as its server, a call is measured by itself: the floor is a function.
+    """
+
+    of_floor: float | None
+    median_us: float | None
+    memory_per_s: float | None
+    sqlite_per_s: float | None
+
+
 class Wire(NamedTuple):
-    """How clients reach the server, the rows of its figure, and where the peers among them run."""
+    """How clients reach the server, the rows of its figure, where the peers among them run, and the goals."""
 
     key: str
     title: str
     rows: tuple[str, ...]
     peers: tuple[tuple[str, str], ...]
+    goals: Goals
 
 
 OWN = "bench.mcp.own"
 PEERS_2 = ("mcp-2", "bench.peers.mcp_2")
 PEERS_1 = ("mcp-1", "bench.peers.mcp_1")
 WIRES = (
-    Wire("stdio", "MCP call on stdio", names.OUTSIDE, (PEERS_2, PEERS_1)),
-    Wire("http", "MCP call over streamable HTTP", names.OUTSIDE, (PEERS_2, PEERS_1)),
-    Wire("in_process", "MCP call to a FastMCP server in the same process", names.IN_PROCESS, (PEERS_2,)),
+    Wire("stdio", "MCP call on stdio", names.OUTSIDE, (PEERS_2, PEERS_1), Goals(1.5, None, 12_000, 8_000)),
+    Wire("http", "MCP call over streamable HTTP", names.OUTSIDE, (PEERS_2, PEERS_1), Goals(2.0, None, 3_500, 2_500)),
+    Wire(
+        "in_process",
+        "MCP call to a FastMCP server in the same process",
+        names.IN_PROCESS,
+        (PEERS_2,),
+        Goals(None, 150, None, None),
+    ),
 )
 
 
@@ -103,7 +122,7 @@ def figure(wire: Wire, one: dict[str, Sat], many: dict[str, Sat]) -> Figure:
         title=wire.title,
         columns=COLUMNS,
         rows=[_row(name, one, many) for name in wire.rows if name in one],
-        targets=[*_beside_fastmcp(one, many), *_ahead(one)],
+        targets=[*_beside_fastmcp(one, many), *_beside_floor(wire.goals, one, many), *_ahead(one)],
         notes=(INSIDE if wire.rows is names.IN_PROCESS else OUTSIDE, *NOTES),
     )
 
@@ -134,6 +153,21 @@ def _beside_fastmcp(one: dict[str, Sat], many: dict[str, Sat]) -> list[Target]:
         for name in (names.MEMORY, names.SQLITE)
         for kind, taken in kinds
     ]
+
+
+def _beside_floor(goals: Goals, one: dict[str, Sat], many: dict[str, Sat]) -> list[Target]:
+    alone, floor = one[names.MEMORY].measured, one[names.FLOOR].measured
+    targets: list[Target] = []
+    if goals.of_floor is not None:
+        times = alone.median_us / floor.median_us
+        targets.append(Target(f"{names.MEMORY} / {names.FLOOR}, median", times, "at most", goals.of_floor, "x"))
+    if goals.median_us is not None:
+        targets.append(Target(f"{names.MEMORY}, median", alone.median_us, "at most", goals.median_us, "µs"))
+    for name, per_s in ((names.MEMORY, goals.memory_per_s), (names.SQLITE, goals.sqlite_per_s)):
+        if per_s is not None:
+            made = 1e6 / many[name].measured.sustained_us
+            targets.append(Target(f"{name}, {USUAL.callers} at once", made, "at least", per_s, "calls/s"))
+    return targets
 
 
 def _ahead(one: dict[str, Sat]) -> list[Target]:

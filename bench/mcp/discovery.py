@@ -18,6 +18,7 @@ from bench.mcp.endpoint import ROOT, serving
 from bench.mcp.scale import McpScale
 
 OF_FASTMCP = 1.3
+OF_FLOOR = 2.5
 CONVERT_MS = 20
 CONNECT_MS = 2_000
 TOOLBOX = "Toolbox, tools in its registry"
@@ -36,6 +37,7 @@ COLUMNS = (
     Column("peak_mb", "peak MB", 0),
     Column("convert_ms", "convert for a model, CPU ms", 1),
     Column("of_floor", "CPU x floor"),
+    Column("held_of_floor", "held x floor"),
     Column("of_fastmcp", "CPU x FastMCP", 2),
     Column("held_of_fastmcp", "held x FastMCP", 2),
 )
@@ -94,6 +96,8 @@ def figure(cells: dict[str, list[Cell]]) -> Figure:
         targets=[
             Target(f"{TOOLBOX} / {names.FASTMCP}, CPU", ours["of_fastmcp"], "at most", OF_FASTMCP),
             Target(f"{TOOLBOX} / {names.FASTMCP}, held", ours["held_of_fastmcp"], "at most", OF_FASTMCP),
+            Target(f"{TOOLBOX} / {names.FLOOR}, CPU", ours["of_floor"], "at most", OF_FLOOR),
+            Target(f"{TOOLBOX} / {names.FLOOR}, held", ours["held_of_floor"], "at most", OF_FLOOR),
             Target(f"{TOOLBOX}: connect and discover", ours["wall_ms"], "at most", CONNECT_MS, "ms"),
             Target(f"{TOOLBOX}: convert all for a model", ours["convert_ms"], "at most", CONVERT_MS, "ms"),
         ],
@@ -109,6 +113,7 @@ def _row(name: str, cells: dict[str, list[Cell]]) -> Row:
         **row,
         "cpu_us_a_tool": row["cpu_ms"] * 1000 / row["tools"],
         "of_floor": _times(mine, cells[names.FLOOR], "cpu_ms"),
+        "held_of_floor": _times(mine, cells[names.FLOOR], "held_mb"),
         "of_fastmcp": _times(mine, cells[names.FASTMCP], "cpu_ms"),
         "held_of_fastmcp": _times(mine, cells[names.FASTMCP], "held_mb"),
     }
