@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from hashlib import sha256
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -45,7 +46,6 @@ _OTHER_LOOP = (
     "the call over with asyncio.run_coroutine_threadsafe(box.call(...), loop)"
 )
 _CLOSED = "this Toolbox is closed: its `async with` is over; make the call within it, or open a new one"
-_CLOSED_LOOP = object()
 
 
 class ContextDefaults(NamedTuple):
@@ -103,6 +103,7 @@ class Attempt:
         "invoked",
         "journaled",
         "preview",
+        "renewals",
         "request",
         "result_json",
         "router",
@@ -118,7 +119,7 @@ class Attempt:
 
     task: asyncio.Task[Any] | None
     timeout_s: float
-    deadline: float
+    deadline: float  # by the monotonic clock
     cancelling: int  # cancellations of the task before this call began
 
     def __init__(
@@ -131,6 +132,7 @@ class Attempt:
         self.began = _now()
         self.announced = False
         self.cancels = 0
+        self.renewals = 0  # of a credential that was refused
         self.invoked = False
         self.started = request.started
         self.stopped: Stop | None = None
@@ -156,7 +158,7 @@ class Attempt:
     @property
     def remaining_s(self) -> float:
         """Seconds until the deadline."""
-        return self.deadline - asyncio.get_running_loop().time()
+        return self.deadline - _now()
 
     def stop(self, reason: Stop) -> None:
         """Cancel the call's task and remember the reason for its error."""
@@ -392,11 +394,13 @@ def _step_question(tool_name: str, key: str) -> Question:
 class InFlightCalls:
     """All running calls of one Toolbox; one loop timer is armed for the earliest deadline.
 
-    Where `loop` is set, calls may only be made in that event loop; after `close`, in none.
+    After `bind` calls may only be made in that event loop; after `close`, in none.
     """
 
     def __init__(self) -> None:
-        self.loop: object | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: int | None = None  # of the loop
+        self._is_closed = False
         self._attempts: dict[str, Attempt] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = float("inf")
@@ -404,36 +408,42 @@ class InFlightCalls:
     def __len__(self) -> int:
         return len(self._attempts)
 
+    def bind(self) -> None:
+        """Refuse calls in other event loops than the current one."""
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
+
     def enter(self, attempt: Attempt, timeout_s: float) -> None:
         """Add a call of the current task, with its deadline."""
-        loop = asyncio.get_running_loop()
-        if self.loop is not None and loop is not self.loop:
+        # In the thread of the loop nothing else can run a task of it; asking for the running loop takes longer.
+        task = asyncio.current_task(self._loop) if get_ident() == self._thread else None
+        if task is None:
             self.check_loop()
-        attempt.task = task = asyncio.current_task(loop)
+            task = asyncio.current_task()
+        attempt.task = task
         attempt.cancelling = 0 if task is None else task.cancelling()
         attempt.timeout_s = timeout_s
-        attempt.deadline = deadline = loop.time() + timeout_s
+        attempt.deadline = deadline = attempt.began + timeout_s
         self._attempts[attempt.request.call_id] = attempt
         if deadline < self._armed_for:
-            self._arm(loop, deadline)
+            self._arm(deadline)
 
     def move_deadline(self, attempt: Attempt, timeout_s: float) -> None:
         """Change the timeout of a running call, counted from its beginning."""
         attempt.deadline += timeout_s - attempt.timeout_s
         attempt.timeout_s = timeout_s
         if attempt.deadline < self._armed_for:
-            self._arm(asyncio.get_running_loop(), attempt.deadline)
+            self._arm(attempt.deadline)
 
     def check_loop(self) -> None:
         """Raise RuntimeError when calls cannot be made in the current event loop, or not any more."""
-        if self.loop is _CLOSED_LOOP:
+        if self._is_closed:
             raise RuntimeError(_CLOSED)
-        if self.loop not in (None, asyncio.get_running_loop()):
+        if self._loop not in (None, asyncio.get_running_loop()):
             raise RuntimeError(_OTHER_LOOP)
 
     def close(self) -> None:
         """Refuse further calls."""
-        self.loop = _CLOSED_LOOP
+        self._is_closed, self._thread = True, None
 
     def leave(self, attempt: Attempt) -> None:
         """Remove a call; the timer stays armed and checks the calls left."""
@@ -490,21 +500,21 @@ class InFlightCalls:
         while loop.time() < until and any(_runs_on(attempt, source) for attempt in self._attempts.values()):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
 
-    def _arm(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+    def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._armed_for = when
-        self._timer = loop.call_at(when, self._check, loop)
+        self._timer = asyncio.get_running_loop().call_later(when - _now(), self._check)
 
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
+    def _check(self) -> None:
+        now = _now()
         self._timer, self._armed_for = None, float("inf")
         for attempt in list(self._attempts.values()):
             if attempt.deadline <= now:
                 attempt.stop("timeout")
                 attempt.deadline = now + _CANCEL_AGAIN_S
         if self._attempts:
-            self._arm(loop, min(attempt.deadline for attempt in self._attempts.values()))
+            self._arm(min(attempt.deadline for attempt in self._attempts.values()))
 
 
 def _runs_on(attempt: Attempt, source: ToolSource) -> bool:
@@ -525,6 +535,7 @@ class IdMaker:
         """Choose a new mark and restart the count."""
         self._mark = secrets.token_hex(4)
         self._count = itertools.count()
+        self._stem, self._at_ms = "", 0
 
     def make(self, prefix: str) -> str:
         """Return a new id."""
@@ -532,7 +543,11 @@ class IdMaker:
 
     def tick(self) -> str:
         """Return an id without prefix; a call and the run that it opens share one."""
-        return f"{int(time.time() * 1000):011x}{self._mark}{next(self._count):06x}"
+        now = int(time.time() * 1000)
+        if now != self._at_ms:  # many calls begin within a millisecond
+            self._stem = f"{now:011x}{self._mark}"
+            self._at_ms = now
+        return f"{self._stem}{next(self._count):06x}"
 
 
 _MAKERS: WeakSet[IdMaker] = WeakSet()

@@ -7,13 +7,12 @@ import re
 import time
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import Credential, ToolOutput, writable
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import CallRef, JsonText
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES, Completed
 from toolpost.contracts.storage import ArtifactRef, ArtifactStore
 from toolpost.policy.redaction import Redactor
@@ -42,14 +41,8 @@ _LINE_BREAKS = re.compile(r"\\[bfnrt]")
 Key = tuple[str, ...]
 
 
-class Result(NamedTuple):
-    """A processed output: content or preview, the id of its artifact, and the summary for events."""
-
-    content: Any
-    summary: Any
-    text: str | None = None
-    artifact_id: str | None = None
-    meta: Mapping[str, Any] = NO_META
+# A processed output: content or preview, the summary for events, the text, the id of its artifact, and the metadata.
+Result: TypeAlias = "tuple[Any, Any, str | None, str | None, Mapping[str, Any]]"
 
 
 class LargeResult(NamedTuple):
@@ -59,9 +52,6 @@ class LargeResult(NamedTuple):
     media_type: str
     preview: str | None
     meta: Mapping[str, Any] = NO_META
-
-
-_new_result = fast_constructor(Result)
 
 
 def json_text(value: Any) -> str:
@@ -95,12 +85,12 @@ class ResultProcessor:
         if text is not None and len(text) > self._inline_bytes:
             text = None  # the content says the same, and is stored whole if it is as long
         if content is None or (content.__class__ in _SCALARS and -_LARGEST < content < _LARGEST):
-            return _new_result((content, content, text, None, meta))
+            return content, content, text, None, meta
         if encoded is None:
             encoded = json_text(content)
         if len(encoded) > self._inline_bytes:
             return _large(content, encoded, meta)
-        return _new_result((content, _summary(content, encoded), text, None, meta))
+        return content, _summary(content, encoded), text, None, meta
 
     async def store(self, large: LargeResult, call: CallRef, *, readable: bool) -> Result:
         """Store a result as an artifact and return a preview; `readable` says whether a tool can read the rest."""
@@ -112,7 +102,7 @@ class ResultProcessor:
             content["next"] = _READABLE if readable else _UNREADABLE
         if "note" in meta:
             content["note"] = meta["note"]
-        return Result(content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta)
+        return content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta
 
 
 def _report_issues(content: Any, runtime: ToolRuntime, meta: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.credentials import Authorizer
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import PermittedCall, ToolOutput, ValidatedCall
+    from toolpost.contracts.calls import Credential, PermittedCall, ToolOutput, ValidatedCall
     from toolpost.contracts.principal import Principal
     from toolpost.policy.rules import Policy
 
@@ -201,7 +201,8 @@ class ToolRouter:
         key = None if idempotency_key is None else writable(idempotency_key)
         snapshot = snapshot_arguments({} if arguments is None else arguments)
         call_id = f"call_{tick}" if call_id is None else call_id
-        what = (call_id, run_id, tool_name, _private(arguments, snapshot), principal, timeout_s, key)
+        private = snapshot if snapshot.__class__ is dict else _private(arguments, snapshot)
+        what = (call_id, run_id, tool_name, private, principal, timeout_s, key)
         how = (correlation_id, task_id, context, NO_ANSWERS, None, False, held)
         request = _new_request(what + how)
         running = self._run(request, snapshot)
@@ -286,7 +287,8 @@ class ToolRouter:
         if isinstance(permitted, Question):
             return await self._pauses.pause(attempt, runtime, permitted, validated)
 
-        credential = await runtime.access.authorize(permitted)
+        access = runtime.access
+        credential = access.shared if access.provider is None else await access.authorize(permitted)
         if isinstance(credential, Question):
             return await self._pauses.pause(attempt, runtime, credential, validated)
 
@@ -360,8 +362,9 @@ class ToolRouter:
         request = attempt.request
         content, attempt.summary, text, artifact_id, meta = result
         artifacts = attempt.artifact_ids if artifact_id is None else (artifact_id, *attempt.artifact_ids)
+        took_ms = (_now() - attempt.began) * 1000
         done = _new_completed(
-            (request.call_id, request.run_id, runtime.name, content, attempt.elapsed_ms, artifacts, text, False, meta)
+            (request.call_id, request.run_id, runtime.name, content, took_ms, artifacts, text, False, meta)
         )
         if runtime.cache_ttl_s is not None and not artifacts:  # an artifact is one tenant's
             self._cache.put(_cache_key(permitted), done, ttl_s=runtime.cache_ttl_s)
@@ -485,21 +488,11 @@ class Invoker:
         self._scrubber = CredentialScrubber()
 
     async def invoke(self, attempt: Attempt, runtime: ToolRuntime, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run a call; renew a credential that the server refuses, and ask the user where that fails."""
-        for _ in range(_MOST_RENEWALS):
-            try:
-                return await self._run(attempt, runtime, call)
-            except ToolError as refused:
-                better = await runtime.access.renewed(call, refused) if refused.status_code in _REFUSALS else None
-                if better is None:
-                    raise
-            if isinstance(better, Question):
-                return better
-            call = call._replace(credential=better)
-        return await self._run(attempt, runtime, call)
+        """Run a call until it succeeds or must not be repeated; whatever the tool raises becomes a ToolError.
 
-    async def _run(self, attempt: Attempt, runtime: ToolRuntime, call: AuthorizedCall) -> ToolOutput | Question:
-        """Try until the call succeeds or must not be repeated; whatever the tool raises becomes a ToolError."""
+        A credential that the server refuses is renewed, and the user is asked where that fails.
+        """
+        request = attempt.request
         if not attempt.started:  # emitted once, however often the call is resumed
             attempt.started = True
             self._emitter.emit(attempt.call, _STARTED, {"input": attempt.input_of(call.permitted.validated)})
@@ -508,8 +501,8 @@ class Invoker:
         while True:
             tries += 1
             upstream.admit(runtime.name)
-            if runtime.limiters and not runtime.try_acquire(attempt.request.held):
-                await runtime.acquire(attempt.request.held)
+            if runtime.limiters and not runtime.try_acquire(request.held):
+                await runtime.acquire(request.held)
             began = _now()
             try:
                 if runtime.journaled and not attempt.journaled:
@@ -518,19 +511,21 @@ class Invoker:
                 output = await runtime.invoke(call)
             except BaseException as raised:  # noqa: BLE001 - foreign code is called here
                 error = _tool_failure(raised, attempt, runtime, upstream)
-                error.conceal(runtime.redactor_for(attempt.request).message)
             else:
                 upstream.succeeded()
-                if isinstance(output, Question):
-                    return output
-                credential, secrets = call.credential, runtime.access.secrets | context_secrets(attempt.request)
-                if credential.headers or secrets:
-                    output, attempt.result_json = await self._scrubber.scrub(output, credential, secrets)
+                known = runtime.access.secrets
+                secrets = known if request.context is None else known | context_secrets(request)
+                if (secrets or call.credential.headers) and not isinstance(output, Question):
+                    output, attempt.result_json = await self._scrubber.scrub(output, call.credential, secrets)
                 return output
             finally:
                 if runtime.limiters:
-                    runtime.release(attempt.request.held)
-            await self._wait_for_retry(attempt, runtime, upstream, error, tries, took_s=_now() - began)
+                    runtime.release(request.held)
+            credential = await self._wait_for_retry(attempt, runtime, upstream, call, error, tries, _now() - began)
+            if isinstance(credential, Question):
+                return credential
+            tries = tries if credential is call.credential else 0
+            call = call._replace(credential=credential)
 
     async def _journal_intent(self, attempt: Attempt) -> None:
         """Write the intent to the journal; from here on the call may have had its effect."""
@@ -543,9 +538,19 @@ class Invoker:
             raise
 
     async def _wait_for_retry(
-        self, attempt: Attempt, runtime: ToolRuntime, upstream: Upstream, error: ToolError, tries: int, *, took_s: float
-    ) -> None:
-        """Wait until the next try without holding a slot; raise the error when there must not be one."""
+        self,
+        attempt: Attempt,
+        runtime: ToolRuntime,
+        upstream: Upstream,
+        call: AuthorizedCall,
+        error: ToolError,
+        tries: int,
+        took_s: float,
+    ) -> Credential | Question:
+        """Wait until the next try without holding a slot, and return its credential, or the question that gets one.
+
+        Raise the error when there must not be a next try.
+        """
         upstream.breaker.failed(error)
         wait = backoff(tries, error, runtime.retry_policy)
         if (
@@ -555,9 +560,22 @@ class Invoker:
             or wait + (took_s if isinstance(error, ToolTimeoutError) else 0.0) >= attempt.remaining_s
             or not upstream.budget.withdraw()
         ):
-            raise error
+            return await _renewed(attempt, runtime, call, error)
         self._emitter.emit(attempt.call, EventCode.CALL_RETRIED, {"tries": tries, "wait_s": wait, **error_facts(error)})
         await asyncio.sleep(wait)
+        return call.credential
+
+
+async def _renewed(
+    attempt: Attempt, runtime: ToolRuntime, call: AuthorizedCall, refused: ToolError
+) -> Credential | Question:
+    """Return another credential for a refused call, or the question that gets one; raise where neither helps."""
+    attempt.renewals += 1
+    may_renew = refused.status_code in _REFUSALS and attempt.renewals <= _MOST_RENEWALS
+    better = await runtime.access.renewed(call, refused) if may_renew else None
+    if better is None:
+        raise refused
+    return better
 
 
 def _tool_failure(raised: BaseException, attempt: Attempt, runtime: ToolRuntime, upstream: Upstream) -> ToolError:
@@ -566,7 +584,9 @@ def _tool_failure(raised: BaseException, attempt: Attempt, runtime: ToolRuntime,
     if stopped or isinstance(raised, (KeyboardInterrupt, GeneratorExit)):
         upstream.breaker.abandoned()
         raise raised
-    return failure_of(raised, runtime.name)
+    error = failure_of(raised, runtime.name)
+    error.conceal(runtime.redactor_for(attempt.request).message)
+    return error
 
 
 def failure_of(raised: BaseException, tool_name: str) -> ToolError:
@@ -589,10 +609,7 @@ def _is_unbegun(attempt: Attempt, error: ToolError) -> bool:
 
 def _private(arguments: Any, snapshot: Any) -> Any:
     """Return arguments that the caller cannot change, so that the validated arguments are those that run."""
-    kind = snapshot.__class__
-    if kind is dict:
-        return snapshot
-    return json.loads(snapshot) if kind is JsonText else arguments
+    return json.loads(snapshot) if snapshot.__class__ is JsonText else arguments
 
 
 def _stopped(attempt: Attempt) -> ToolError:

@@ -164,7 +164,7 @@ class Toolbox:
         except BaseException:
             await self._exit.aclose()
             raise
-        parts.router.inflight.loop = asyncio.get_running_loop()
+        parts.router.inflight.bind()
         opened: dict[str, object] = {
             "store": parts.store,
             "router": parts.router,
