@@ -469,6 +469,8 @@ class Redactor:
         self, *, arguments: SecretPaths, results: SecretPaths
     ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         """Return the redaction of one tool's events, by the paths that its schemas mark as secret."""
+        if not arguments and not results:
+            return self.plain
         marked = {**dict.fromkeys(_ARGUMENT_KEYS, arguments), **dict.fromkeys(_RESULT_KEYS, results)}
 
         def redact(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -478,6 +480,8 @@ class Redactor:
 
     def plain(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Redact the facts of an event of no known tool; the keys of facts are ours and name no secrets."""
+        if facts.__class__ is dict and self._is_empty and all(map(_is_harmless, facts.values())):
+            return facts
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, fact: Any, secret: SecretPaths) -> Any:
@@ -527,15 +531,14 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _is_harmless(fact: Any) -> bool:
     """Return whether a fact is plain values under harmless names without a URL; most are, and need no redaction."""
-    if fact.__class__ in _PLAIN:
-        return not may_hold_url(fact)
-    return (
-        fact.__class__ is dict
-        and _PLAIN.issuperset(map(type, fact.values()))
-        and _NAMES.issuperset(map(type, fact))
-        and not any(map(is_secret_name, fact))
-        and not any(map(may_hold_url, fact.values()))
-    )
+    if fact.__class__ is not dict:
+        return fact.__class__ in _PLAIN and not may_hold_url(fact)
+    for name, value in fact.items():
+        if value.__class__ not in _PLAIN or may_hold_url(value):
+            return False
+        if name.__class__ is not str or is_secret_name(name):
+            return False
+    return True
 
 
 def mask_url_secrets(text: str) -> str:

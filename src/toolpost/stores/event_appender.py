@@ -23,7 +23,6 @@ from toolpost.stores.chain import (
     RunHead,
     escape_call_ids,
     escape_surrogates,
-    payload_text,
 )
 from toolpost.stores.sealing import UNREADABLE, RowSealer
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from toolpost.contracts.events import CallRef, RunEvent
-    from toolpost.stores.chain import EventRow
+    from toolpost.contracts.events import RunEvent
+    from toolpost.stores.chain import EventFields
 
 _log = logging.getLogger("toolpost.stores")
 _ROW = ("ledger", "1", "key")
@@ -142,7 +141,7 @@ class EventAppender:
         self.ledger = ledger
         self._owner_id = owner_id
         self._heads: dict[RunName, RunHead] = {}
-        self._touched: dict[RunName, RunHead] = {}
+        self._touched: dict[int, RunHead] = {}  # by number
         self._version: int | None = None
         self._unsaved = False
 
@@ -167,11 +166,12 @@ class EventAppender:
         """
         ledger = self.ledger
         rows: list[tuple[object, ...]] = []
-        for head in sorted(self._touched.values(), key=lambda head: head.nr):
-            seal = b"" if head.is_damaged else head.make_seal(ledger.key)
+        for _, head in sorted(self._touched.items()):
+            columns = head.columns()
+            seal = b"" if head.is_damaged else ledger.key.seal("run", *columns)
             ledger.change(old=head.seal, new=seal)
             head.seal = seal
-            rows.append((*head.columns(), seal, self._owner_id))
+            rows.append((*columns, seal, self._owner_id))
         _insert(db, _HEADS, rows)
 
     def finish(self, db: sqlite3.Connection) -> None:
@@ -187,8 +187,9 @@ class EventAppender:
     def remove_runs(self, removed: Iterable[tuple[RunName, bytes]]) -> None:
         """Remove deleted runs, given with their seals, from the ledger and the cache."""
         for name, seal in removed:
-            self._heads.pop(name, None)
-            self._touched.pop(name, None)
+            head = self._heads.pop(name, None)
+            if head is not None:
+                self._touched.pop(head.nr, None)
             self.ledger.runs -= 1
             self.ledger.change(old=seal)
             self._unsaved = True
@@ -200,7 +201,7 @@ class EventAppender:
         for name in wanted:
             head = self._heads[name]
             head.user = user
-            self._touched[name] = head
+            self._touched[head.nr] = head
             self._unsaved = True
 
     def forget(self) -> None:
@@ -232,32 +233,28 @@ class EventAppender:
             head.is_damaged = head.seal != head.make_seal(self.ledger.key)
             self._heads[head.tenant, head.run_id] = head
 
-    def _chain(self, events: Iterable[RunEvent]) -> list[EventRow]:
+    def _chain(self, events: Iterable[RunEvent]) -> list[EventFields]:
         """Return the chained rows of events; one flat loop, because it runs for every event."""
-        touched, ledger = self._touched, self.ledger
+        heads, touched, ledger = self._heads, self._touched, self.ledger
         key, id_ = ledger.key, ledger.last_event
-        rows: list[EventRow] = []
+        rows: list[EventFields] = []
         for event in events:
             call = event.call
-            payload = payload_text(event)
             id_ += 1
-            head = self._head_of(call, event)
+            head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
             try:
-                rows.append(head.advance(event, call, payload, id=id_, key=key))
+                rows.append(head.advance(event, call, id=id_, key=key))
             except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
                 call = escape_call_ids(call)
-                head = self._head_of(call, event)
-                rows.append(head.advance(event, call, payload, id=id_, key=key))
+                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
+                rows.append(head.advance(event, call, id=id_, key=key))
             if head.nr == 0:
                 ledger.last_run = head.nr = ledger.last_run + 1
                 ledger.runs += 1
-            name = (head.tenant, head.run_id)
-            self._heads[name] = touched[name] = head
+                heads[head.tenant, head.run_id] = head
+            touched[head.nr] = head
         ledger.last_event = id_
         return rows
-
-    def _head_of(self, call: CallRef, event: RunEvent) -> RunHead:
-        return self._heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
 
 
 def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -333,12 +333,10 @@ def _chain_old_events(
         if head is None:
             ledger.last_run, ledger.runs = ledger.last_run + 1, ledger.runs + 1
             head = RunHead.of_first(ref, event.at, ledger.last_run)
-        row: EventRow = head.advance(
-            RunEvent(EventCode(event.code), event.at, ref, {}), ref, event.payload, id=event.id, key=ledger.key
-        )
-        db.execute(_INSERT_EVENT, row)
+        same = RunEvent(EventCode(event.code), event.at, ref, {})
+        db.execute(_INSERT_EVENT, head.advance(same, ref, id=event.id, key=ledger.key, payload=event.payload))
         if not head.tool_name:
-            head.tool_name = parse_payload(row.payload).get("tool_name", "")
+            head.tool_name = parse_payload(event.payload).get("tool_name", "")
     return head
 
 
