@@ -16,7 +16,7 @@ from tests.docs import settings_table
 from tests.docs.blocks import PAGES, ROOT, blocks
 from tests.test_public_surface import PUBLIC
 from toolpost import Settings, map_concurrent, tool
-from toolpost.cli.app import app
+from toolpost.cli.app import make_app
 from toolpost.cli.prompts import EXIT_CODES
 from toolpost.contracts import errors
 from toolpost.contracts.config import ExternalToolConfig
@@ -87,7 +87,7 @@ def test_every_event_is_documented_with_its_code() -> None:
 def test_every_command_and_its_options_are_documented() -> None:
     documented = {row[0].strip("`"): row[1] for row in _table("cli.md", "command")}
     names = {re.sub(r" [\[A-Z].*", "", name).removeprefix("toolpost "): told for name, told in documented.items()}
-    commands = dict(_commands(typer.main.get_command(app), ""))
+    commands = dict(_commands(typer.main.get_command(make_app()), ""))
 
     assert sorted(names) == sorted(commands)
     unknown = {

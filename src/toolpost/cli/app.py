@@ -3,56 +3,87 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
+from os import environ
 from typing import Annotated, Any
 
 import typer
 
 from toolpost import __version__
-from toolpost.cli import (
-    accounts,
-    agent,
-    chat,
-    connect,
-    diagnostics,
-    history,
-    keys,
-    lock,
-    pending,
-    serve,
-    table,
-    tools,
-    workflow,
-)
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.runner import run_command
 
-app = Commands(
-    name="toolpost",
-    help="Any tool, one contract, one safe call.",
-    epilog="Exit codes: 0 completed, 1 failed, 2 wrong command line, 3 paused until a person answers, 130 interrupted.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+# Groups and commands by name, in the order of the help: the module below `toolpost.cli`, and its attribute.
+_GROUPS = {
+    "tools": ("tools", "app"),
+    "pending": ("pending", "app"),
+    "accounts": ("accounts", "app"),
+    "runs": ("history", "runs_app"),
+    "artifacts": ("history", "artifacts_app"),
+    "config": ("diagnostics", "config_app"),
+    "lock": ("lock", "app"),
+    "keys": ("keys", "app"),
+    "workflow": ("workflow", "app"),
+}
+_COMMANDS = {
+    "run": ("agent", "run_agent"),
+    "chat": ("chat", "chat"),
+    "import": ("connect", "import_servers"),
+    "events": ("history", "events"),
+    "doctor": ("diagnostics", "doctor"),
+    "serve": ("serve", "serve"),
+    "up": ("serve", "up"),
+    "table": ("table", "table"),
+}
+_COMPLETING = "_TOOLPOST_COMPLETE"  # a shell asks for words by this variable
 
 
 def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code instead of leaving the process."""
+    first = arguments[0] if arguments and _COMPLETING not in environ else None
+    known = first if first in _GROUPS or first in _COMMANDS else None
     try:
-        _command()(arguments, prog_name="toolpost")
+        _command(known)(arguments, prog_name="toolpost")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     return 0
 
 
 @cache
-def _command() -> Any:
+def _command(only: str | None) -> Any:
     """Build the command, once: Typer reads the signatures of all commands for it."""
-    return typer.main.get_command(app)
+    return typer.main.get_command(make_app(only))
 
 
-@app.callback()
+def make_app(only: str | None = None) -> Commands:
+    """Create the program with all groups and commands, or with one of them, which loads the modules of no other."""
+    app = Commands(
+        name="toolpost",
+        help="Any tool, one contract, one safe call.",
+        epilog="Exit codes: 0 completed, 1 failed, 2 wrong command line, 3 paused until a person answers, "
+        "130 interrupted.",
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_everywhere)
+    if only is None:
+        for name, command in {"help": _help, "demo": _demo, "bench": _bench}.items():
+            app.command(name)(command)
+    for name, (module, attribute) in _GROUPS.items():
+        if only in (None, name):
+            app.add_typer(_load(module, attribute), name=name)
+    for name, (module, attribute) in _COMMANDS.items():
+        if only in (None, name):
+            app.command(name)(_load(module, attribute))
+    return app
+
+
+def _load(module: str, attribute: str) -> Any:
+    return getattr(import_module(f"toolpost.cli.{module}"), attribute)
+
+
 def _everywhere(
     version: Annotated[
         bool, typer.Option("--version", "-V", help="Show the version and leave.", is_eager=True)
@@ -69,7 +100,6 @@ def _everywhere(
             raise typer.BadParameter(f"it goes after the command: toolpost tools list {name}", param_hint=name)
 
 
-@app.command("help")
 def _help(
     words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]", help="The command to tell about.")] = None,
 ) -> None:
@@ -77,7 +107,6 @@ def _help(
     raise typer.Exit(run([*(words or ()), "--help"]))
 
 
-@app.command("demo")
 def _demo(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
     """See it work, in a folder of its own.
 
@@ -88,7 +117,6 @@ def _demo(config: Config = None, user: User = "", json: Json = False) -> None:  
     raise typer.Exit(demo.run(json=json))
 
 
-@app.command("bench")
 def _bench(
     quick: Annotated[bool, typer.Option("--quick", help="Rougher figures in a fraction of the time.")] = False,
     config: Config = None,  # noqa: ARG001 - as every command
@@ -101,22 +129,3 @@ def _bench(
     from toolpost.cli.bench import bench
 
     run_command(partial(bench, quick=quick), as_json=json)
-
-
-app.add_typer(tools.app, name="tools")
-app.add_typer(pending.app, name="pending")
-app.add_typer(accounts.app, name="accounts")
-app.add_typer(history.runs_app, name="runs")
-app.add_typer(history.artifacts_app, name="artifacts")
-app.add_typer(diagnostics.config_app, name="config")
-app.add_typer(lock.app, name="lock")
-app.add_typer(keys.app, name="keys")
-app.add_typer(workflow.app, name="workflow")
-app.command("run")(agent.run_agent)
-app.command("chat")(chat.chat)
-app.command("import")(connect.import_servers)
-app.command("events")(history.events)
-app.command("doctor")(diagnostics.doctor)
-app.command("serve")(serve.serve)
-app.command("up")(serve.up)
-app.command("table")(table.table)

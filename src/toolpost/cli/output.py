@@ -98,13 +98,17 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Write rows as a table, or as blocks where the table would be wider than the terminal; nothing is cut off."""
+        self.status.clear()
+        shown = [[make_printable(cell) for cell in row] for row in rows]
+        if not self._stream.isatty() and (drawn := _draw_table(columns, shown)) is not None:
+            self._write(drawn)
+            self._flush()
+            return
         from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        self.status.clear()
-        shown = [[make_printable(cell) for cell in row] for row in rows]
         console = Console(file=self._stream, width=None if self._stream.isatty() else _PIPE_WIDTH, highlight=False)
         if _minimum_width([columns, *shown]) > console.width:
             self._blocks(columns, shown)
@@ -114,9 +118,9 @@ class Output:
             table.add_column(column, overflow="fold", no_wrap=number == 0)  # names and ids are there to be copied
         for row in shown:
             table.add_row(*(Text(cell) for cell in row))
-        with console.capture() as drawn:  # left to itself, it would end the process when the reader is gone
+        with console.capture() as captured:  # left to itself, it would end the process when the reader is gone
             console.print(table)
-        self._write(drawn.get().rstrip("\n"))
+        self._write(captured.get().rstrip("\n"))
         self._flush()
 
     def _blocks(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -168,6 +172,24 @@ class Output:
             yield
         except BrokenPipeError:
             self.reader_gone = True
+
+
+def _draw_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
+    """Draw the table that rich would draw, which takes longer to load than to list tools.
+
+    None where it takes more: cells of several lines, letters of another width, or a table that is wider than a pipe's.
+    """
+    cells = [cell for row in (columns, *rows) for cell in row]
+    if not all(map(str.isascii, cells)) or any("\n" in cell or "\t" in cell for cell in cells):
+        return None
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    width = sum(widths) + _GAP * (len(widths) - 1) + _EDGES
+    if width > _PIPE_WIDTH:
+        return None
+    blank = " " * width
+    lines = [f" {'   '.join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True))} " for row in rows]
+    head = f" {'   '.join(cell.ljust(wide) for cell, wide in zip(columns, widths, strict=True))} "
+    return "\n".join([blank, head, f" {'─' * (width - 2)} ", *lines, blank])
 
 
 def _minimum_width(rows: Sequence[Sequence[str]]) -> int:
