@@ -28,15 +28,13 @@ from toolpost.contracts.spec import (
     ToolTarget,
     replay_of,
 )
-from toolpost.schema.parameters import function_name
-from toolpost.schema.schema_checks import check_schema
-from toolpost.schema.signature import FunctionSchema, function_schema, to_jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import Preview
+    from toolpost.schema.signature import FunctionSchema
 
 PYTHON = "python"
 _MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
@@ -259,7 +257,14 @@ def output_of(value: Any) -> ToolOutput:
         case ToolResult():
             raise ToolExecutionError(value.error or "the tool reported a failure without saying why")
         case _:
-            return ToolOutput(to_jsonable(value))
+            return ToolOutput(_to_jsonable()(value))
+
+
+@functools.cache  # of every call, and an import statement would take longer than most conversions
+def _to_jsonable() -> Callable[[Any], Any]:
+    from toolpost.schema.signature import to_jsonable  # noqa: PLC0415 - as in `_make`
+
+    return to_jsonable
 
 
 def raised_by_tool(raised: BaseException, tool_name: str) -> ToolExecutionError:
@@ -332,6 +337,11 @@ def _make(
     extra: Mapping[str, Any] | None = None,
     **declared: Any,
 ) -> FunctionTool:
+    # Pydantic takes as long to import as the rest of the package, and comes with the first tool.
+    from toolpost.schema.parameters import function_name  # noqa: PLC0415
+    from toolpost.schema.schema_checks import check_schema  # noqa: PLC0415
+    from toolpost.schema.signature import function_schema  # noqa: PLC0415
+
     shape = function_schema(fn)
     spec = ToolSpec(
         name=name or str(getattr(fn, "__name__", "")),

@@ -29,7 +29,12 @@ class ConfigModel(BaseModel):
     """Base of configuration models: snake_case or camelCase keys, no unknown keys."""
 
     model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, frozen=True
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        frozen=True,
+        defer_build=True,  # most processes validate few of these models
     )
 
 

@@ -9,21 +9,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from toolpost.catalog.registry import ToolRegistry, as_tool
-from toolpost.configuration.loading import LoadedSettings, load_settings, parse_settings, with_only
-from toolpost.configuration.settings import Settings
 from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
-from toolpost.runtime.executor import ToolExecutor
-from toolpost.runtime.model_messages import ToolCallAnswers, read_tool_calls
-from toolpost.toolbox.reload import Reload, apply_settings
-from toolpost.toolbox.views import SearchView
-from toolpost.toolbox.wiring import ToolboxInputs, open_parts, with_builtins
 
+# Modules that only import Toolbox start fast: the parts, with the models of the settings, come with the first instance.
 if TYPE_CHECKING:
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import EventFilter, RunSummary, StoredEvent
@@ -33,11 +29,15 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
+    from toolpost.runtime.executor import ToolExecutor
+    from toolpost.runtime.model_messages import ToolCallAnswers
     from toolpost.runtime.pending import PendingActions
     from toolpost.runtime.recovery import Recovery
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.accounts import AccountManager
+    from toolpost.toolbox.reload import Reload
     from toolpost.toolbox.source_manager import SourceManager, SourceState
+    from toolpost.toolbox.views import SearchView
     from toolpost.toolbox.webhooks import WebhooksOnDemand
 
 T = TypeVar("T")
@@ -95,6 +95,11 @@ class Toolbox:
         chat_model: ChatModel | None = None,
         servers: Mapping[str, Any] | None = None,
     ) -> None:
+        from toolpost.catalog.registry import ToolRegistry, as_tool  # noqa: PLC0415 - as said above, here and below
+        from toolpost.configuration.loading import parse_settings  # noqa: PLC0415
+        from toolpost.configuration.settings import Settings  # noqa: PLC0415
+        from toolpost.toolbox.wiring import ToolboxInputs, with_builtins  # noqa: PLC0415
+
         given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
         self.settings = with_builtins(given, builtins)
         self.config_path: Path | None = None
@@ -134,6 +139,9 @@ class Toolbox:
         The other arguments are those of `Toolbox()`. As on the command line, built-in tools are included unless the
         file or `builtins` says otherwise. With `only`, no other source of the file is connected or reported.
         """
+        from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
+        from toolpost.toolbox.wiring import with_builtins  # noqa: PLC0415
+
         if not isinstance(config, LoadedSettings):
             config = load_settings(None if config is None else Path(config))
         loaded = replace(config, settings=with_builtins(config.settings, builtins))
@@ -159,6 +167,8 @@ class Toolbox:
     async def __aenter__(self) -> Self:
         if "router" in vars(self):
             raise RuntimeError("this Toolbox was opened before; make a new one for every `async with`")
+        from toolpost.toolbox.wiring import open_parts  # noqa: PLC0415
+
         try:
             parts = await open_parts(self._inputs, self._exit)
         except BaseException:
@@ -199,6 +209,10 @@ class Toolbox:
         overrides of sources' tools, views and webhooks are applied, too. `restart` of the result names what else
         differs. ConfigError, and no change at all, when the file is wrong.
         """
+        from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
+        from toolpost.toolbox.reload import apply_settings  # noqa: PLC0415
+        from toolpost.toolbox.wiring import with_builtins  # noqa: PLC0415
+
         if not isinstance(config, LoadedSettings):
             config = await asyncio.to_thread(load_settings, self.config_path if config is None else Path(config))
         loaded = replace(config, settings=with_builtins(config.settings, self._builtins))
@@ -236,6 +250,8 @@ class Toolbox:
 
         With a `registry` it runs the tools in that one, under the same policy, limits and journal.
         """
+        from toolpost.runtime.executor import ToolExecutor  # noqa: PLC0415
+
         router = self.router.for_host(bus, registry=registry)
         return ToolExecutor(router, bus, max_concurrent=self.settings.tools.max_concurrent)
 
@@ -300,6 +316,8 @@ class Toolbox:
         or as plain data. Append the reply to the conversation, then `messages`. Every call has a message, also a
         failed or paused one. Without calls both lists are empty; a reply of unknown shape raises TypeError.
         """
+        from toolpost.runtime.model_messages import read_tool_calls  # noqa: PLC0415
+
         asked = read_tool_calls(reply)
         wanted = [(call.name, call.arguments) for call in asked.calls]
         return asked.answered(
@@ -322,6 +340,8 @@ class Toolbox:
         `limit` is how many tools a search finds unless the model asks for more.
         """
         given = {"collection": collection, "sources": sources, "tags": tags, "patterns": patterns, "where": where}
+        from toolpost.toolbox.views import SearchView  # noqa: PLC0415
+
         return SearchView(self, limit=limit, only={key: value for key, value in given.items() if value is not None})
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:

@@ -18,7 +18,6 @@ from toolpost.auth.user_credentials import AccountCounts, AuthManager, UserCrede
 from toolpost.catalog.entry import Entry
 from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.catalog.registry import CatalogContents, ToolRegistry
-from toolpost.connecting.presets import with_token_variable
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
 from toolpost.contracts.context import ToolContext
@@ -156,6 +155,8 @@ class ToolNode:
     _catalog: _NodeCatalog | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        from toolpost.connecting.presets import with_token_variable  # noqa: PLC0415 - only with sources, and slow
+
         self.config = with_token_variable(self.config)
         if self.config.auth_type is AuthType.OAUTH2_USER:
             self._users = UserCredentials(self.config, self.auth_manager, self._redactor.learn)

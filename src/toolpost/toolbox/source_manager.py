@@ -29,7 +29,6 @@ from toolpost.auth.secret import read_env_file
 from toolpost.catalog.lock import Lock, Pin
 from toolpost.configuration.document import MIN_SECRET
 from toolpost.configuration.lint import SourceListing
-from toolpost.connecting.presets import with_token_variable
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.config import AuthType, ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import (
@@ -534,6 +533,8 @@ class SourceManager:
             await asyncio.to_thread(self.protect_source, managed.config)
         if managed.config.unusable:
             raise ConfigError(managed.config.unusable)
+        from toolpost.connecting.presets import with_token_variable  # noqa: PLC0415 - only with sources, and slow
+
         given = with_token_variable(managed.config)
         config = self._with_env_file(with_environment(given) if self._resolve or not managed.declared else given)
         managed.config = config
