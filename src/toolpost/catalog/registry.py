@@ -58,7 +58,17 @@ class CatalogContents:
     tools, only to those who call them: `is_rewired`.
     """
 
-    __slots__ = ("changes", "entries", "hidden", "is_rewired", "is_sorted", "last_rank", "names", "version")
+    __slots__ = (
+        "_definitions",
+        "changes",
+        "entries",
+        "hidden",
+        "is_rewired",
+        "is_sorted",
+        "last_rank",
+        "names",
+        "version",
+    )
 
     def __init__(self, of: CatalogContents | None = None, *, naming: NamingPolicy = "double_underscore") -> None:
         self.version: int = 0 if of is None else of.version  # first: a change during the copy makes it void
@@ -69,6 +79,7 @@ class CatalogContents:
         self.is_rewired = False
         self.is_sorted: bool = of is None or of.is_sorted
         self.last_rank: int = 0 if of is None else of.last_rank
+        self._definitions: tuple[ToolDefinition, ...] | None = None
 
     def place(self, entry: Entry, *, replace: bool = False) -> None:
         """Add an entry that `new_entry` made; ToolCollisionError when its name is taken.
@@ -86,6 +97,7 @@ class CatalogContents:
         else:
             raise _name_taken(old)
         self.entries[name] = entry
+        self._definitions = None
         if old is not None and old.spec == entry.spec:
             self.is_rewired = True
         else:
@@ -94,6 +106,7 @@ class CatalogContents:
     def remove(self, canonical: str) -> None:
         """Remove a tool by its canonical name."""
         del self.entries[canonical]
+        self._definitions = None
         self.names.remove(canonical)
         self.changes.append(CatalogChange("removed", canonical))
 
@@ -103,6 +116,16 @@ class CatalogContents:
             self.entries = dict(sorted(self.entries.items(), key=lambda item: item[1].rank))
             self.is_sorted = True
         return self.entries.values()
+
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """Return the definitions of all tools for models; built once, because an agent lists them for every turn."""
+        if self._definitions is None:
+            self._definitions = tuple(map(self.define, self.ordered()))
+        return self._definitions
+
+    def define(self, entry: Entry) -> ToolDefinition:
+        """Return the definition of a tool for models."""
+        return ToolDefinition(self.names.to_model(entry.spec.name), entry.spec.description, entry.shown_schema)
 
 
 class ToolRegistry:
@@ -301,11 +324,9 @@ class ToolRegistry:
 
     def to_llm_tools(self, names: Iterable[str] | None = None) -> Sequence[ToolDefinition]:
         """Return tool definitions for a model's function-calling interface: all, or those of these names."""
-        entries = self._contents.ordered() if names is None else [self.find(name) for name in names]
-        to_model = self._contents.names.to_model
-        return [
-            ToolDefinition(to_model(entry.spec.name), entry.spec.description, entry.shown_schema) for entry in entries
-        ]
+        if names is None:
+            return self._contents.definitions()
+        return [self._contents.define(self.find(name)) for name in names]
 
     def model_name(self, name: str) -> str:
         """Return the name that models use for a tool of this canonical name."""
