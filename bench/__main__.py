@@ -1,18 +1,20 @@
-"""Measure everything, peers included, and keep the result under bench/results."""
+"""Measure everything, peers included, and keep the result under bench/results; `--plot` draws and tells the newest."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.cli.parts import parts as cli_parts
-from bench.core import native
+from bench.core import native, sweeps
 from bench.core.figures import Figure
 from bench.core.main import Part, measured, tell, without_calls
 from bench.core.processes import Worker
@@ -30,6 +32,7 @@ from bench.mcp.parts import parts as mcp_parts
 from bench.oauth.parts import parts as oauth_parts
 from bench.openapi_conversion import parts as openapi_parts
 from bench.peers import names
+from bench.performance_page import write_tables
 from bench.planner import scale as planner_scale
 from bench.planner.parts import parts as planner_parts
 from bench.search.figures import parts as search_parts
@@ -41,6 +44,7 @@ from toolpost.cli.output import Output
 from toolpost.cli.stdout_guard import guard_stdout
 
 RESULTS = HERE / "results"
+DOCS = HERE.parent / "docs"
 _CHOICES = [
     *("core", "mcp", "gateway", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner"),
     *("search", "tables", "workflow"),
@@ -49,6 +53,8 @@ _CHOICES = [
 
 def main() -> int:
     chosen = _parser().parse_args()
+    if chosen.plot:
+        return plot(sorted(RESULTS.glob("*.json")))
     began = time.perf_counter()
     with guard_stdout() as stream, ExitStack() as stack:
         figures = measured(_chosen_parts(chosen, stack))
@@ -65,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("only", nargs="?", choices=_CHOICES, help=only)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher numbers")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else")
+    drawing = "draw the plots and write the tables of docs/performance.md from the newest kept results"
+    parser.add_argument("--plot", action="store_true", help=drawing)
     parser.add_argument("--cycles", type=int, help="how many MCP connections are cut")
     return parser
 
@@ -116,7 +124,39 @@ def core_parts(scale: Scale, stack: ExitStack) -> list[Part]:
     worker = stack.enter_context(Worker(str(environment("pydantic-ai")), "bench.peers.pydantic_ai", path=[HERE.parent]))
     beside_peers = partial(native.measure, scale, tracks=[worker], peer=names.MANAGER)
     calls = Part("native call", native.count(scale, peers=len(worker.names)), beside_peers)
-    return [calls, *without_calls(scale)]
+    return [calls, *without_calls(scale), *sweep_parts(stack)]
+
+
+def sweep_parts(stack: ExitStack) -> list[Part]:
+    """The figures of the plots, with peers beside them."""
+    python, module = str(environment("pydantic-ai")), "bench.peers.pydantic_ai_sweeps"
+    crowds = stack.enter_context(Worker(python, module, path=[HERE.parent]))
+    listings = stack.enter_context(Worker(python, f"{module}:listings", path=[HERE.parent]))
+    return [
+        Part("concurrency", sweeps.count(peers=len(crowds.names)), partial(sweeps.measure_crowds, tracks=[crowds])),
+        Part(
+            "listing",
+            sweeps.count_listings(peers=len(listings.names)),
+            partial(sweeps.measure_listings, tracks=[listings]),
+        ),
+    ]
+
+
+def plot(results: list[Path]) -> int:
+    """Draw and tell the newest kept figure of each kind."""
+    newest: dict[str, Any] = {}
+    for path in results:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        newest |= {figure["key"]: {**figure, "at": kept["at"]} for figure in kept["figures"]}
+    if not newest:
+        print("nothing was measured yet; run `python -m bench` first", file=sys.stderr)
+        return 1
+    merged = RESULTS / "newest.txt"  # no result of its own
+    merged.write_text(json.dumps({"figures": list(newest.values())}), encoding="utf-8")
+    command = [str(environment("plots")), "-m", "bench.plots", str(merged), str(DOCS / "images")]
+    subprocess.run(command, cwd=HERE.parent, check=True, stdout=sys.stderr)
+    write_tables(newest, DOCS / "performance.md")
+    return 0
 
 
 def keep(figures: list[Figure], *, took_s: float, folder: Path = RESULTS) -> Path:

@@ -23,7 +23,7 @@ FLOOR = "floor, by hand"
 MEMORY = "Toolbox in memory"
 SQLITE = "Toolbox on SQLite"
 MOST_ADDED_MS = 50
-SHARE_OF_PEER = 0.5
+SHARE_OF_PEER = 0.4
 
 COLUMNS = (
     Column("name", "contender"),

@@ -1,7 +1,8 @@
 """The other end of a `Worker`: measures the contenders of one module in whatever interpreter runs it.
 
 `python -m bench.core.worker MODULE`; the module has `contenders()`, an
-async context manager that yields a list of them. Standard library only.
+async context manager that yields a list of them; `MODULE:NAME` takes
+another one. Standard library only.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def _say(answers: TextIO, value: Any) -> None:
 
 def main(module: str) -> None:
     """Serve on stdin and stdout."""
+    home, _, name = module.partition(":")
     with guard_stdout() as answers:
-        asyncio.run(serve(import_module(module).contenders, sys.stdin, answers))
+        asyncio.run(serve(getattr(import_module(home), name or "contenders"), sys.stdin, answers))
 
 
 if __name__ == "__main__":
