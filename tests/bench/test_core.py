@@ -218,13 +218,13 @@ def test_a_native_call_costs_less_than_its_limit_beside_its_floor_and_a_direct_a
     assert overhead.value == (medians[native.SQLITE] - medians[native.DIRECT]) / 1000
 
 
-def test_a_native_call_is_held_to_half_of_a_peer_that_takes_part() -> None:
+def test_a_native_call_is_held_to_two_fifths_of_a_peer_that_takes_part() -> None:
     async def slow() -> None:
         await asyncio.sleep(0)
 
     figure = native.measure(TINY, unheard, tracks=[LocalTrack([Contender(name="peer", call=slow)])], peer="peer")
 
-    assert [target.limit for target in figure.targets] == [50, 0.5, 0.5]
+    assert [target.limit for target in figure.targets] == [50, 0.4, 0.4]
     assert figure.rows[-1]["of_peer"] == 1
 
 
@@ -257,7 +257,7 @@ def test_fresh_interpreters_are_started() -> None:
     figure = imports.measure(TINY, unheard)
 
     assert imports.FRONT_DOOR in [row["name"] for row in figure.rows]
-    assert [target.limit for target in figure.targets] == [2.0, 3.0]
+    assert [target.limit for target in figure.targets] == [2.0, 3.0, 2.0, 2.6]
 
 
 @pytest.mark.programs
