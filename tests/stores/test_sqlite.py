@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -46,6 +48,26 @@ async def test_a_killed_writer_leaves_whole_chains_and_loses_nothing_it_was_prom
                 promised_intent = await store.journal.find(f"call_{told[-1]}", "")
                 assert promised_intent is not None
             promised = min(run.events for run in await store.events.runs())
+
+
+VISIT = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); print(*db.execute('SELECT count(*) FROM journal'))"
+
+
+def visited(folder: Path) -> str:
+    """How many intents another program sees, which opens and closes the database."""
+    done = [sys.executable, "-I", "-S", "-c", VISIT, str(folder / "toolpost.db")]
+    return subprocess.run(done, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.programs
+async def test_a_second_store_of_the_same_process_does_not_cost_the_first_its_locks(tmp_path: Path) -> None:
+    async with open_store(tmp_path) as first:
+        await first.journal.begin(intent("call_1"))
+        async with open_store(tmp_path):
+            pass
+        assert visited(tmp_path) == "(1,)"
+        await first.journal.begin(intent("call_2"))
+        assert visited(tmp_path) == "(2,)"
 
 
 @pytest.mark.programs

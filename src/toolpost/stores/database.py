@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 import time
@@ -98,9 +99,16 @@ def store_error(exc: BaseException, path: Path) -> StoreError:
 
 
 def _create_private(path: Path) -> None:
-    """Create the file with mode 0600 before SQLite does; its side files get the same mode."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    os.close(descriptor)
+    """Create the file with mode 0600 before SQLite does; its side files get the same mode.
+
+    One that exists is not opened: closing a descriptor drops all locks of this process on the file, and with them those
+    of a store that is open here. Another program that then closes the database would delete that store's log.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path)) from None
     path.chmod(0o600)
 
 
