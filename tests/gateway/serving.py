@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +15,11 @@ from toolpost.gateway.callers import Callers, new_caller_key
 from toolpost.gateway.event_feed import EventFeed
 from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.gateway.siblings import Siblings, WorkerPlace
 from toolpost.gateway.view_servers import ViewServers
 from toolpost.gateway.views import View, default_view
 from toolpost.wire.http_server import listen, serve_until_stopped
+from toolpost.wire.unix_http import listen_unix
 
 OPERATOR = "acme:olga"
 
@@ -39,33 +41,47 @@ class Served(NamedTuple):
 
 @asynccontextmanager
 async def served(
-    folder: Path, tools: Sequence[Any] = (), *, sinks: Sequence[Any] = (), **settings: Any
+    folder: Path,
+    tools: Sequence[Any] = (),
+    *,
+    sinks: Sequence[Any] = (),
+    place: WorkerPlace | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
-    """Serve these tools for as long as the test needs."""
-    relay, feed = ProgressRelay(), EventFeed()
-    with listen("127.0.0.1", 0) as socket:
+    """Serve these tools for as long as the test needs; as one of several workers, where it has a `place`."""
+    relay, feed = ProgressRelay(), EventFeed() if place is None else EventFeed(look_s=0.01)
+    with listen("127.0.0.1", 0) as socket, ExitStack() as closing:
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
         opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, feed, *sinks])
         async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
-            app = whole_app(box, callers, url, relay=relay, feed=feed)
+            own = () if place is None else (closing.enter_context(listen_unix(place.socket_of(place.number))),)
+            siblings = None if place is None else Siblings(place, callers.token)
+            app = whole_app(box, callers, url, relay=relay, feed=feed, siblings=siblings)
             bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}
             async with (
-                serving(app, socket, on_stop=feed.close),
+                serving(app, socket, *own, on_stop=feed.close),
                 httpx2.AsyncClient(base_url=url, headers=bearer, trust_env=False, timeout=60) as http,
             ):
                 yield Served(box, url, http, feed)
 
 
 def whole_app(
-    box: Toolbox, callers: Callers, url: str, *, relay: ProgressRelay | None = None, feed: EventFeed | None = None
+    box: Toolbox,
+    callers: Callers,
+    url: str,
+    *,
+    relay: ProgressRelay | None = None,
+    feed: EventFeed | None = None,
+    siblings: Siblings | None = None,
 ) -> Any:
     """The application of an open Toolbox, with its default view alone."""
 
     def make(view: View | None = None) -> McpServer:
         return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=view)
 
+    named = ViewServers(make, mcp_sessions)
     return gateway_app(
-        box, make(default_view(box)), ViewServers(make, mcp_sessions), callers, feed or EventFeed(), public_url=url
+        box, make(default_view(box)), named, callers, feed or EventFeed(), public_url=url, siblings=siblings
     )
 
 
@@ -79,10 +95,10 @@ async def listening(app: Any, *, request_s: float = 60) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def serving(
-    app: Any, socket: Any, *, request_s: float = 60, on_stop: Callable[[], None] = lambda: None
+    app: Any, *sockets: Any, request_s: float = 60, on_stop: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
-    """Serve an application on a socket."""
-    task = asyncio.create_task(serve_until_stopped(app, socket, grace_s=1, request_s=request_s, on_stop=on_stop))
+    """Serve an application on sockets."""
+    task = asyncio.create_task(serve_until_stopped(app, *sockets, grace_s=1, request_s=request_s, on_stop=on_stop))
     try:
         yield
     finally:

@@ -245,7 +245,7 @@ async def test_an_agent_sees_its_own_and_other_tenants_ids_are_as_missing(gate: 
 
 
 async def test_an_agent_is_kept_to_the_view_at_mcp(tmp_path: Path) -> None:
-    views = {"view": "sums", "views": {"sums": {"tools": ["add"], "principals": ["acme:*"]}}}
+    views: dict[str, Any] = {"view": "sums", "views": {"sums": {"tools": ["add"], "principals": ["acme:*"]}}}
     async with served(tmp_path / "data", [add, drop], **views) as gate:
         bot, guest = await gate.key("acme:bot", "call"), await gate.key("beta:guest", "call")
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,13 +19,16 @@ from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+    from toolpost.cli.workers import UpOptions, WorkerStart
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.reload import Reload
     from toolpost.wire.http_server import ListeningSocket
 
+
+_SIBLINGS_LOOK_S = 0.1  # how late events of other workers may come
 
 ViewOption = Annotated[
     str | None,
@@ -84,6 +87,9 @@ def up(
             help="How long calls under way have once it stops; server.shutdown_limit_s by default.",
         ),
     ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=64, help="How many processes serve; each connects to all sources.")
+    ] = 1,
     view: ViewOption = None,
     log_format: Annotated[
         Literal["text", "json"] | None,
@@ -92,6 +98,7 @@ def up(
     config: Config = None,
     user: User = "",
     json: Json = False,
+    worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,
 ) -> None:
     """Serve all tools over HTTP: MCP at /mcp, REST under /api/v1, for callers with a key or the data folder's token.
 
@@ -99,55 +106,66 @@ def up(
     Ends with SIGTERM or Ctrl-C, after the calls under way; those that take too long and may be repeated go on when it
     runs again.
     """
-    run_command(partial(_serve_http, config, user, host, port, view, shutdown_limit, log_format), as_json=json)
+    from toolpost.cli.workers import UpOptions, WorkerStart
+
+    options = UpOptions(config, user, host, port, view, shutdown_limit, workers, log_format)
+    start = None if worker is None else WorkerStart.of_option(worker)
+    run_command(partial(_serve_http, options, start), as_json=json)
 
 
-async def _serve_http(
-    config: Path | None,
-    user: str,
-    host: str,
-    port: int,
-    view: str | None,
-    limit_s: float | None,
-    log_format: Literal["text", "json"] | None,
-    output: Output,
-) -> int:
-    from toolpost.configuration.loading import load_settings
-    from toolpost.gateway.observation import logging_to_stderr
-    from toolpost.wire.http_server import listen
-
-    loaded = load_settings(config)
+def _data_folder(loaded: LoadedSettings) -> Path:
     folder = loaded.settings.data_dir
     if folder is None:
         raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
-    with logging_to_stderr(log_format or loaded.settings.server.log_format), listen(host, port) as socket:
-        return await _serve_on(socket, loaded, folder, user, host, view, limit_s, output)
+    return folder
+
+
+async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Output) -> int:
+    from toolpost.cli.workers import run_workers
+    from toolpost.configuration.loading import load_settings
+    from toolpost.gateway.callers import local_token
+    from toolpost.gateway.observation import logging_to_stderr
+    from toolpost.wire.http_server import inherited, listen
+
+    loaded = load_settings(options.config)
+    folder = _data_folder(loaded)
+    logging = logging_to_stderr(options.log_format or loaded.settings.server.log_format)
+    if worker is not None:
+        with logging, inherited(worker.listening) as listening, inherited(worker.own) as own:
+            return await _serve_on([listening, own], options, worker, output)
+    with logging, listen(options.host, options.port) as listening:
+        if options.workers == 1:
+            return await _serve_on([listening], options, None, output)
+        local_token(folder)  # before several processes could make one
+        limit_s = loaded.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
+        return await run_workers(options, listening, folder, limit_s, output)
 
 
 async def _serve_on(
-    listening: ListeningSocket,
-    loaded: LoadedSettings,
-    folder: Path,
-    user: str,
-    host: str,
-    view: str | None,
-    limit_s: float | None,
-    output: Output,
+    sockets: Sequence[ListeningSocket], options: UpOptions, worker: WorkerStart | None, output: Output
 ) -> int:
     from toolpost.configuration.loading import load_settings
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
     from toolpost.gateway.observation import CallLog
+    from toolpost.gateway.rest.sources import apply_changes
+    from toolpost.gateway.siblings import Siblings, WorkerPlace
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.gateway.views import View, default_view, make_views
+    from toolpost.processes.worker_pool import watch_parent
     from toolpost.toolbox.box import Toolbox
     from toolpost.wire.http_server import serve_until_stopped
+    from toolpost.wire.service_manager import notify_service_manager
 
-    relay, feed, port = ProgressRelay(), EventFeed(), listening.getsockname()[1]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    loaded, view, address = load_settings(options.config), options.view, options.address(sockets[0])
+    folder = _data_folder(loaded)
+    relay, feed = ProgressRelay(), EventFeed() if worker is None else EventFeed(look_s=_SIBLINGS_LOOK_S)
     opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay, feed, CallLog()])
-    async with opened as box, open_callers(box, folder, user, host=host) as callers:
+    async with opened as box, open_callers(box, folder, options.user, host=options.host) as callers:
+        siblings = None if worker is None else Siblings(WorkerPlace(*worker[:3]), callers.token)
+        changes = [] if siblings is None or worker is None or not worker.again else await siblings.source_changes()
+        await apply_changes(box, changes)
 
         def make_server(shown: View) -> McpServer:
             return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=shown)
@@ -155,7 +173,9 @@ async def _serve_on(
         mcp, named = make_server(default_view(box, view)), ViewServers(make_server, mcp_sessions)
         await named.show(make_views(box, view))
         public_url = (box.settings.server.public_url or address).rstrip("/")
-        app = gateway_app(box, mcp, named, callers, feed, public_url=public_url)
+        app = gateway_app(
+            box, mcp, named, callers, feed, public_url=public_url, siblings=siblings, source_changes=changes
+        )
 
         async def show_views() -> None:
             views = make_views(box, view)
@@ -166,15 +186,22 @@ async def _serve_on(
             return _with_public_url(load_settings(box.config_path), address)
 
         async with _following(box, load, show_views, output):
-            token_file = str(folder / "token")
-            if output.as_json:
-                output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token_file})
+            if worker is None:
+                options.announce(sockets[0], folder, output)
+                notify_service_manager("READY=1")
             else:
-                output.note(f"MCP at {address}/mcp, REST at {address}/api/v1; the operator's token is in {token_file}")
-            within_s = box.settings.server.shutdown_limit_s if limit_s is None else limit_s
-            finish = partial(box.router.park, within_s=within_s)
-            await serve_until_stopped(app, listening, on_stop=feed.close, finish=finish)
+                output.line({"ready": worker.number})
+                watch_parent(0, _current_task().cancel)
+            limit_s = box.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
+            finish = partial(box.router.park, within_s=limit_s)
+            await serve_until_stopped(app, *sockets, on_stop=feed.close, finish=finish)
     return 0
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine runs in a task
+    return task
 
 
 @asynccontextmanager

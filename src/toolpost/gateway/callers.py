@@ -60,7 +60,7 @@ def new_caller_key(
 class Callers:
     """Find out who sends a request; ToolAuthError when that is nobody who is known.
 
-    `operator` is for whom requests with the data folder's token are.
+    `operator` is for whom requests with the data folder's `token` are.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Callers:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.operator = Caller("operator", operator, frozenset(SCOPES))
+        self.token = token
         self._expected = token.encode()
         self._keys = keys
         self._oidc = oidc

@@ -40,10 +40,12 @@ class _Listener:
 class EventFeed:
     """Event sink that tells listeners of new events in the log; it must be among the sinks of the Toolbox.
 
-    Events are read from the log, so that each has its number, and those of other processes come too.
+    Events are read from the log, so that each has its number, and those of other processes come too, within `look_s`
+    seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, look_s: float = _LOOK_S) -> None:
+        self._look_s = look_s
         self._written = asyncio.Event()
         self._listeners: defaultdict[tuple[str, str | None], set[_Listener]] = defaultdict(set)
         self._position = 0
@@ -153,7 +155,7 @@ class EventFeed:
     async def _follow(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(self._look_s):
                     await self._written.wait()
             except TimeoutError:
                 pass

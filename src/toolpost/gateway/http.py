@@ -26,7 +26,7 @@ from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.wiring import network_policy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.callers import Caller
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.mcp_server import McpServer
+    from toolpost.gateway.siblings import Siblings
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.toolbox.box import Toolbox
 
@@ -52,13 +53,24 @@ def mcp_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
 
 
 def gateway_app(
-    box: Toolbox, mcp: McpServer, named: ViewServers, callers: Callers, feed: EventFeed, *, public_url: str
+    box: Toolbox,
+    mcp: McpServer,
+    named: ViewServers,
+    callers: Callers,
+    feed: EventFeed,
+    *,
+    public_url: str,
+    siblings: Siblings | None = None,
+    source_changes: Sequence[dict[str, Any]] = (),
 ) -> ASGIApp:
     """Return the ASGI application of the gateway, which others reach at `public_url`.
 
     `mcp` is served at `/mcp`, the views of `named` below it. The `feed` must be among the sinks of the Toolbox.
+    `siblings` are the other workers, which were told of `source_changes` before this one was started.
     """
-    sessions, rest = mcp_sessions(mcp), RestService(box, feed, lambda: mcp.view, public_url=public_url)
+    sessions = mcp_sessions(mcp)
+    rest = RestService(box, feed, lambda: mcp.view, public_url=public_url, siblings=siblings)
+    rest.source_changes.extend(source_changes)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
@@ -85,7 +97,8 @@ def gateway_app(
 
     rates = Rates(box.settings.server.requests_per_minute)
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
-    return observed(Access(routed, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url))
+    behind = observed(Access(routed, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url))
+    return behind if siblings is None else siblings.routed(behind)
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:

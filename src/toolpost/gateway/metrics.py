@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from toolpost.toolbox.box import Toolbox
 
@@ -13,68 +13,63 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MOST_PENDING = 10_000
 
 
-async def metrics_text(box: Toolbox, *, listeners: int) -> str:
-    """Return the figures: calls by tool, sources, what waits for people, and who listens."""
-    calls = box.registry.get_stats().call_stats
-    webhooks = {one["name"]: one for one in await box.webhooks.states()}
+class Metric(NamedTuple):
+    """One figure, with a value for each label; `worker` is the one that counted it, if there are several."""
+
+    name: str
+    kind: str
+    about: str
+    label: str
+    values: Mapping[str, float]
+    worker: str = ""
+
+
+async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[Metric]:
+    """Return the figures of one process: calls by tool, sources, what waits for people, and who listens.
+
+    What waits for people, and how webhooks stand, is the same in all workers, and names none.
+    """
+    calls, report = box.registry.get_stats().call_stats, box.report
+    seconds = {name: one.count * one.avg_duration / 1000 for name, one in calls.items()}
+    figures: list[tuple[str, str, str, str, Mapping[str, float]]] = [
+        ("tool_calls_total", "counter", "Calls that have ended", "tool", {n: c.count for n, c in calls.items()}),
+        ("tool_failures_total", "counter", "Calls that failed", "tool", {n: c.failures for n, c in calls.items()}),
+        ("tool_call_seconds_total", "counter", "How long calls took together", "tool", seconds),
+        ("source_up", "gauge", "Whether a source is up", "source", {one.name: int(one.ok) for one in report}),
+        ("source_tools", "gauge", "Tools of a source", "source", {one.name: one.tools for one in report}),
+        ("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),
+    ]
     waiting = len(await box.store.pending.list(status="open", limit=_MOST_PENDING))
-    return "".join(
-        [
-            _metric(
-                "tool_calls_total", "counter", "Calls that have ended", "tool", {n: c.count for n, c in calls.items()}
-            ),
-            _metric(
-                "tool_failures_total", "counter", "Calls that failed", "tool", {n: c.failures for n, c in calls.items()}
-            ),
-            _metric(
-                "tool_call_seconds_total",
-                "counter",
-                "How long calls took together",
-                "tool",
-                {name: one.count * one.avg_duration / 1000 for name, one in calls.items()},
-            ),
-            _metric(
-                "source_up", "gauge", "Whether a source is up", "source", {one.name: int(one.ok) for one in box.report}
-            ),
-            _metric(
-                "source_tools", "gauge", "Tools of a source", "source", {one.name: one.tools for one in box.report}
-            ),
-            _metric(
-                "webhook_delivered_total",
-                "counter",
-                "Events that a webhook has received",
-                "webhook",
-                {name: one["delivered"] for name, one in webhooks.items()},
-            ),
-            _metric(
-                "webhook_behind",
-                "gauge",
-                "Events that a webhook has not come to",
-                "webhook",
-                {name: one["behind"] for name, one in webhooks.items()},
-            ),
-            _metric(
-                "webhook_failures",
-                "gauge",
-                "Failed tries in a row",
-                "webhook",
-                {name: one["failures"] for name, one in webhooks.items()},
-            ),
-            _metric("pending_actions", "gauge", "Calls that wait for a person", "", {"": waiting}),
-            _metric("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),
-        ]
-    )
+    webhooks = {one["name"]: one for one in await box.webhooks.states()}
+
+    def webhook(name: str, kind: str, about: str, key: str) -> Metric:
+        return Metric(name, kind, about, "webhook", {name: one[key] for name, one in webhooks.items()})
+
+    return [
+        *(Metric(*figure, worker) for figure in figures),
+        Metric("pending_actions", "gauge", "Calls that wait for a person", "", {"": waiting}),
+        webhook("webhook_delivered_total", "counter", "Events that a webhook has received", "delivered"),
+        webhook("webhook_behind", "gauge", "Events that a webhook has not come to", "behind"),
+        webhook("webhook_failures", "gauge", "Failed tries in a row", "failures"),
+    ]
 
 
-def _metric(name: str, kind: str, about: str, label: str, values: Mapping[str, float]) -> str:
-    return "".join(_lines(f"toolpost_{name}", kind, about, label, values))
+def metrics_text(metrics: Iterable[Metric]) -> str:
+    """Return figures as text; those of one name stand together, whichever worker they are of."""
+    by_name: dict[str, list[Metric]] = {}
+    for metric in metrics:
+        by_name.setdefault(metric.name, []).append(metric)
+    return "".join(line for group in by_name.values() for line in _lines(group))
 
 
-def _lines(name: str, kind: str, about: str, label: str, values: Mapping[str, float]) -> Iterable[str]:
-    yield f"# HELP {name} {about}.\n# TYPE {name} {kind}\n"
-    for value_of, value in values.items():
-        labels = f'{{{label}="{_escape(value_of)}"}}' if label else ""
-        yield f"{name}{labels} {value:g}\n"
+def _lines(group: Sequence[Metric]) -> Iterable[str]:
+    name = f"toolpost_{group[0].name}"
+    yield f"# HELP {name} {group[0].about}.\n# TYPE {name} {group[0].kind}\n"
+    for metric in group if group[0].worker else group[:1]:
+        for value_of, value in metric.values.items():
+            labels = [f'{metric.label}="{_escape(value_of)}"'] if metric.label else []
+            labels += [f'worker="{metric.worker}"'] if metric.worker else []
+            yield f"{name}{{{','.join(labels)}}} {value:g}\n" if labels else f"{name} {value:g}\n"
 
 
 def _escape(text: str) -> str:

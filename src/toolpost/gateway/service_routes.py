@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -11,8 +12,9 @@ from starlette.routing import Route
 
 from toolpost.contracts.callers import SCOPES
 from toolpost.gateway.access import CALLER, METADATA, insufficient_scope
-from toolpost.gateway.metrics import MEDIA_TYPE, metrics_text
+from toolpost.gateway.metrics import MEDIA_TYPE, Metric, metrics_of, metrics_text
 from toolpost.gateway.problems import ProblemResponse
+from toolpost.gateway.siblings import FROM_SIBLING, SOURCE_CHANGES
 from toolpost.sources.utcp.export import export_manual, http_route, serialize_manual
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def service_routes(service: RestService) -> list[Route]:
         caller: Caller = request.scope[CALLER]
         if not caller.scopes & {"admin", "answer"}:
             return insufficient_scope("admin").response()
-        return PlainTextResponse(await metrics_text(box, listeners=service.feed.listeners), media_type=MEDIA_TYPE)
+        return await _show_metrics(service, request)
 
     async def utcp_manual(request: Request) -> Response:
         """Describe the catalog as a UTCP manual, whose tools are called over REST."""
@@ -68,7 +70,26 @@ def service_routes(service: RestService) -> list[Route]:
         Route("/healthz", endpoint=healthz),
         Route("/readyz", endpoint=readyz),
         Route("/metrics", endpoint=metrics),
+        Route(SOURCE_CHANGES, endpoint=partial(_show_source_changes, service)),
         Route("/.well-known/utcp", endpoint=utcp_manual),
         Route(METADATA, endpoint=resource_metadata),
         Route(f"{METADATA}/mcp", endpoint=resource_metadata),
     ]
+
+
+async def _show_source_changes(service: RestService, request: Request) -> Response:
+    """Tell a worker that was started again how sources were changed since the gateway runs."""
+    if not request.scope.get(FROM_SIBLING):
+        return ProblemResponse(404, "not_found", "there is nothing here; /openapi.json says what there is")
+    return JSONResponse(service.source_changes)
+
+
+async def _show_metrics(service: RestService, request: Request) -> Response:
+    """Return the figures of this worker and the others; to another one as data, its own alone."""
+    worker = "" if service.siblings is None else str(service.siblings.number)
+    metrics = await metrics_of(service.box, listeners=service.feed.listeners, worker=worker)
+    if request.scope.get(FROM_SIBLING):
+        return JSONResponse(metrics)
+    for others in await service.ask_siblings(request.scope, "GET", request.url.path):
+        metrics += [Metric(*one) for one in others]
+    return PlainTextResponse(metrics_text(metrics), media_type=MEDIA_TYPE)

@@ -42,6 +42,13 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
         yield listening
 
 
+@contextmanager
+def inherited(descriptor: int) -> Generator[socket.socket]:
+    """Take over a listening socket that the process which started this one has opened."""
+    with socket.socket(fileno=descriptor) as listening:
+        yield listening
+
+
 async def _nothing_to_finish() -> None:
     """Return at once."""
 

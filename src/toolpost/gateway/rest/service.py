@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.outcomes import Outcome
+from toolpost.gateway.siblings import FROM_SIBLING
 from toolpost.toolbox.views import SelectedTools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
 
+    from starlette.types import Scope
+
     from toolpost.contracts.callers import Caller
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.event_feed import EventFeed
+    from toolpost.gateway.siblings import Siblings
     from toolpost.gateway.views import View
     from toolpost.toolbox.box import Toolbox
 
@@ -27,16 +31,26 @@ def _nothing(_spec: ToolSpec) -> bool:
 
 
 class RestService:
-    """The open parts behind the operations."""
+    """The open parts behind the operations; `siblings` are the other workers of the gateway."""
 
-    def __init__(self, box: Toolbox, feed: EventFeed, view: Callable[[], View], *, public_url: str) -> None:
+    def __init__(
+        self,
+        box: Toolbox,
+        feed: EventFeed,
+        view: Callable[[], View],
+        *,
+        public_url: str,
+        siblings: Siblings | None = None,
+    ) -> None:
         self.box = box
+        self.siblings = siblings
         self._view = view
         self._all = SelectedTools(box, {})
         self._none = SelectedTools(box, {"where": _nothing})
         self.feed = feed
         self.public_url = public_url
         self._calls = set[asyncio.Task[Outcome]]()
+        self.source_changes: list[dict[str, Any]] = []
 
     def tools_for(self, caller: Caller) -> SelectedTools:
         """Return the tools that a caller sees: all, or those of the view at `/mcp` if it can do no more than call."""
@@ -49,6 +63,12 @@ class RestService:
     def is_stopping(self) -> bool:
         """Whether the gateway takes no new calls any more."""
         return self.feed.is_closed
+
+    async def ask_siblings(self, scope: Scope, method: str, target: str, value: Any = None) -> list[Any]:
+        """Pass a request on to the other workers, unless one of them sent it, and return what they answer."""
+        if self.siblings is None or scope.get(FROM_SIBLING):
+            return []
+        return await self.siblings.ask(method, target, value)
 
     def start_call(self, call: Coroutine[None, None, Outcome]) -> asyncio.Task[Outcome]:
         """Run a call beside the request that asked for it."""

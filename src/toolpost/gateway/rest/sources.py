@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,15 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.errors import ToolError
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.operations import JsonResponse, Operation, RestRequest
 from toolpost.gateway.rest.schemas import ref
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.source_manager import SourceState
 
 
@@ -35,6 +40,7 @@ async def _add_source(ask: RestRequest) -> Response:
     if any(state.name == config.name for state in ask.box.report):
         raise Problem(409, "source_exists", f"there is a source {config.name!r} already; remove it first")
     await ask.box.sources.add(config)
+    await _tell_others(ask, {"add": ask.body})
     added = [state for state in ask.box.report if state.name == config.name]
     return JsonResponse(asdict(added[0]) if added else _absent(config), 201)
 
@@ -55,12 +61,33 @@ async def _reload_source(ask: RestRequest) -> Response:
     """Open a source anew with its settings; calls under way end on the old one."""
     name = _find(ask).name
     await ask.box.sources.reload(name)
+    await _tell_others(ask)
     return JsonResponse(asdict(_find(ask)))
 
 
 async def _remove_source(ask: RestRequest) -> Response:
-    await ask.box.sources.remove(_find(ask).name)
+    name = _find(ask).name
+    await ask.box.sources.remove(name)
+    await _tell_others(ask, {"remove": name})
     return Response(status_code=204)
+
+
+async def _tell_others(ask: RestRequest, change: dict[str, Any] | None = None) -> None:
+    """Have the other workers do the same, and keep a change for a worker that is started later."""
+    if change is not None:
+        ask.service.source_changes.append(change)
+    request = ask.raw
+    await ask.service.ask_siblings(request.scope, request.method, request.url.path, ask.body)
+
+
+async def apply_changes(box: Toolbox, changes: Sequence[Mapping[str, Any]]) -> None:
+    """Change the sources as other workers were told to before this one was started."""
+    for change in changes:
+        with suppress(ToolError):  # one that cannot be had now could not be had there either
+            if "add" in change:
+                await box.sources.add(ExternalToolConfig.model_validate(change["add"]))
+            else:
+                await box.sources.remove(change["remove"])
 
 
 def _find(ask: RestRequest) -> SourceState:

@@ -12,7 +12,7 @@ from toolpost.gateway.rest.operations import CURSOR, LIMIT, JsonResponse, Operat
 from toolpost.gateway.rest.schemas import page, ref
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.spec import ToolSpec
 
@@ -60,7 +60,7 @@ def with_etag(ask: RestRequest, response: Response) -> Response:
 
 async def _show_stats(ask: RestRequest) -> Response:
     stats = ask.box.registry.get_stats()
-    calls = {
+    calls: dict[str, Any] = {
         name: {
             "count": one.count,
             "failures": one.failures,
@@ -69,9 +69,20 @@ async def _show_stats(ask: RestRequest) -> Response:
         }
         for name, one in stats.call_stats.items()
     }
+    for other in await ask.service.ask_siblings(ask.raw.scope, "GET", ask.raw.url.path):
+        for name, one in other["calls"].items():
+            calls[name] = _sum_of(calls[name], one) if name in calls else one
     by_category = {category.value: count for category, count in stats.by_category.items()}
     webhooks = await ask.box.webhooks.states()
     return JsonResponse({"tools": stats.total, "by_category": by_category, "calls": calls, "webhooks": webhooks})
+
+
+def _sum_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the calls of one tool in two workers together."""
+    count = one["count"] + other["count"]
+    whole_ms = one["count"] * one["average_ms"] + other["count"] * other["average_ms"]
+    sums = {name: one[name] + other[name] for name in ("count", "failures", "misfits")}
+    return {**sums, "average_ms": round(whole_ms / count, 3) if count else 0.0}
 
 
 _MATCH = {"If-None-Match": {"type": "string", "description": "The ETag of an earlier answer"}}
