@@ -40,6 +40,7 @@ _now = time.monotonic
 Stop = Literal["timeout", "cancelled", "stopping"]
 PARKED = "restart"  # the key under which a parked call has its answer
 _VALUES_AT_ONCE, _VALUES_PER_SECOND = 1000, 100.0  # of a stream; a fast one must not fill the log
+_OUTER_S = 0.5
 _CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
 _OTHER_LOOP = (
     "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
@@ -482,14 +483,15 @@ class InFlightCalls:
     async def park_all(self, *, patience_s: float = 5.0) -> None:
         """Stop every call so that those that may be repeated go on in another process, and wait for that.
 
-        A call that waits for one inside it is stopped by the pause or the failure of that one.
+        A call that waits for one inside it has a moment to pause or fail by what came of that one.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + patience_s
-        while loop.time() < until and self._attempts:
-            outer = {call_id.rpartition(".")[0] for call_id in self._attempts}
+        outer_at: dict[str, float] = {}  # when a call was last seen to wait for one inside it
+        while (now := loop.time()) < until and self._attempts:
+            outer_at |= {call_id.rpartition(".")[0]: now for call_id in self._attempts}
             for call_id, attempt in list(self._attempts.items()):
-                if call_id not in outer and attempt.stopped is None:
+                if attempt.stopped is None and now - outer_at.get(call_id, 0.0) > _OUTER_S:
                     attempt.stop("stopping")
             await asyncio.sleep(0.005)
 

@@ -475,9 +475,11 @@ class PauseWriter:
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
-            attempt.journaled = False
-            self._background.start(self._retract(writing, action))
-            raise
+            if attempt.stopped != "stopping":
+                attempt.journaled = False
+                self._background.start(self._retract(writing, action))
+                raise
+            await writing  # it stops here anyway, and can be answered in another process
         attempt.journaled = False
         self._emitter.emit_pause(attempt.call, action)
         return paused_outcome(action)._replace(duration_ms=attempt.elapsed_ms)
