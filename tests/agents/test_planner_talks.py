@@ -184,7 +184,10 @@ async def test_a_state_store_of_others_receives_the_events_of_the_runs(given: st
             await made.resume(pause.resume_token, 4)
         whole = [event.code for event in await theirs.load_history("trace-1")]
         other = await theirs.load_history("another")
+        first = (await theirs.load_history("trace-1"))[0]
     theirs.close()
+    assert (first.trace_id, first.kind, first.node_name) == ("trace-1", "TOOL_CALL_REQUESTED", "seat")
+    assert (first.ts, first.node_id) == (first.at, first.call_id)
     assert asked == [EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_STARTED, EventCode.CALL_PAUSED]
     assert whole[3:] == [EventCode.CALL_RESUMED, EventCode.TOOL_CALL_COMPLETED]
     assert other == []

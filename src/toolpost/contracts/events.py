@@ -163,8 +163,28 @@ class StoredEvent:
 
     @property
     def trace_id(self) -> str:
-        """Return the run id under the name that state stores use."""
+        """Return the run id under the name that state stores use, as for the four names that follow."""
         return self.run_id
+
+    @property
+    def ts(self) -> float:
+        """Return when it happened, in seconds since 1970."""
+        return self.at
+
+    @property
+    def kind(self) -> str:
+        """Return the name of the code."""
+        return self.code.name
+
+    @property
+    def node_name(self) -> str | None:
+        """Return the name of the tool; None for an event that is not of a call."""
+        return self.payload.get("tool_name")
+
+    @property
+    def node_id(self) -> str | None:
+        """Return the id of the call; None for an event that is not of a call."""
+        return self.call_id or None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON data, one line of `toolpost events`."""
