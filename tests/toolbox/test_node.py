@@ -20,7 +20,19 @@ from tests import warm
 from tests.sources.mcp.programs import SERVERS, mirror
 from tests.toolbox.test_mcp_manager import ABACUS
 from tests.wire.site import Received, Site, reply
-from toolpost import ExternalToolConfig, MCPClient, RetryPolicy, ToolContext, ToolNode, ToolRegistry, tool
+from toolpost import (
+    Completed,
+    EventCode,
+    ExternalToolConfig,
+    MCPClient,
+    RetryPolicy,
+    Settings,
+    Toolbox,
+    ToolContext,
+    ToolNode,
+    ToolRegistry,
+    tool,
+)
 from toolpost.errors import (
     MCPClientError,
     MCPConnectionError,
@@ -310,6 +322,31 @@ async def test_an_error_of_the_tree_is_raised_as_it_is(tmp_path: Path) -> None:
         with pytest.raises(ToolRateLimitError, match="slow down") as raised:
             await made.call("limited", {})
     assert raised.value.retry_after_seconds == 7
+
+
+STREAMING = """
+from toolpost import ToolContext, tool
+
+@tool(side_effects="read")
+async def count(to: int, ctx: ToolContext):
+    ctx.progress("counting", fraction=0.5)
+    for number in range(to):
+        yield {"number": number}
+"""
+
+
+async def test_values_and_progress_of_its_tools_reach_the_call_in_a_toolbox_as_they_come(tmp_path: Path) -> None:
+    (tmp_path / "streaming.py").write_text(STREAMING)
+    config = ExternalToolConfig(name="own", transport="python", connection=str(tmp_path / "streaming.py"))
+    async with (
+        ToolNode(config=config, registry=ToolRegistry()) as made,
+        Toolbox(tools=made.get_tools(), settings=Settings(data_dir=None)) as box,
+    ):
+        outcome = await box.call("own.count", {"to": 3}, user="acme:ann")
+        told = [event.payload for event in await box.events(user="acme:ann") if event.code is EventCode.SUBAGENT_ACTION]
+    assert isinstance(outcome, Completed)
+    assert outcome.content == {"number": 2}
+    assert [facts.get("fraction", facts.get("value")) for facts in told] == [0.5, *({"number": n} for n in range(3))]
 
 
 @pytest.mark.programs

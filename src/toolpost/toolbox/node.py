@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
@@ -33,6 +33,7 @@ from toolpost.contracts.errors import (
     ToolNodeError,
     ToolPermissionError,
 )
+from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, ToolResult, now_ms
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import CredentialProvider, SourceHealth
@@ -497,13 +498,28 @@ class StandaloneRouter:
     async def _outcome(self, name: str, arguments: Any, context: ToolContext | None, correlation_id: str) -> Outcome:
         tenant = (context.tenant_id if context else None) or "local"
         user = (context.user_id if context else None) or "local"
-        return await self.router.call(
-            name,
-            _plain(arguments),
-            principal=Principal(tenant, user),
-            context=context,
-            correlation_id=correlation_id,
-        )
+        call_id = self.router.new_id("call")
+        with self._relayed(call_id, context):
+            return await self.router.call(
+                name,
+                _plain(arguments),
+                principal=Principal(tenant, user),
+                context=context,
+                correlation_id=correlation_id,
+                call_id=call_id,
+            )
+
+    @contextmanager
+    def _relayed(self, call_id: str, context: ToolContext | None) -> Generator[None]:
+        """Pass the progress of a call on to the call that it is part of, if there is one."""
+        if not isinstance(context, ToolContext) or not context.is_running:
+            yield
+            return
+        remove = self.router.emitter.add_sink(_ProgressRelay(call_id, context))
+        try:
+            yield
+        finally:
+            remove()
 
     async def close(self) -> None:
         """Close sources, router and store; safe to call twice."""
@@ -511,6 +527,23 @@ class StandaloneRouter:
         await self.router.close()
         await self._store.close()
         self._closing.close()
+
+
+class _ProgressRelay:
+    """Sink that passes the progress of one call, and the values of its stream, on to another call."""
+
+    def __init__(self, call_id: str, context: ToolContext) -> None:
+        self._call_id = call_id
+        self._context = context
+
+    def emit(self, event: RunEvent) -> None:
+        if event.code is not EventCode.SUBAGENT_ACTION or event.call.call_id != self._call_id:
+            return
+        facts = event.facts
+        if "fraction" in facts:
+            self._context.progress(facts["text"], fraction=facts["fraction"])
+        else:
+            self._context.stream(json.loads(facts["value"]) if "value" in facts else facts["text"])
 
 
 def without_elicitation(config: ExternalToolConfig) -> ExternalToolConfig:
