@@ -1,7 +1,7 @@
 """Search in the catalog: by words with BM25, and with the extra `search` also by meaning.
 
 The index has names, descriptions, parameters and tags. It follows the catalog: a search indexes what has changed since
-the last one, in a thread where that is much. Ranks by words and by meaning are fused by reciprocal rank.
+the last one, in a thread where that is much. The best by words and by meaning are ordered by the sum of both scores.
 
 Words are split, without stop words, stemmed, with common synonyms. Their vectors are those of WordLlama's static model,
 which comes in its wheel: nothing is downloaded, and a word has one vector whatever stands around it.
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 _MAX_QUERY = 1000  # characters that are read of a query
 _K1, _B = 1.2, 0.75  # of BM25: how soon a repeated term counts no more, and how much long texts are discounted
-_COMMON = 0.1  # the share of tools from which on a term only orders what rarer terms found
-_FUSE = 10  # of reciprocal rank fusion: how much the first ranks count beyond the next
-_DEPTH = 50  # so many of each ranking are fused
+_COMMON = 0.2  # the share of tools from which on a term only orders what rarer terms found
+_MEANING = 0.7  # what meaning counts beside words
+_DEPTH = 50  # so many of each ranking are ordered by both
 _NAMED_SOURCE = 2.5  # what a tool counts more if the query names its source,
 _SAME_EFFECT = 1.2  # and if it reads, changes or deletes as the query wants
 _LEAST_LIKENESS = 0.35
@@ -236,9 +236,12 @@ class SearchIndex:
         """Return at most `limit` tools that `accepts` accepts, the best first."""
         read = self._read_query(query)
         depth = max(limit, _DEPTH)
-        best = self._accepted(self._by_terms(read), depth, accepts)
+        scores = self._score_words(read)
+        best = self._accepted(sorted(scores, key=scores.__getitem__, reverse=True), depth, accepts)
         if self._vectors is not None:
-            best = _fuse(best, self._accepted(self._by_meaning(read, self._vectors), depth, accepts))
+            likeness = self._score_meaning(read, self._vectors)
+            like = self._accepted(self._vectors.ordered(likeness, least=_LEAST_LIKENESS), depth, accepts)
+            best = self._vectors.fuse(list(dict.fromkeys([*best, *like])), scores, likeness)
         return [self._tools[number].spec for number in best[:limit]]
 
     def _read_query(self, query: str) -> _Query:
@@ -255,8 +258,8 @@ class SearchIndex:
             self._factors[named, effect] = (factors, array)
         return _Query(words, named, *self._factors[named, effect])
 
-    def _by_terms(self, query: _Query) -> Iterator[int]:
-        """Yield the tools that have terms of the query, the best first."""
+    def _score_words(self, query: _Query) -> dict[int, float]:
+        """Return the scores of the tools that have terms of the query."""
         found = [posting for term in set(terms_of(query.words)) if (posting := self._postings.get(term)) is not None]
         scores: dict[int, float] = {}
         common = _COMMON * len(self._tools)
@@ -270,14 +273,14 @@ class SearchIndex:
                     scores[number] = scores.get(number, 0.0) + rarity * part
         if (factors := query.factors) is not None:
             scores = {number: score * factors[number] for number, score in scores.items()}
-        yield from sorted(scores, key=scores.__getitem__, reverse=True)
+        return scores
 
-    def _by_meaning(self, query: _Query, vectors: ToolVectors) -> Iterator[int]:
-        """Yield the tools that are like the query, the most similar first; the name of a source means nothing."""
+    def _score_meaning(self, query: _Query, vectors: ToolVectors) -> Matrix:
+        """Return how like the query each tool is, by number; the name of a source means nothing."""
         words = [word for word in query.words if word not in STOP_WORDS and word not in query.named]
-        return vectors.most_like(self._weighed(Counter(words)), least=_LEAST_LIKENESS, factors=query.array)
+        return vectors.likeness(self._weighed(Counter(words)), query.array)
 
-    def _accepted(self, numbers: Iterator[int], depth: int, accepts: Callable[[ToolSpec], bool] | None) -> list[int]:
+    def _accepted(self, numbers: Iterable[int], depth: int, accepts: Callable[[ToolSpec], bool] | None) -> list[int]:
         if accepts is not None:
             numbers = (number for number in numbers if accepts(self._tools[number].spec))
         return list(islice(numbers, depth))
@@ -311,15 +314,6 @@ def _effect_of(spec: ToolSpec) -> Effect:
     if not spec.has_effects:
         return "read"
     return "delete" if spec.safety.destructive else "change"
-
-
-def _fuse(*rankings: Sequence[int]) -> list[int]:
-    """Order by the sum of reciprocal ranks."""
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for rank, number in enumerate(ranking, start=_FUSE + 1):
-            scores[number] = scores.get(number, 0.0) + 1 / rank
-    return sorted(scores, key=scores.__getitem__, reverse=True)
 
 
 def _read_tool(spec: ToolSpec) -> _Tool:
@@ -489,18 +483,28 @@ class ToolVectors:
         """Return numbers, one for each tool, as `most_like` takes them."""
         return self._np.asarray(numbers, dtype="f4")
 
-    def most_like(self, words: Mapping[str, float], *, least: float, factors: Matrix | None) -> Iterator[int]:
-        """Yield the tools that are like the words by at least `least`, the most similar first.
-
-        `factors` are by how much more each tool counts.
-        """
-        np = self._np
+    def likeness(self, words: Mapping[str, float], factors: Matrix | None) -> Matrix:
+        """Return how like the words each tool is; `factors` are by how much more each counts."""
         self._add_words(words)
         # One product a row: a product of the whole matrix would wake threads, for longer than it takes.
-        likeness = np.vecdot(self._tools, self._sum(words))
-        found = np.flatnonzero(likeness >= least)
-        scores = likeness[found] if factors is None else likeness[found] * factors[found]
-        return iter(found[np.argsort(-scores)].tolist())
+        likeness: Matrix = self._np.vecdot(self._tools, self._sum(words))
+        if factors is not None:
+            likeness[: len(factors)] *= factors
+        return likeness
+
+    def ordered(self, likeness: Matrix, *, least: float) -> list[int]:
+        """Return the tools that are like something by at least `least`, the most similar first."""
+        found = self._np.flatnonzero(likeness >= least)
+        ordered: list[int] = found[self._np.argsort(-likeness[found])].tolist()
+        return ordered
+
+    def fuse(self, tools: list[int], scores: Mapping[int, float], likeness: Matrix) -> list[int]:
+        """Order tools by the sum of what they score by words and by meaning, as shares of the best of them."""
+        np = self._np
+        by_words = np.asarray([scores.get(number, 0.0) for number in tools], dtype="f4")
+        by_meaning = likeness[tools]
+        whole = by_words / (by_words.max(initial=0) or 1) + _MEANING * by_meaning / (by_meaning.max(initial=0) or 1)
+        return [tools[place] for place in np.argsort(-whole, kind="stable").tolist()]
 
     def _sum(self, words: Mapping[str, float]) -> Matrix:
         rows = [self._row_of[word] for word in words]
