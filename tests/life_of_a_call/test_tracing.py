@@ -1,10 +1,15 @@
 """Spans of calls: one each, below the caller's, with the attributes of the conventions and nothing secret."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from mcp.server.lowlevel import Server
+from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
 from opentelemetry import trace
+from opentelemetry.baggage import set_baggage
+from opentelemetry.context import attach, detach
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -106,6 +111,34 @@ async def test_only_sources_that_may_know_it_get_the_trace(spans: Spans, shop: t
     ours, theirs = (headers.get("traceparent") for headers in seen)
     assert ours.startswith(f"00-{trace_of(call)}-{id_of(call)}-")
     assert theirs is None
+
+
+async def test_only_mcp_servers_that_may_know_it_get_the_trace_and_none_gets_baggage(spans: Spans) -> None:
+    async def list_tools(_ctx: Any, _params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="meta", input_schema={"type": "object"})])
+
+    async def call_tool(ctx: Any, _params: Any) -> CallToolResult:
+        named = {key: value for key, value in (ctx.meta or {}).items() if key in ("traceparent", "baggage")}
+        return CallToolResult(content=[TextContent(type="text", text=json.dumps(named))])
+
+    server = Server("meta", on_list_tools=list_tools, on_call_tool=call_tool)
+    sources = [
+        {"name": name, "transport": "mcp", "connection": "memory:here", "trace_context": name == "ours"}
+        for name in ("ours", "theirs")
+    ]
+    settings = Settings.model_validate({"data_dir": None, "policy": "exploratory", "sources": sources})
+    token = attach(set_baggage("user", "ann"))
+    try:
+        async with Toolbox(settings=settings, servers={"ours": server, "theirs": server}) as box:
+            outcomes = [await box.call(name, {}) for name in ("ours.meta", "theirs.meta")]
+    finally:
+        detach(token)
+    ours, theirs = (json.loads(one.text) for one in outcomes if isinstance(one, Completed) and one.text)
+    call = spans.one("execute_tool ours.meta")
+
+    assert ours["traceparent"].startswith(f"00-{trace_of(call)}-{id_of(call)}-")
+    assert "baggage" not in ours
+    assert theirs == {}
 
 
 async def test_asking_a_model_is_a_span_and_its_calls_are_of_the_same_trace(spans: Spans) -> None:

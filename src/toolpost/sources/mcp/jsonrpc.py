@@ -18,14 +18,13 @@ from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, RequestId
-from opentelemetry.propagate import inject
-from opentelemetry.trace import get_current_span
 from pydantic_core import from_json, to_json
 
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.lines import LineSplitter
 from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
 from toolpost.sources.mcp.errors import split_messages, unreadable_error
+from toolpost.wire.tracing import TRACEPARENT, traceparent
 
 Message: TypeAlias = dict[str, Any]
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
@@ -99,10 +98,14 @@ class Link(Protocol):
 
 
 class JsonRpc(Dispatcher[TransportContext]):
-    """Requests to a peer and handlers of what it asks, over one link."""
+    """Requests to a peer and handlers of what it asks, over one link.
 
-    def __init__(self, link: Link) -> None:
+    With `trace_context`, requests name the trace that they are part of.
+    """
+
+    def __init__(self, link: Link, *, trace_context: bool = False) -> None:
         self._link = link
+        self._trace_context = trace_context
         self._pending: dict[RequestId, PendingRequest] = {}
         self._served: dict[RequestId, tuple[asyncio.Task[None], PeerMessage]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -144,8 +147,8 @@ class JsonRpc(Dispatcher[TransportContext]):
         if on_progress is not None:
             pending.on_progress = on_progress
             _meta_of(message)["progressToken"] = request_id
-        if get_current_span().get_span_context().is_valid:  # W3C trace context (SEP-414)
-            inject(_meta_of(message))
+        if self._trace_context and (named := traceparent()) is not None:
+            _meta_of(message)[TRACEPARENT] = named  # SEP-414; baggage stays here
         self._pending[request_id] = pending
         try:
             self._link.ask(message, pending, headers)

@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import logging
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from fastmcp import Client
@@ -378,16 +378,17 @@ class McpConnection:
 
     def transport(self, kind: str, callbacks: Mapping[str, Any]) -> ClientTransport:
         """Build the client transport; `kind` selects the HTTP transport where there is a choice."""
+        make = partial(_LinkTransport, callbacks=callbacks, trace_context=self._network.trace_context)
         match self.endpoint:
             case MemoryEndpoint(target):
                 server = self._server or _import_server(target)
-                return _LinkTransport(lambda: serve_in_process(server), callbacks)
+                return make(lambda: serve_in_process(server))
             case CommandEndpoint(argv):
-                return _LinkTransport(lambda: self._stdio(argv), callbacks)
+                return make(lambda: self._stdio(argv))
             case _ if kind == "sse":
-                return _LinkTransport(self._sse, callbacks, legacy_only=True)
+                return make(self._sse, legacy_only=True)
             case _:
-                return _LinkTransport(self._streamable, callbacks)
+                return make(self._streamable)
 
     @asynccontextmanager
     async def _stdio(self, argv: tuple[str, ...]) -> AsyncGenerator[Link]:
@@ -436,11 +437,13 @@ class _LinkTransport(ClientTransport):
     def __init__(
         self,
         link: Callable[[], AbstractAsyncContextManager[Link]],
-        callbacks: Mapping[str, Any],
         *,
+        callbacks: Mapping[str, Any],
+        trace_context: bool,
         legacy_only: bool = False,
     ) -> None:
         self._link = link
+        self._trace_context = trace_context
         self._callbacks = callbacks
         self.legacy_only = legacy_only
 
@@ -448,8 +451,10 @@ class _LinkTransport(ClientTransport):
     async def connect_session(
         self, *, transport_options: TransportOptions | None = None, **session_kwargs: Any
     ) -> AsyncGenerator[RawSession]:
-        async with self._link() as link, RawSession(JsonRpc(link), self._callbacks) as session:
-            yield session
+        async with self._link() as link:
+            rpc = JsonRpc(link, trace_context=self._trace_context)
+            async with RawSession(rpc, self._callbacks) as session:
+                yield session
 
 
 def _import_server(target: str) -> Any:
