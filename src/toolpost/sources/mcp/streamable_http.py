@@ -78,7 +78,7 @@ class Event(NamedTuple):
     retry_ms: int | None
 
 
-class Answer(NamedTuple):
+class ResponseHead(NamedTuple):
     """The head of a response, and the exchange that its body comes by."""
 
     status: int
@@ -111,7 +111,7 @@ class HttpRequests:
         self.url = url
         self.limit = connection.config.mcp.max_message_bytes
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> ResponseHead:
         """Send a request and wait for the head of its response; follow redirects that keep origin and method."""
         answer = await self._authorized(method, url, headers, body)
         for _ in range(_MAX_REDIRECTS):
@@ -122,7 +122,7 @@ class HttpRequests:
             answer = await self._authorized(method, target, headers, body)
         return answer
 
-    async def _authorized(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    async def _authorized(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> ResponseHead:
         """Send a request; once more when the server wants another nonce in the proof of possession."""
         credential = self._connection.credential
         nonce = self._nonce
@@ -143,14 +143,14 @@ class HttpRequests:
             fields.update((name.lower(), value) for name, value in proof.items())
         return fields
 
-    async def _send(self, method: str, url: str, fields: dict[str, str], body: bytes | None) -> Answer:
+    async def _send(self, method: str, url: str, fields: dict[str, str], body: bytes | None) -> ResponseHead:
         if not MANAGED_HEADERS.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in MANAGED_HEADERS}
         request = Request(method, url, clean_headers(tuple(fields.items())), body)
         exchange = await self._client.exchange(request, parse_target(url), self._connection.config.connect_timeout_s)
-        return Answer(exchange.status, exchange.headers, exchange, url)
+        return ResponseHead(exchange.status, exchange.headers, exchange, url)
 
-    async def read(self, answer: Answer, limit: int) -> bytes | None:
+    async def read(self, answer: ResponseHead, limit: int) -> bytes | None:
         """Read a whole body; None, without waiting for the rest, when it is over the limit."""
         whole = answer.exchange.take()
         if whole is not None and "content-encoding" not in answer.headers:
@@ -165,7 +165,7 @@ class HttpRequests:
             pieces.append(piece)
         return b"".join(pieces)
 
-    async def events(self, answer: Answer) -> AsyncGenerator[Event]:
+    async def events(self, answer: ResponseHead) -> AsyncGenerator[Event]:
         """Yield the events of a stream; a message over the limit is replaced by the error of its request."""
         lines = split_messages(self.limit, universal=True)
         decoder = SseDecoder(lines, max_event_bytes=self.limit + _EVENT_FRAME, without_data=True)
@@ -184,7 +184,7 @@ class HttpRequests:
         await self._connections.close()
 
 
-async def _pieces(answer: Answer, whole: bytes | None) -> AsyncGenerator[bytes]:
+async def _pieces(answer: ResponseHead, whole: bytes | None) -> AsyncGenerator[bytes]:
     """Yield the body as it arrives, decompressed where the server compresses although it was asked not to."""
     decoder = body_decoder((answer.headers.get("content-encoding") or "").lower(), answer.url)
     chunk = whole or await answer.exchange.chunk()
@@ -207,7 +207,7 @@ def _event(fields: Mapping[str, str]) -> Event:
     )
 
 
-def _redirect_within_origin(answer: Answer, method: str) -> str | None:
+def _redirect_within_origin(answer: ResponseHead, method: str) -> str | None:
     """Return where a redirect leads that stays within the origin and keeps the method, or None."""
     location = answer.headers.get("location")
     if not location or (method == "POST" and answer.status not in (307, 308)):
@@ -315,7 +315,7 @@ class StreamableHttp:
         except (ToolError, MCPError) as error:
             self._open_rpc.fail(pending, error)
 
-    async def _read_answer(self, answer: Answer, pending: PendingRequest) -> None:
+    async def _read_answer(self, answer: ResponseHead, pending: PendingRequest) -> None:
         if answer.status >= 400:
             unknown = answer.status == HTTPStatus.NOT_FOUND and self._session_id is None
             body = await self._http.read(answer, _MAX_REFUSAL_BYTES) or b""
@@ -333,7 +333,7 @@ class StreamableHttp:
         else:
             raise MCPError(code=INVALID_REQUEST, message=f"the server answered HTTP {answer.status} without a message")
 
-    async def _read_body(self, answer: Answer, pending: PendingRequest) -> None:
+    async def _read_body(self, answer: ResponseHead, pending: PendingRequest) -> None:
         body = await self._http.read(answer, self._http.limit)
         if body is None:
             size = answer.headers.get("content-length") or ""
@@ -360,7 +360,7 @@ class StreamableHttp:
             self._open_rpc.receive(message)
         return answered
 
-    async def _read_events(self, answer: Answer, pending: PendingRequest) -> None:
+    async def _read_events(self, answer: ResponseHead, pending: PendingRequest) -> None:
         """Deliver the events of a response; take a stream up again that ended before the response came."""
         last_id, retry_ms, attempts = "", _RETRY_MS, 0
         while True:
@@ -376,7 +376,7 @@ class StreamableHttp:
                 raise ToolConnectionError("MCP connection failed: SSE stream ended without a response")
             answer, attempts = await self._resume(last_id, retry_ms, attempts)
 
-    async def _resume(self, last_id: str, retry_ms: int, attempts: int) -> tuple[Answer, int]:
+    async def _resume(self, last_id: str, retry_ms: int, attempts: int) -> tuple[ResponseHead, int]:
         """Open a broken stream again after its last event; return how often that was tried since an event came."""
         while attempts < _MAX_ATTEMPTS:
             await asyncio.sleep(retry_ms / 1000)
@@ -387,7 +387,7 @@ class StreamableHttp:
                     return answer, attempts
         raise ToolConnectionError("MCP connection failed: SSE stream ended and could not be taken up again")
 
-    async def _open_stream(self, last_id: str) -> Answer | None:
+    async def _open_stream(self, last_id: str) -> ResponseHead | None:
         headers = {**self._headers(None), **_EVENTS, **({_LAST_EVENT_ID: last_id} if last_id else {})}
         answer = await self._http.send("GET", self._url, headers)
         if answer.status == HTTPStatus.OK and answer.media_type == _EVENT_STREAM:
@@ -414,7 +414,7 @@ class StreamableHttp:
             await asyncio.sleep(retry_ms / 1000)
 
 
-def _refusal(answer: Answer, body: bytes, *, code: int = INVALID_REQUEST) -> MCPError:
+def _refusal(answer: ResponseHead, body: bytes, *, code: int = INVALID_REQUEST) -> MCPError:
     """Build the error of a refused request: the server's own where it sent one, with the status."""
     facts: dict[str, Any] = {
         "kind": "refused",
@@ -450,7 +450,7 @@ def _reason(status: int, body: bytes) -> str:
     return f"the server answered HTTP {status}" + (f": {text}" if text and not text.startswith("<") else "")
 
 
-def _describe_redirect(answer: Answer) -> str:
+def _describe_redirect(answer: ResponseHead) -> str:
     location = join_url(answer.url, answer.headers.get("location") or "").partition("?")[0].partition("#")[0]
     return f"the redirect to {location} was not followed; use that address if it is the server's"
 
