@@ -251,7 +251,7 @@ async def _serve(ask: _Ask) -> Response:
 
 async def _send_message(ask: _Ask) -> Response:
     run_id, running = _start(ask)
-    configuration = ask.params.get("configuration") or {}
+    configuration: Any = ask.params.get("configuration")
     if is_object(configuration) and configuration.get("returnImmediately") is True:
         await asyncio.wait([running], timeout=_LOOK_S)
         outcome = running.result() if running.done() else None
@@ -288,7 +288,7 @@ def _read_call(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     found = [part["data"] for part in parts if is_object(part) and "data" in part] if is_array(parts) else []
     if len(found) != 1 or not is_object(found[0]) or not isinstance(found[0].get("tool"), str):
         raise _RpcError(_INVALID_PARAMS, _HOW)
-    arguments = found[0].get("arguments") or {}
+    arguments: Any = found[0].get("arguments") or {}
     if not is_object(arguments):
         raise _RpcError(_INVALID_PARAMS, "arguments must be an object")
     return found[0]["tool"], dict(arguments)
