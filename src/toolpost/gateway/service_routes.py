@@ -1,27 +1,32 @@
-"""Routes beside the interfaces: whether it lives and is ready, figures, and documents at well-known places."""
+"""Routes beside the interfaces: whether it lives and is ready, figures for Prometheus, and well-known documents."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from toolpost.contracts.callers import SCOPES
 from toolpost.gateway.access import CALLER, METADATA, insufficient_scope
-from toolpost.gateway.metrics import MEDIA_TYPE, Metric, metrics_of, metrics_text
 from toolpost.gateway.problems import ProblemResponse
 from toolpost.gateway.siblings import FROM_SIBLING, SOURCE_CHANGES
 from toolpost.sources.utcp.export import export_manual, http_route, serialize_manual
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from starlette.requests import Request
 
     from toolpost.contracts.callers import Caller
     from toolpost.gateway.rest.service import RestService
+    from toolpost.toolbox.box import Toolbox
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_MOST_PENDING = 10_000
 
 
 def service_routes(service: RestService) -> list[Route]:
@@ -93,3 +98,66 @@ async def _show_metrics(service: RestService, request: Request) -> Response:
     for others in await service.ask_siblings(request.scope, "GET", request.url.path):
         metrics += [Metric(*one) for one in others]
     return PlainTextResponse(metrics_text(metrics), media_type=MEDIA_TYPE)
+
+
+class Metric(NamedTuple):
+    """One figure, with a value for each label; `worker` is the one that counted it, if there are several."""
+
+    name: str
+    kind: str
+    about: str
+    label: str
+    values: Mapping[str, float]
+    worker: str = ""
+
+
+async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[Metric]:
+    """Return the figures of one process: calls by tool, sources, what waits for people, and who listens.
+
+    What waits for people, and how webhooks stand, is the same in all workers, and names none.
+    """
+    calls, report = box.registry.get_stats().call_stats, box.report
+    seconds = {name: one.count * one.avg_duration / 1000 for name, one in calls.items()}
+    figures: list[tuple[str, str, str, str, Mapping[str, float]]] = [
+        ("tool_calls_total", "counter", "Calls that have ended", "tool", {n: c.count for n, c in calls.items()}),
+        ("tool_failures_total", "counter", "Calls that failed", "tool", {n: c.failures for n, c in calls.items()}),
+        ("tool_call_seconds_total", "counter", "How long calls took together", "tool", seconds),
+        ("source_up", "gauge", "Whether a source is up", "source", {one.name: int(one.ok) for one in report}),
+        ("source_tools", "gauge", "Tools of a source", "source", {one.name: one.tools for one in report}),
+        ("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),
+    ]
+    waiting = len(await box.store.pending.list(status="open", limit=_MOST_PENDING))
+    webhooks = {one["name"]: one for one in await box.webhooks.states()}
+
+    def webhook(name: str, kind: str, about: str, key: str) -> Metric:
+        return Metric(name, kind, about, "webhook", {name: one[key] for name, one in webhooks.items()})
+
+    return [
+        *(Metric(*figure, worker) for figure in figures),
+        Metric("pending_actions", "gauge", "Calls that wait for a person", "", {"": waiting}),
+        webhook("webhook_delivered_total", "counter", "Events that a webhook has received", "delivered"),
+        webhook("webhook_behind", "gauge", "Events that a webhook has not come to", "behind"),
+        webhook("webhook_failures", "gauge", "Failed tries in a row", "failures"),
+    ]
+
+
+def metrics_text(metrics: Iterable[Metric]) -> str:
+    """Return figures as text; those of one name stand together, whichever worker they are of."""
+    by_name: dict[str, list[Metric]] = {}
+    for metric in metrics:
+        by_name.setdefault(metric.name, []).append(metric)
+    return "".join(line for group in by_name.values() for line in _lines(group))
+
+
+def _lines(group: Sequence[Metric]) -> Iterable[str]:
+    name = f"toolpost_{group[0].name}"
+    yield f"# HELP {name} {group[0].about}.\n# TYPE {name} {group[0].kind}\n"
+    for metric in group if group[0].worker else group[:1]:
+        for value_of, value in metric.values.items():
+            labels = [f'{metric.label}="{_escape(value_of)}"'] if metric.label else []
+            labels += [f'worker="{metric.worker}"'] if metric.worker else []
+            yield f"{name}{{{','.join(labels)}}} {value:g}\n" if labels else f"{name} {value:g}\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
