@@ -94,6 +94,7 @@ async def test_events_are_filtered_by_run_tool_and_user_and_those_of_others_do_n
     assert [event["user"] for event in found] == ["olga", "bot", "olga", "bot"]
 
 
+@pytest.mark.req("NAPP-03")
 async def test_that_a_person_is_asked_comes_with_the_same_card_as_everywhere(gate: Served) -> None:
     async with listening(gate, tool="drop") as events:
         await gate.http.post("/api/v1/calls", json={"tool": "drop", "arguments": {"name": "t"}})
