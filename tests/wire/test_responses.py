@@ -15,7 +15,7 @@ from tests.wire.site import Answer, Received, Site, reply
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.wire.client import PAGE_BYTES, HttpClient
 from toolpost.wire.http1 import Http1Transport
-from toolpost.wire.messages import Request, Response, _Inflater
+from toolpost.wire.messages import Inflater, Request, Response
 from toolpost.wire.network import NetworkPolicy
 
 TEXT = b"The tool post holds any cutting tool. " * 5000
@@ -115,7 +115,7 @@ async def test_an_empty_body_may_call_itself_compressed(transport: Http1Transpor
 )
 def test_where_chunks_begin_and_end_does_not_matter(contents: list[bytes], sizes: list[int]) -> None:
     content = b"".join(map(gzip.compress, contents)) + b"\x1f\x00padding \x1f\x8b"
-    inflater = _Inflater("gzip", "x")
+    inflater = Inflater("gzip", "x")
     pieces: list[bytes] = []
     turns = itertools.cycle(sizes)
     while content:
@@ -130,7 +130,7 @@ def test_where_chunks_begin_and_end_does_not_matter(contents: list[bytes], sizes
 @pytest.mark.parametrize("size", [*range(65_530, 65_800, 27), 131_072, 131_073, 4_000_000])
 def test_a_piece_that_is_full_is_not_the_last(size: int) -> None:
     for encoding, pack in (("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", raw_deflate)):
-        inflater = _Inflater(encoding, "x")
+        inflater = Inflater(encoding, "x")
         pieces = list(inflater.feed(pack(bytes(size))))
 
         assert (sum(map(len, pieces)), inflater.complete) == (size, True)
