@@ -480,7 +480,7 @@ class Redactor:
 
     def plain(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Redact the facts of an event of no known tool; the keys of facts are ours and name no secrets."""
-        if type(facts) is dict and self._is_empty and all(map(_is_harmless, facts.values())):
+        if isinstance(facts, dict) and self._is_empty and all(map(_is_harmless, facts.values())):
             return facts
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
