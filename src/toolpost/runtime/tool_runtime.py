@@ -21,6 +21,7 @@ from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import Approvals, CalledTool
 from toolpost.policy.redaction import RedactingTool, Redactor, secret_values
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
+from toolpost.schema.secrets import is_secret_name
 from toolpost.web.untrusted import UNTRUSTED
 
 if TYPE_CHECKING:
@@ -41,14 +42,18 @@ _LONGEST_HOST = 255  # RFC 1035 section 2.3.4: no name on the network is longer
 _PORTS = {"http": 80, "https": 443}
 _TOO_DEEP = "it is nested too deeply"
 _NO_SECRETS: frozenset[Any] = frozenset()
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def context_secrets(request: RequestedCall) -> frozenset[str]:
     """Return what stands under secret-like names in the `tool_context` of a call, which only its tool may see."""
-    given = request.context
-    if given is None or not given.tool_context:
+    if request.context is None:
         return _NO_SECRETS
-    return frozenset(secret_values(given.tool_context, _NO_SECRETS))
+    given = request.context.tool_context
+    for name, value in given.items():
+        if value.__class__ not in _PLAIN or is_secret_name(name):
+            return frozenset(secret_values(given, _NO_SECRETS))
+    return _NO_SECRETS  # most often: a user, a session, a trace
 
 
 class ToolRuntime:
