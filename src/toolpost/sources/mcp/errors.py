@@ -99,7 +99,9 @@ def to_tool_error(raised: BaseException) -> ToolError:
         return ToolTimeoutError(f"the MCP server did not answer in time: {_text(raised)}", cause=raised)
     if isinstance(raised, (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)):
         return ToolConnectionError(f"MCP connection failed: {_text(raised)}", cause=raised)
-    cause = raised.__cause__
+    cause, context = raised.__cause__, raised.__context__
+    if cause is None and context is not None and str(context) == str(raised):  # the client raised the same anew
+        cause = context.__cause__
     return to_tool_error(cause) if cause is not None else ToolNodeError(f"MCP error: {_text(raised)}", cause=raised)
 
 
