@@ -29,6 +29,7 @@ from toolpost.wire.messages import (
     MANAGED_HEADERS,
     REDIRECTS,
     Headers,
+    Pairs,
     Request,
     body_decoder,
     clean_headers,
@@ -108,12 +109,17 @@ class HttpRequests:
             "user-agent": "toolpost",
             **{name.lower(): value for name, value in connection.config.headers.items()},
         }
+        self._checked: tuple[dict[str, str], Pairs] = ({}, ())
+        self._target = parse_target(url)
+        self._connect_s = connection.config.connect_timeout_s
         self.url = url
         self.limit = connection.config.mcp.max_message_bytes
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> ResponseHead:
         """Send a request and wait for the head of its response; follow redirects that keep origin and method."""
         answer = await self._authorized(method, url, headers, body)
+        if answer.status not in REDIRECTS:
+            return answer
         for _ in range(_MAX_REDIRECTS):
             target = _redirect_within_origin(answer, method) if answer.status in REDIRECTS else None
             if target is None:
@@ -144,10 +150,13 @@ class HttpRequests:
         return fields
 
     async def _send(self, method: str, url: str, fields: dict[str, str], body: bytes | None) -> ResponseHead:
-        if not MANAGED_HEADERS.isdisjoint(fields):
-            fields = {name: value for name, value in fields.items() if name not in MANAGED_HEADERS}
-        request = Request(method, url, clean_headers(tuple(fields.items())), body)
-        exchange = await self._client.exchange(request, parse_target(url), self._connection.config.connect_timeout_s)
+        if fields != self._checked[0]:  # nearly all requests of a session have the same
+            self._checked = (
+                fields,
+                clean_headers(tuple(pair for pair in fields.items() if pair[0] not in MANAGED_HEADERS)),
+            )
+        target = self._target if url == self.url else parse_target(url)
+        exchange = await self._client.exchange(Request(method, url, self._checked[1], body), target, self._connect_s)
         return ResponseHead(exchange.status, exchange.headers, exchange, url)
 
     async def read(self, answer: ResponseHead, limit: int) -> bytes | None:
@@ -244,7 +253,9 @@ class StreamableHttp:
         """End the server's session and close every connection."""
         try:
             if self._notices:
-                await asyncio.wait(self._notices, timeout=_NOTICE_S)
+                _, late = await asyncio.wait(self._notices, timeout=_LAST_POSTS_S)
+                for notice in late:
+                    notice.cancel()
             if self._session_id is not None:
                 with suppress(ToolError, TimeoutError):
                     async with asyncio.timeout(_NOTICE_S):
