@@ -26,6 +26,7 @@ class Plot(NamedTuple):
     title: str
     x_label: str
     y_label: str
+    y_scale: str = "log"
 
 
 PLOTS = (
@@ -33,9 +34,10 @@ PLOTS = (
         "concurrency",
         "at_once",
         "per_second",
-        "Native calls a second, events stored",
+        "Native calls a second",
         "calls at once",
         "calls a second",
+        "linear",
     ),
     Plot(
         "listing", "tools", "cpu_ms", "All tools as definitions for a model", "tools in the catalog", "CPU ms a listing"
@@ -55,13 +57,15 @@ def _draw(plot: Plot, rows: Sequence[Mapping[str, Any]], folder: Path) -> Path:
     for style, name in zip(STYLES * len(rows), dict.fromkeys(row["name"] for row in rows), strict=False):
         mine = sorted((row[plot.x], row[plot.y]) for row in rows if row["name"] == name)
         axes.plot(*zip(*mine, strict=True), style, label=name)
-    axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label, xscale="log", yscale="log")
+    axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label, xscale="log", yscale=plot.y_scale)
     ticks = sorted({row[plot.x] for row in rows})
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}" if value < 1000 else f"{value:,.0f}")
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize="small")
+    if plot.y_scale == "linear":
+        axes.set_ylim(bottom=0)
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     path = folder / f"bench-{plot.key}.svg"
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
