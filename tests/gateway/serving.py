@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from toolpost import Settings, Toolbox
+from toolpost import Settings, Toolbox, tool
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.callers import Callers, new_caller_key
@@ -22,6 +22,18 @@ from toolpost.wire.http_server import listen, serve_until_stopped
 from toolpost.wire.unix_http import listen_unix
 
 OPERATOR = "acme:olga"
+
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(side_effects="write", destructive=True)
+async def drop(name: str) -> str:
+    """Drop a table."""
+    return name
 
 
 class Served(NamedTuple):

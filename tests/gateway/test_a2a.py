@@ -9,17 +9,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.gateway.serving import Served, served
+from tests.gateway.serving import Served, add, served
 from tests.parts import python_of_a2a
 from toolpost import Completed, ToolContext, tool
 
 dropped: list[str] = []
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(side_effects="write", destructive=True)

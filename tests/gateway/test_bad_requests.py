@@ -16,7 +16,7 @@ from mcp import MCPError
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.gateway.serving import Served, served
+from tests.gateway.serving import Served, add, served
 from toolpost import ExternalToolConfig, TransportType, tool
 
 NEW, OLD = "2026-07-28", "2025-06-18"
@@ -27,12 +27,6 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 marks: dict[str, asyncio.Event] = {}  # of the test that runs
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(side_effects="pure")

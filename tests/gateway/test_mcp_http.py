@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.gateway.serving import Served, served
+from tests.gateway.serving import Served, add, served
 from toolpost import ToolContext, tool
 from toolpost.gateway import mcp_http
 
@@ -19,12 +19,6 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "by hand", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(side_effects="pure")

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from conformance.fixture import Fixture, serving, serving_fixture
-from tests.gateway.serving import OPERATOR, Served, served
+from tests.gateway.serving import OPERATOR, Served, add, served
 from toolpost import Settings, Toolbox, ToolContext, tool
 from toolpost.gateway import mcp_server
 from toolpost.gateway.mcp_server import McpServer
@@ -117,12 +117,6 @@ async def test_a_task_that_breaks_the_protocol_has_failed_and_one_whose_tool_fai
 
     assert broken["error"] == {"code": -32603, "message": "the job broke"}
     assert (failing["status"], failing["result"]["isError"]) == ("completed", True)
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(side_effects="pure")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.serving import Served, served
+from tests.gateway.serving import Served, add, served
 from tests.gateway.test_encoded_lists import JSON, META, NEW, OLD, session_headers
 from tests.telemetry import Spans, id_of, parent_of, spans, trace_of
 from toolpost import tool
@@ -17,12 +17,6 @@ from toolpost.gateway.observation import CallLog, logging_to_stderr
 __all__ = ["spans"]  # a fixture
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(side_effects="write", destructive=True)

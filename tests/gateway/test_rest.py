@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from tests.gateway.serving import Served, served
+from tests.gateway.serving import Served, add, served
 from toolpost import ToolContext, tool
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.outcomes import outcome_to_dict
 
 dropped: list[str] = []
 released: list[asyncio.Event] = []  # of the event loop of this test
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(side_effects="write", destructive=True)

@@ -2,15 +2,9 @@
 
 from pathlib import Path
 
-from tests.gateway.serving import served
-from toolpost import Completed, Toolbox, tool
+from tests.gateway.serving import add, served
+from toolpost import Completed, Toolbox
 from toolpost.gateway.rest.routes import OPERATIONS, openapi_document
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def test_every_operation_has_a_name_a_summary_and_documented_answers() -> None:

@@ -4,31 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.serving import Served, served
-from toolpost import tool
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-@tool(side_effects="write", destructive=True)
-async def drop(name: str) -> str:
-    """Drop a table."""
-    return name
-
-
-@pytest.fixture
-async def gate(tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(tmp_path / "data", [add, drop]) as gate:
-        yield gate
+from tests.gateway.serving import Served
 
 
 @asynccontextmanager

@@ -1,32 +1,13 @@
 """A gateway as it runs for a team: ready, measured, described, and stopped without keeping anybody waiting."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.gateway.serving import Served, served
-from toolpost import Completed, Toolbox, tool
-
-
-@tool(side_effects="pure")
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-@tool(side_effects="write", destructive=True)
-async def drop(name: str) -> str:
-    """Drop a table."""
-    return name
-
-
-@pytest.fixture
-async def gate(tmp_path: Path) -> AsyncIterator[Served]:
-    async with served(tmp_path / "data", [add, drop]) as gate:
-        yield gate
+from tests.gateway.serving import Served, add, served
+from toolpost import Completed, Toolbox
 
 
 async def test_whoever_watches_over_it_needs_no_token_and_figures_need_one(gate: Served) -> None:
