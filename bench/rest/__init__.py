@@ -1,0 +1,1 @@
+"""Figures of the REST interface, measured at a running gateway."""
