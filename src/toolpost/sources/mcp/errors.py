@@ -102,7 +102,17 @@ def to_tool_error(raised: BaseException) -> ToolError:
     cause, context = raised.__cause__, raised.__context__
     if cause is None and context is not None and str(context) == str(raised):  # the client raised the same anew
         cause = context.__cause__
-    return to_tool_error(cause) if cause is not None else ToolNodeError(f"MCP error: {_text(raised)}", cause=raised)
+    if cause is None:
+        return ToolNodeError(f"MCP error: {_text(raised)}", cause=raised)
+    error = to_tool_error(cause)
+    return _copied(error) if error is cause else error  # raised from what it is the cause of, it would be its own
+
+
+def _copied(error: ToolError) -> ToolError:
+    copied = type(error).__new__(type(error))
+    copied.args = error.args
+    copied.__dict__.update(error.__dict__)
+    return copied
 
 
 def _from_rpc_error(raised: MCPError) -> ToolError:
