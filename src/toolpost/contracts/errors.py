@@ -41,7 +41,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 from toolpost.contracts.questions import Question
 
@@ -116,6 +116,13 @@ class ToolError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+    def copied(self) -> Self:
+        """Copy the error for one more caller, who adds facts of its own call to it; causes are not copied."""
+        copied = type(self).__new__(type(self))
+        copied.args = self.args
+        copied.__dict__.update(self.__dict__)
+        return copied
 
     @property
     def is_retryable(self) -> bool:

@@ -191,9 +191,7 @@ def _retrieve_error(done: asyncio.Task[S]) -> None:
 
 def _copy_error(error: ToolError, wait_s: float = 0.0) -> ToolError:
     """Copy an error for one more caller, who adds facts of its own call to it."""
-    copied = type(error).__new__(type(error))
-    copied.args = error.args
-    copied.__dict__.update(error.__dict__)
+    copied = error.copied()
     if isinstance(copied, ToolConnectionError):
         copied.sent = False
         copied.retry_after_s = wait_s or copied.retry_after_s

@@ -105,14 +105,7 @@ def to_tool_error(raised: BaseException) -> ToolError:
     if cause is None:
         return ToolNodeError(f"MCP error: {_text(raised)}", cause=raised)
     error = to_tool_error(cause)
-    return _copied(error) if error is cause else error  # raised from what it is the cause of, it would be its own
-
-
-def _copied(error: ToolError) -> ToolError:
-    copied = type(error).__new__(type(error))
-    copied.args = error.args
-    copied.__dict__.update(error.__dict__)
-    return copied
+    return error.copied() if error is cause else error  # raised from what it is the cause of, it would be its own
 
 
 def _from_rpc_error(raised: MCPError) -> ToolError:
