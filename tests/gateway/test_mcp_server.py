@@ -57,6 +57,13 @@ async def tail(lines: int) -> AsyncIterator[str]:
 
 
 @tool(side_effects="pure")
+async def circle() -> str:
+    """Fail with an error that is its own cause."""
+    error = ValueError("round and round")
+    raise error from error
+
+
+@tool(side_effects="pure")
 async def long_text() -> str:
     """Return more than fits into a message."""
     return "word " * 20_000
@@ -66,7 +73,7 @@ async def long_text() -> str:
 async def gateway(folder: Path | None = None, *, user: str = ME) -> AsyncIterator[tuple[Toolbox, McpServer]]:
     relay = ProgressRelay()
     settings = Settings(data_dir=folder)
-    tools = [add, drop, book, count, tail, long_text]
+    tools = [add, drop, book, count, tail, circle, long_text]
     async with Toolbox(tools=tools, settings=settings, sinks=[relay]) as box:
         server = McpServer(box, principal=lambda _ctx: user, relay=relay)
         async with server.publishing():
@@ -106,6 +113,14 @@ async def test_wrong_arguments_are_an_error_that_names_them(era: Era) -> None:
 
     assert result.is_error
     assert "$.b" in str(result.content)
+
+
+async def test_an_error_that_is_its_own_cause_is_told_as_any_other() -> None:
+    async with gateway() as (_, mcp), Client(mcp.server) as client:
+        failed = await client.call_tool("circle", {})
+
+    assert failed.is_error
+    assert "round and round" in str(failed.content)
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -27,6 +27,7 @@ ARTIFACTS = "artifact://"
 _NO_RESOURCE = -32002  # of the older protocol
 META = "toolpost/"
 _WRAPPED = "result"
+_MOST_CAUSES = 20  # a tool may raise an error that is its own cause
 _ROOT_KEYS = frozenset({"$defs", "$schema", "definitions"})  # references point at the root of a schema
 _INLINE_FILE = 1_000_000  # bytes of an image or sound that is sent whole
 _MEDIA = ("image", "audio")
@@ -172,9 +173,11 @@ def failed_result(outcome: Failed) -> dict[str, Any]:
 def protocol_error(error: ToolError) -> MCPError | None:
     """Return the error of the protocol with which a server behind answered, if it was one."""
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, MCPError):
+    for _ in range(_MOST_CAUSES):
+        if cause is None or isinstance(cause, MCPError):
+            break
         cause = cause.__cause__
-    if cause is None or isinstance(error, ToolConnectionError | ToolTimeoutError):
+    if not isinstance(cause, MCPError) or isinstance(error, ToolConnectionError | ToolTimeoutError):
         return None
     data: Any = cause.error.data
     return MCPError(code=cause.error.code, message=cause.error.message, data=data if data != {} else None)
