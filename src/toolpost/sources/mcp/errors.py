@@ -89,7 +89,9 @@ _CLIENT_FAULTS = frozenset({-32600, -32601, -32602, -32700})
 def to_tool_error(raised: BaseException) -> ToolError:
     """Convert any exception of a session to a ToolError."""
     if isinstance(raised, ToolError):
-        return raised
+        copied = raised.copied()  # whoever raises it from what was raised would make it its own cause
+        copied.__cause__ = raised
+        return copied
     if isinstance(raised, MCPError):
         return _from_rpc_error(raised)
     if isinstance(raised, BaseExceptionGroup):
@@ -104,8 +106,7 @@ def to_tool_error(raised: BaseException) -> ToolError:
         cause = context.__cause__
     if cause is None:
         return ToolNodeError(f"MCP error: {_text(raised)}", cause=raised)
-    error = to_tool_error(cause)
-    return error.copied() if error is cause else error  # raised from what it is the cause of, it would be its own
+    return to_tool_error(cause)
 
 
 def _from_rpc_error(raised: MCPError) -> ToolError:
