@@ -238,7 +238,10 @@ def _lines(data: bytes, kind: MediaType, _: str) -> Content:
 
 def _events(data: bytes, kind: MediaType, _: str) -> Content:
     decoder = SseDecoder()
-    events = [{**event, "data": _event_data(event["data"])} for event in (*decoder.feed(data), *decoder.flush())]
+    events: list[dict[str, Any]] = [*decoder.feed(data), *decoder.flush()]
+    for event in events:
+        event.pop("retry", None)  # says when to connect again, nothing of what happened
+        event["data"] = _event_data(event["data"])
     return Content(events[:MOST_ITEMS], kind.essence, _left_out(len(events)))
 
 
