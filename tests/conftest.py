@@ -14,6 +14,7 @@ from tests.parts import MEASURED, leave_programs_unmeasured
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, Watch
 from toolpost import Settings
+from toolpost.catalog.threads import idle_workers
 from toolpost.toolbox.source_manager import SourceManager
 
 # How long an example takes says how busy the machine is. What CI says must depend on the change alone; elsewhere every
@@ -73,6 +74,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         while (measuring := Coverage.current()) is not None:  # a worker has two: as a program, and as a part of the run
             measuring.stop()
             stopped.append(measuring)
+    kept = list(idle_workers)
+    if stopped:
+        idle_workers.clear()  # a thread that begins now is never measured, and is not to serve other tests
     try:
         return (yield)
     finally:
@@ -80,6 +84,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             measuring.start()
         if stopped:
             leave_programs_unmeasured()  # a start asks for it anew
+            idle_workers.clear()
+            idle_workers.extend(kept)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 _Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
-_idle: deque[_Worker] = deque()
+idle_workers: deque[_Worker] = deque()
 T = TypeVar("T")
 
 
@@ -35,7 +35,7 @@ class _Worker:
                 result, error = fn(), None
             except BaseException as raised:  # noqa: BLE001 - foreign code; handed to whoever awaits it
                 result, error = None, raised
-            _idle.append(self)
+            idle_workers.append(self)
             _deliver(future, result, error)
             del future, fn, result, error
 
@@ -70,7 +70,7 @@ async def run_cancellable(work: Callable[[Callable[[], None]], T]) -> T:
 def _free_worker() -> _Worker:
     while True:
         try:
-            worker = _idle.pop()
+            worker = idle_workers.pop()
         except IndexError:
             return _Worker()
         if worker.thread.is_alive():  # a forked process inherits the list, but not the threads
