@@ -1,0 +1,63 @@
+"""The audit trail: who called what, who allowed it and what came of it, without secrets, and proof against changes."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from tests.gateway.serving import Served, add, served
+from toolpost import tool
+
+
+@tool(side_effects="write", destructive=True)
+async def drop(name: str, password: SecretStr) -> str:
+    """Drop a table."""
+    return f"{name} is gone"
+
+
+@pytest.mark.req("FUT-11")
+async def test_the_trail_names_who_asked_who_allowed_and_what_came_of_it(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [drop]) as gate:
+        arguments = {"name": "orders", "password": "hunter2-hunter2"}
+        agent = await gate.key("acme:bot", "call")
+        call = await gate.http.post("/api/v1/calls", json={"tool": "drop", "arguments": arguments}, headers=agent)
+        person = await gate.key("acme:ann", "answer", "admin")
+        asked = f"/api/v1/pending/{call.json()['pending']['id']}/answer"
+        await gate.http.post(asked, json={"decision": "approve"}, headers=person)
+        trail = await gate.http.get("/api/v1/audit", headers=person)
+
+    events = [json.loads(line) for line in trail.text.splitlines()]
+    assert [(event["type"], event["user"], event["payload"].get("by")) for event in events] == [
+        ("TOOL_CALL_REQUESTED", "bot", None),
+        ("APPROVAL_REQUESTED", "bot", None),
+        ("APPROVAL_GRANTED", "bot", "acme:ann"),
+        ("TOOL_CALL_STARTED", "bot", None),
+        ("TOOL_CALL_COMPLETED", "bot", None),
+    ]
+    assert events[0]["payload"]["params"] == {"name": "orders", "password": "[redacted]"}
+    assert (events[-1]["payload"]["tool_name"], events[-1]["payload"]["summary"]) == ("drop", "orders is gone")
+    assert "hunter2" not in trail.text
+
+
+@pytest.mark.req("FUT-11")
+async def test_a_trail_that_somebody_changed_does_not_verify(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with served(folder, [add]) as gate:
+        await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 1}})
+        before = await verdict(gate)
+    with closing(sqlite3.connect(folder / "toolpost.db")) as database, database:
+        database.execute("UPDATE events SET payload = replace(payload, 'add', 'sub')")
+    async with served(folder, [add]) as gate:
+        after = await verdict(gate)
+
+    assert (before["status"], after["status"]) == ("verified", "changed")
+    assert after["problems"]
+
+
+async def verdict(gate: Served) -> Any:
+    reply = await gate.http.get("/api/v1/audit", params={"verify": "yes"})
+    return json.loads(reply.text.splitlines()[-1])
