@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from toolpost.schema.typed_models import arguments_model, result_model
+from toolpost.schema.pydantic_types import arguments_model, result_model
 
 ISSUE = {
     "type": "object",

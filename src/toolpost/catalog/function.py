@@ -338,9 +338,8 @@ def _make(
     **declared: Any,
 ) -> FunctionTool:
     # Pydantic takes as long to import as the rest of the package, and comes with the first tool.
-    from toolpost.schema.parameters import function_name  # noqa: PLC0415
     from toolpost.schema.schema_checks import check_schema  # noqa: PLC0415
-    from toolpost.schema.signature import function_schema  # noqa: PLC0415
+    from toolpost.schema.signature import function_name, function_schema  # noqa: PLC0415
 
     shape = function_schema(fn)
     spec = ToolSpec(

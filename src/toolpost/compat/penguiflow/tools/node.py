@@ -24,7 +24,7 @@ from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolNodeError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.typed_models import arguments_model, result_model
+from toolpost.schema.pydantic_types import arguments_model, result_model
 from toolpost.toolbox.node import NodeTool
 from toolpost.toolbox.node import ToolNode as _ToolNode
 
