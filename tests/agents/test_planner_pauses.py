@@ -321,7 +321,7 @@ async def test_a_call_that_was_approved_elsewhere_and_then_asked_on_waits_for_th
 async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_not_for_ever(
     polls: int, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolpost.agents.runs._MAX_POLLS", polls)
+    monkeypatch.setattr("toolpost.agents.planner._MAX_POLLS", polls)
     began, go = asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="write", destructive=True)

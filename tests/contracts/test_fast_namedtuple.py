@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from toolpost import Completed, Principal, ToolContext, ToolResult
-from toolpost.agents.actor import ActionResult, PlanStep
 from toolpost.agents.results import PlannerFinish
+from toolpost.agents.turns import ActionResult, PlanStep
 from toolpost.contracts.calls import RequestedCall, ToolOutput, ValidatedCall
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.outcomes import Paused

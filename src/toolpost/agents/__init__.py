@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from toolpost.agents.actor import ActionResult, Actor, PlanStep, Reflection, TaskContext
     from toolpost.agents.agent import Agent
-    from toolpost.agents.budget import Budget, PlanningHints
+    from toolpost.agents.conversation import Budget, PlanningHints
     from toolpost.agents.main_agent import MainAgent, Reply
     from toolpost.agents.planner import ReactPlanner
     from toolpost.agents.reflection import PostTaskReflection, PostTaskReflector
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
         RunPaused,
     )
     from toolpost.agents.tasks import Task
+    from toolpost.agents.turns import ActionResult, Actor, PlanStep, Reflection, TaskContext
     from toolpost.toolbox.views import SearchView
 
 __getattr__ = lazy_attributes(
     "toolpost.agents",
     {
-        "agents.actor": ["ActionResult", "Actor", "PlanStep", "Reflection", "TaskContext"],
         "agents.agent": ["Agent"],
-        "agents.budget": ["Budget", "PlanningHints"],
+        "agents.conversation": ["Budget", "PlanningHints"],
         "agents.main_agent": ["MainAgent", "Reply"],
         "agents.planner": ["ReactPlanner"],
         "agents.reflection": ["PostTaskReflection", "PostTaskReflector"],
@@ -43,6 +42,7 @@ __getattr__ = lazy_attributes(
             *("PlannerPause", "PlannerQuestion", "RunFinished", "RunPaused"),
         ],
         "agents.tasks": ["Task"],
+        "agents.turns": ["ActionResult", "Actor", "PlanStep", "Reflection", "TaskContext"],
         "toolbox.views": ["SearchView"],
     },
 )

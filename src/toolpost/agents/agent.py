@@ -11,14 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolpost.agents.actor import Actor, PlanStep, TaskContext
-from toolpost.agents.budget import Budget, check_at_least_one
 from toolpost.agents.catalogs import agent_registry, has_effects
-from toolpost.agents.conversation import MISTAKES, TOO_MANY_CALLS, Conversation, too_many_calls
+from toolpost.agents.conversation import (
+    MISTAKES,
+    TOO_MANY_CALLS,
+    Budget,
+    Conversation,
+    check_at_least_one,
+    too_many_calls,
+)
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import Reflector
 from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, wait_for_outcome
-from toolpost.agents.turns import CONTEXT_TOKENS, ModelTurns, Turn
+from toolpost.agents.turns import CONTEXT_TOKENS, Actor, ModelTurns, PlanStep, TaskContext, Turn
 from toolpost.builtin.agent_tools import HOST
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
 from toolpost.catalog.registry import belongs
@@ -48,8 +53,8 @@ from toolpost.stores.messages import CANCELLED, close_tool_calls
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from toolpost.agents.actor import ActionResult
     from toolpost.agents.reflection import PostTaskReflector
+    from toolpost.agents.turns import ActionResult
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.events import RunEvent
     from toolpost.contracts.spec import ToolSpec

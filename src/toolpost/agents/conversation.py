@@ -1,4 +1,4 @@
-"""The conversation of a run with its model: the messages, the calls that wait, and what was used so far.
+"""The conversation of a run with its model: the messages, the calls that wait, its limits and what was used so far.
 
 Messages have the shape of Chat Completions with native tool calls, whichever way the model is asked.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from toolpost.agents.budget import Budget
 from toolpost.contracts.chat import Usage
-from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.errors import ConfigError, did_you_mean
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
@@ -21,10 +20,11 @@ from toolpost.stores.messages import close_tool_calls
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.agents.budget import BudgetKind
     from toolpost.contracts.chat import ModelReply
     from toolpost.contracts.outcomes import Outcome
 
+
+BudgetKind = Literal["steps", "time", "tokens", "cost"]
 TOO_MANY_CALLS = "too_many_calls"
 MISTAKES = frozenset({"tool_not_found", "validation_failed", TOO_MANY_CALLS})  # of the model, before anything ran
 UNUSABLE = "Your last reply cannot be used: "
@@ -46,6 +46,66 @@ _NEXT = {
     "cancelled": "Do not call it again unless you are asked to.",
 }
 _ELSE = "Try it in another way, or say what went wrong."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Limits of one run; None is no limit.
+
+    `steps` are replies of the model, `time_s` are seconds without the waits for people, `tokens` those of prompts and
+    replies together, `cost` is in US dollars.
+    """
+
+    steps: int | None = None
+    time_s: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "time_s", "tokens", "cost"):
+            limit = getattr(self, name)
+            if limit is not None and not limit > 0:  # NaN too
+                raise ConfigError(f"{name} of a Budget must be more than 0, not {limit!r}")
+
+    def used_up(self, *, steps: int, seconds: float, usage: Usage) -> BudgetKind | None:
+        """Return which limit is reached, if one is."""
+        if self.steps is not None and steps >= self.steps:
+            return "steps"
+        if self.time_s is not None and seconds >= self.time_s:
+            return "time"
+        if self.tokens is not None and usage.total_tokens >= self.tokens:
+            return "tokens"
+        if self.cost is not None and (usage.cost or 0.0) >= self.cost:
+            return "cost"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningHints:
+    """What a model is told about planning, and held to: `max_parallel` is the most calls that one reply may make."""
+
+    max_parallel: int | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least_one("max_parallel", self.max_parallel)
+
+    @classmethod
+    def parse(cls, given: PlanningHints | Mapping[str, Any] | None) -> PlanningHints:
+        """Return hints from a mapping; ConfigError names an unknown key."""
+        if isinstance(given, PlanningHints):
+            return given
+        known = [field.name for field in fields(cls)]
+        for name in given or {}:
+            if name not in known:
+                near = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+                raise ConfigError(f"planning_hints: there is no hint {name!r}; {near}")
+        return cls(**(given or {}))
+
+
+def check_at_least_one(name: str, value: int | None) -> None:
+    """Raise ConfigError for a limit below one."""
+    if value is not None and value < 1:
+        raise ConfigError(f"{name} must be at least 1, not {value}")
 
 
 class PlannerCall(NamedTuple):

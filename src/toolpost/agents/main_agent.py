@@ -12,15 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from toolpost.agents.actor import Actor, PlanStep, TaskContext
 from toolpost.agents.agent import BUDGET, Agent, collection_members
-from toolpost.agents.budget import Budget, check_at_least_one
 from toolpost.agents.catalogs import agent_registry
-from toolpost.agents.conversation import Conversation, too_many_calls
+from toolpost.agents.conversation import Budget, Conversation, check_at_least_one, too_many_calls
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector
 from toolpost.agents.tasks import wait_for_outcome
-from toolpost.agents.turns import CONTEXT_TOKENS, ModelTurns, message_chars
+from toolpost.agents.turns import CONTEXT_TOKENS, Actor, ModelTurns, PlanStep, TaskContext, message_chars
 from toolpost.builtin.agent_tools import HOST
 from toolpost.catalog.threads import run_in_thread
 from toolpost.configuration.loading import load_settings, parse_settings

@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from toolpost.agents.actor import Actor, Reflection, Verdict
 from toolpost.agents.answers import read_json
-from toolpost.agents.budget import Budget
 from toolpost.agents.catalogs import agent_registry
-from toolpost.agents.conversation import Conversation
+from toolpost.agents.conversation import Budget, Conversation
 from toolpost.agents.models.names import open_model
-from toolpost.agents.turns import CONTEXT_TOKENS, ModelTurns
+from toolpost.agents.turns import CONTEXT_TOKENS, Actor, ModelTurns, Reflection, Verdict
 from toolpost.builtin.memory import memory_list, memory_read
 from toolpost.builtin.specs import COLLECTIONS
 from toolpost.contracts.context import ToolContext
@@ -29,7 +27,7 @@ from toolpost.stores.agent_files import REFLECTION_RUN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolpost.agents.actor import ActionResult, PlanStep, TaskContext
+    from toolpost.agents.turns import ActionResult, PlanStep, TaskContext
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.storage import EventSink

@@ -16,9 +16,8 @@ from toolpost.runtime.persistence import current_outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from toolpost.agents.actor import PlanStep, TaskContext
     from toolpost.agents.conversation import Conversation
-    from toolpost.agents.turns import Turn
+    from toolpost.agents.turns import PlanStep, TaskContext, Turn
     from toolpost.contracts.events import EventCode, RunEvent
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.storage import PendingStore

@@ -23,7 +23,7 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import Paused
 
 if TYPE_CHECKING:
-    from toolpost.agents.budget import Budget
+    from toolpost.agents.conversation import Budget
     from toolpost.agents.results import PlannerFinish, PlannerPause, PlannerResult
     from toolpost.cli.agent_view import AgentView
     from toolpost.cli.runner import SourceSelection
@@ -161,7 +161,7 @@ def read_options(
 
 def parse_budget(written: Sequence[str]) -> Budget:
     """Parse limits such as `steps=20,time=5m`; raise a BadParameter for anything else."""
-    from toolpost.agents.budget import Budget
+    from toolpost.agents.conversation import Budget
 
     read: dict[str, Callable[[str], float]] = {
         "steps": int,

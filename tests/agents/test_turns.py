@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolpost import EventBus, EventCode, Settings, Toolbox, ToolContext, tool
-from toolpost.agents.actor import Actor, PlanStep, TaskContext
+from toolpost.agents.turns import Actor, PlanStep, TaskContext
 
 
 @tool(side_effects="pure")
