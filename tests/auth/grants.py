@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from toolpost.auth.accounts import Vault
 from toolpost.auth.keys import FileSealer
-from toolpost.auth.oauth.tokens import TokenSet
+from toolpost.auth.oauth.grants import TokenSet
 from toolpost.auth.secret import Secret
-from toolpost.auth.token_refresh import Vault
 from toolpost.contracts.storage import TokenKey
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store

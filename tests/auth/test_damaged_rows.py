@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, source, toolbox
-from tests.auth.test_code_exchange import sign_in
+from tests.auth.test_consents_code_exchange import sign_in
 from toolpost import Completed, ExternalToolConfig, Paused, Principal
-from toolpost.auth.code_exchange import SealedSignIns
+from toolpost.auth.consents import SealedSignIns
 from toolpost.auth.keys import FileSealer
 from toolpost.errors import StoreError
 from toolpost.stores.sqlite import open_sqlite_store

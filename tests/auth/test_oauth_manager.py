@@ -9,7 +9,7 @@ import pytest
 
 from tests.auth.services import NOW, REDIRECT, answer, form_of, manager, provider, query_of, token
 from tests.wire.site import Received, Site, reply
-from toolpost.auth.code_exchange import MemorySignIns
+from toolpost.auth.consents import MemorySignIns
 from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthCallbackError, OAuthManager
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError

@@ -13,7 +13,7 @@ from tests.auth.oauth.flows import claims_of
 from tests.auth.oauth.provider import Browser, provider
 from tests.sources.mcp.programs import mirror
 from toolpost import Completed, ExternalToolConfig, Settings, Toolbox
-from toolpost.auth.code_exchange import SealedSignIns
+from toolpost.auth.consents import SealedSignIns
 from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig, VaultTokenStore
 from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.policy.redaction import MASK

@@ -10,8 +10,8 @@ import pytest
 
 from tests.auth.grants import KEY, grant, store_of, vault_over
 from tests.auth.refresh_race import ROOT, race
+from toolpost.auth.accounts import Account, ConsentNeeded, TokenRefresher
 from toolpost.auth.oauth.grants import RefreshOutcome, RefreshUnknown
-from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher
 
 pytestmark = pytest.mark.programs
 

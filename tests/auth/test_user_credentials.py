@@ -13,7 +13,7 @@ from tests.auth.services import manager, token
 from tests.sources.mcp.programs import mirror
 from tests.wire.site import Site
 from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, Toolbox
-from toolpost.auth.code_exchange import SealedSignIns
+from toolpost.auth.consents import SealedSignIns
 from toolpost.auth.oauth_manager import VaultTokenStore
 from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.contracts.outcomes import outcome_to_dict

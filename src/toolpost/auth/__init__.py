@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from toolpost.auth.code_exchange import SealedSignIns
+    from toolpost.auth.consents import SealedSignIns
     from toolpost.auth.oauth_manager import (
         InMemoryTokenStore,
         OAuthCallbackError,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_attributes(
     "toolpost.auth",
     {
-        "auth.code_exchange": ["SealedSignIns"],
+        "auth.consents": ["SealedSignIns"],
         "auth.oauth_manager": [
             "InMemoryTokenStore",
             "OAuthCallbackError",

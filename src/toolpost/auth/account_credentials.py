@@ -7,10 +7,10 @@ import hashlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from toolpost.auth.accounts import Account, ConsentNeeded
 from toolpost.auth.consents import NO_CHALLENGE, ConnectedAccount, ConsentRequest, Consents, challenge_of
+from toolpost.auth.oauth.grants import TokenSet, request_headers
 from toolpost.auth.oauth.sign_in import AuthChallenge, scopes_to_keep
-from toolpost.auth.oauth.tokens import TokenSet, request_headers
-from toolpost.auth.token_refresh import Account, ConsentNeeded
 from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, RequestedCall
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.questions import Question

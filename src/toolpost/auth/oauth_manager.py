@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from toolpost.auth.code_exchange import (
+from toolpost.auth.accounts import Learn, Vault
+from toolpost.auth.consents import (
     MemorySignIns,
     PendingSignIn,
     PendingSignIns,
@@ -22,11 +23,10 @@ from toolpost.auth.code_exchange import (
 from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization
 from toolpost.auth.oauth.client import AUTH_METHODS, AuthMethod, Client
 from toolpost.auth.oauth.flow import problem_behind
+from toolpost.auth.oauth.grants import TokenSet
 from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, is_loopback
-from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.auth.secret import Secret, secret_from
-from toolpost.auth.token_refresh import Learn, Vault
 from toolpost.auth.user_credentials import AccountCounts
 from toolpost.contracts.errors import (
     ConfigError,

@@ -23,7 +23,7 @@ from toolpost.contracts.sources import PersonalSource, ToolSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.auth.token_refresh import Account
+    from toolpost.auth.accounts import Account
     from toolpost.configuration.settings import AccountSettings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import PendingAction

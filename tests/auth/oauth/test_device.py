@@ -7,8 +7,7 @@ import pytest
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, TRUST, Script, at, public_client, server, told
 from toolpost.auth.oauth.flow import FlowResponse
-from toolpost.auth.oauth.grants import DeviceGrant, begin_device, poll_device
-from toolpost.auth.oauth.tokens import TokenSet
+from toolpost.auth.oauth.grants import DeviceGrant, TokenSet, begin_device, poll_device
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolError, ToolTimeoutError
 

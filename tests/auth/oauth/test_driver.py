@@ -12,9 +12,8 @@ from tests.auth.oauth.test_device import GRANT
 from tests.wire.site import Received, Site, reply
 from toolpost.auth.oauth.client import ClientProfile, register
 from toolpost.auth.oauth.flow import ANSWER_BYTES, Flow, FlowRequest, FlowResponse, run_flow
-from toolpost.auth.oauth.grants import await_device, client_credentials
+from toolpost.auth.oauth.grants import TokenSet, await_device, client_credentials
 from toolpost.auth.oauth.metadata import Trust, find_resource, find_server
-from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolError, ToolPermissionError
 from toolpost.wire.client import HttpClient

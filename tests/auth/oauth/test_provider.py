@@ -24,17 +24,18 @@ from toolpost.auth.oauth.grants import (
     DeviceGrant,
     GrantRevoked,
     RefreshedTokens,
+    TokenSet,
     await_device,
     begin_device,
     client_credentials,
     poll_device,
     refresh,
+    request_headers,
     revoke,
 )
 from toolpost.auth.oauth.jose import DpopKey
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust, discover_server
 from toolpost.auth.oauth.sign_in import ConsentRedirect, SignInPlan, parse_auth_challenge, sign_in
-from toolpost.auth.oauth.tokens import TokenSet, request_headers
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.wire.client import HttpClient

@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.flow import Clock, Flow, OAuthProblem, OAuthResponseError, presentable
+from toolpost.auth.oauth.grants import TokenSet, request_tokens
 from toolpost.auth.oauth.jose import DpopKey
 from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata, is_loopback
-from toolpost.auth.oauth.tokens import TokenSet, request_tokens
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.wire.messages import Pairs

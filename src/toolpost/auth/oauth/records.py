@@ -9,9 +9,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from toolpost.auth.keys import UNREADABLE
 from toolpost.auth.oauth.authorization import Transaction
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.grants import DeviceGrant
+from toolpost.auth.oauth.grants import DeviceGrant, TokenSet
 from toolpost.auth.oauth.metadata import ServerMetadata
-from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
 from toolpost.schema.json_values import is_array, is_object

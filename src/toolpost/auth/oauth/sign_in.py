@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, assert_never
 from toolpost.auth.oauth.authorization import SignInContext, Transaction, begin_authorization, select_scopes
 from toolpost.auth.oauth.client import Client, ClientProfile, obtain_client
 from toolpost.auth.oauth.flow import Clock, Flow, with_context
-from toolpost.auth.oauth.grants import IdentityProvider, client_credentials, enterprise_tokens, jwt_bearer
+from toolpost.auth.oauth.grants import IdentityProvider, TokenSet, client_credentials, enterprise_tokens, jwt_bearer
 from toolpost.auth.oauth.jose import DPOP_ALGORITHM, DpopKey
 from toolpost.auth.oauth.metadata import (
     ResourceMetadata,
@@ -24,7 +24,6 @@ from toolpost.auth.oauth.metadata import (
     origin_of,
     resource_of,
 )
-from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.wire.messages import Headers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.code_exchange import MemorySignIns
+from toolpost.auth.consents import MemorySignIns
 from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthProviderConfig
 from toolpost.auth.oauth_manager import OAuthManager as _OAuthManager
 from toolpost.contracts.storage import TokenStore

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.auth.grants import store_of
-from toolpost.auth.code_exchange import MemorySignIns, PendingSignIn, PendingSignIns, SealedSignIns
+from toolpost.auth.consents import MemorySignIns, PendingSignIn, PendingSignIns, SealedSignIns
 from toolpost.auth.oauth.authorization import SignInContext, Transaction
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.metadata import configured_server

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, Script, at, claims_of, public_client, server, tokens, told
-from toolpost.auth.oauth.grants import client_credentials
+from toolpost.auth.oauth.grants import TokenSet, client_credentials, request_headers
 from toolpost.auth.oauth.jose import DpopKey
-from toolpost.auth.oauth.tokens import TokenSet, request_headers
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolRateLimitError, ToolServerError
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.auth.grants import KEY, grant, store_of, vault_over
+from toolpost.auth.accounts import Account, ConsentNeeded, TokenRefresher, Vault
 from toolpost.auth.keys import FileSealer
 from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
 from toolpost.auth.oauth.records import pack_record
-from toolpost.auth.token_refresh import Account, ConsentNeeded, TokenRefresher, Vault
 from toolpost.contracts.errors import (
     ToolAuthError,
     ToolConnectionError,
