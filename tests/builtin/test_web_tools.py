@@ -12,8 +12,8 @@ from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_ssrf_corpus import Group, groups_to, rows
 from toolpost import Failed, Settings, Toolbox
-from toolpost.builtin.providers.page_readers import DirectPages
 from toolpost.builtin.providers.protocols import Chain
+from toolpost.builtin.providers.web_providers import DirectPages
 from toolpost.builtin.web_client import WebClient
 from toolpost.builtin.web_tools import http_tools, web_fetch_tools
 from toolpost.contracts.errors import ToolValidationError

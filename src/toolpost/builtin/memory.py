@@ -18,9 +18,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
-from toolpost.builtin.atomic_files import check_writable, folder_lock, remove_leftovers, replace_file
 from toolpost.builtin.file_access import FileAccess, display_path
-from toolpost.builtin.file_writing import occurrences
+from toolpost.builtin.file_writing import check_writable, folder_lock, occurrences, remove_leftovers, replace_file
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext

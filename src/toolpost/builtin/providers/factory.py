@@ -54,30 +54,30 @@ def _web(link: ProviderSettings, network: NetworkPolicy) -> WebClient:
 
 
 def _search_engine(link: ProviderSettings, network: NetworkPolicy) -> SearchProvider:
-    from toolpost.builtin.providers import search_engines as engines  # noqa: PLC0415 - when one is named
+    from toolpost.builtin.providers import web_providers  # noqa: PLC0415 - when one is named
 
     web, key = _web(link, network), link.key
     if link.provider == "google":
-        return engines.GoogleSearchProvider(web, key, link.url or engines.GOOGLE_URL, link.engine or "")
+        return web_providers.GoogleSearchProvider(web, key, link.url or web_providers.GOOGLE_URL, link.engine or "")
     if link.provider == "duckduckgo":
-        return engines.DuckDuckGoSearchProvider(web, link.url or engines.DUCKDUCKGO_URL)
+        return web_providers.DuckDuckGoSearchProvider(web, link.url or web_providers.DUCKDUCKGO_URL)
     kinds: dict[str, tuple[Callable[[WebClient, str, str], SearchProvider], str]] = {
-        "brave": (engines.BraveSearchProvider, engines.BRAVE_URL),
-        "tavily": (engines.TavilySearchProvider, engines.TAVILY_URL),
-        "bing": (engines.BingSearchProvider, engines.BING_URL),
-        "jina": (engines.JinaSearchProvider, engines.JINA_SEARCH_URL),
+        "brave": (web_providers.BraveSearchProvider, web_providers.BRAVE_URL),
+        "tavily": (web_providers.TavilySearchProvider, web_providers.TAVILY_URL),
+        "bing": (web_providers.BingSearchProvider, web_providers.BING_URL),
+        "jina": (web_providers.JinaSearchProvider, web_providers.JINA_SEARCH_URL),
     }
     kind, default_url = kinds[link.provider]
     return kind(web, key, (link.url or default_url).rstrip("/"))
 
 
 def _page_reader(link: ProviderSettings, network: NetworkPolicy) -> ScrapeProvider:
-    from toolpost.builtin.providers import page_readers as readers  # noqa: PLC0415 - when one is named
+    from toolpost.builtin.providers import web_providers  # noqa: PLC0415 - when one is named
 
     if link.provider == "direct":
-        return readers.DirectPages(WebClient(network, timeout_s=link.timeout_s))
-    url = (link.url or readers.JINA_READER_URL).rstrip("/")
-    return readers.JinaReaderProvider(_web(link, network), link.key, url)
+        return web_providers.DirectPages(WebClient(network, timeout_s=link.timeout_s))
+    url = (link.url or web_providers.JINA_READER_URL).rstrip("/")
+    return web_providers.JinaReaderProvider(_web(link, network), link.key, url)
 
 
 def _document_store(link: ProviderSettings, network: NetworkPolicy) -> RetrieveProvider:

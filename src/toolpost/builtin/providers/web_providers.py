@@ -1,4 +1,4 @@
-"""Search engines: Brave, Tavily, Google, Bing and Jina by their JSON APIs, DuckDuckGo by its page of HTML."""
+"""Providers of the web: search engines by their JSON APIs (DuckDuckGo by its page), and readers of web pages."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from toolpost.builtin.html_markdown import Element, parse_html
-from toolpost.builtin.providers.api import Api, finite_number, first_text, objects, require_key
-from toolpost.builtin.providers.protocols import SearchResult, SearchResults
+from toolpost.builtin.html_markdown import Element, page_markdown, parse_html
+from toolpost.builtin.providers.api import Api, finite_number, first_text, objects, page_address, require_key
+from toolpost.builtin.providers.protocols import ScrapedPage, SearchResult, SearchResults
 from toolpost.catalog.threads import run_cancellable
-from toolpost.contracts.errors import ToolClientError, ToolRateLimitError
+from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolRateLimitError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.web.content import decode_text
+from toolpost.web.content import decode_text, parse_media_type
+from toolpost.wire.network import NetworkPolicy, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from toolpost.builtin.web_client import WebClient
+    from toolpost.builtin.web_client import WebClient, WebResponse
 
 
 BRAVE_URL = "https://api.search.brave.com/res/v1"
@@ -32,6 +33,13 @@ _NOTHING_FOUND = "No search results available"
 DUCKDUCKGO_URL = "https://html.duckduckgo.com/html/"
 _OK = 200
 _ACCEPTED = 202
+JINA_READER_URL = "https://r.jina.ai"
+_ACCEPT = "text/html, application/xhtml+xml, text/markdown, text/plain;q=0.9, application/json;q=0.8, */*;q=0.1"
+_PAGES = frozenset({"text/html", "application/xhtml+xml"})
+_READABLE = frozenset({"text", "json", "lines", "yaml", "xml", "form", "events"})
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
+_HEAD = 4096
+_FAILED_THERE = re.compile(r"Target URL returned error (\d{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,3 +264,86 @@ def _text(element: Element) -> str:
         else:
             waiting += reversed(found.children)
     return " ".join("".join(parts).split())
+
+
+@dataclass(frozen=True, slots=True)
+class DirectPages:
+    """Fetches a page through the guard and converts it to Markdown."""
+
+    name = "direct"
+    web: WebClient
+
+    async def scrape(self, url: str) -> ScrapedPage:
+        """Read a page; a status that is no success is part of the result, no error."""
+        response = await self.web.send("GET", url, headers={"Accept": _ACCEPT})
+        kind = parse_media_type(response.content_type)
+        media = kind.essence or "text/html"
+        if media in _PAGES or not kind.essence:
+            source = _decode_page(response)
+            page = await run_cancellable(lambda _: page_markdown(source, base_url=response.url))
+            title, content = page
+        elif kind.kind in _READABLE:
+            title, content = "", decode_text(response.body, kind.charset)
+        else:
+            message = (
+                f"{response.url} is {kind.essence}, {len(response.body)} bytes, and no page; http_get gets its bytes"
+            )
+            raise ToolClientError(message, code="not_a_page")
+        return ScrapedPage(
+            url=response.url, provider=self.name, title=title, content=content, status=response.status, media_type=media
+        )
+
+    async def close(self) -> None:
+        await self.web.close()
+
+
+@dataclass(frozen=True, slots=True)
+class JinaReaderProvider:
+    """Reads pages by Jina's reader, which learns their URLs: only those of public addresses are sent."""
+
+    name = "jina"
+    web: WebClient
+    key: str = field(default="", repr=False)
+    url: str = field(default=JINA_READER_URL, repr=False)
+
+    async def scrape(self, url: str) -> ScrapedPage:
+        """Read a page by the reader."""
+        await _check_public(url, self.web.network)
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        api = Api(name=self.name, web=self.web, url=self.url, headers=headers, secrets=(self.key,) if self.key else ())
+        found = await api.post("/", {"url": url})
+        data = found.get("data") if is_object(found) else None
+        if not is_object(data) or not isinstance(data.get("content"), str):
+            raise api.unreadable("without the content of a page")
+        # The reader succeeds also where the page did not.
+        failed = _FAILED_THERE.match(first_text(data, "warning"))
+        return ScrapedPage(
+            url=page_address(first_text(data, "url"), url),
+            provider=self.name,
+            title=first_text(data, "title"),
+            content=data["content"],
+            status=int(failed[1]) if failed else 200,
+            media_type="text/markdown",
+        )
+
+    async def close(self) -> None:
+        await self.web.close()
+
+
+async def _check_public(url: str, allowed: NetworkPolicy) -> None:
+    """Refuse a private address, even one that the operator allows for direct requests."""
+    target = parse_target(url)
+    await allowed.resolve(target)
+    try:
+        await NetworkPolicy().resolve(target)
+    except ToolPermissionError as refused:
+        reason = str(refused).removeprefix("Permission denied: ")
+        raise ToolClientError(f"jina is not told of this URL: {reason}", code="not_public") from None
+
+
+def _decode_page(response: WebResponse) -> str:
+    """Decode a page by the charset of its header, else by that of its meta element."""
+    charset = parse_media_type(response.content_type).charset
+    if charset is None and (written := _META_CHARSET.search(response.body[:_HEAD])):
+        charset = parse_media_type(f"text/html; charset={written[1].decode('ascii')}").charset
+    return decode_text(response.body, charset)
