@@ -17,8 +17,8 @@ from tests.sources.websocket.servers import echo, serving, soon
 from tests.wire.certificates import Authority
 from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import Dialled, StubResolver
-from tests.wire.test_proxies import Relay
-from tests.wire.test_proxies import serving as relaying
+from tests.wire.test_network_proxies import Relay
+from tests.wire.test_network_proxies import serving as relaying
 from toolpost.contracts.errors import (
     ErrorCategory,
     ToolAuthError,

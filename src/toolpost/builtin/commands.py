@@ -290,7 +290,7 @@ class BackgroundCommand:
             self._end("failed")
 
     async def _run(self, launch: Launch, timeout_s: float) -> int:
-        from toolpost.processes.process import start  # noqa: PLC0415 - most runs never start one
+        from toolpost.processes.process_supervisor import start  # noqa: PLC0415 - most runs never start one
 
         async with asyncio.timeout(timeout_s):
             process = await start(launch)

@@ -155,8 +155,7 @@ async def _serve_on(
     from toolpost.gateway.views import View, default_view, make_views
     from toolpost.processes.worker_pool import watch_parent
     from toolpost.toolbox.box import Toolbox
-    from toolpost.wire.http_server import serve_until_stopped
-    from toolpost.wire.service_manager import notify_service_manager
+    from toolpost.wire.http_server import notify_service_manager, serve_until_stopped
 
     loaded, view, address = load_settings(options.config), options.view, options.address(sockets[0])
     folder = _data_folder(loaded)

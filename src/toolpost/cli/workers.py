@@ -86,7 +86,7 @@ async def run_workers(
     """Keep the workers alive until this is cancelled; ready once all of them are."""
     from toolpost.gateway.siblings import WorkerPlace
     from toolpost.processes.worker_pool import WorkerPool
-    from toolpost.wire.service_manager import notify_service_manager
+    from toolpost.wire.http_server import notify_service_manager
     from toolpost.wire.unix_http import listen_unix
 
     if sys.platform == "win32":

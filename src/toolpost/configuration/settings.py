@@ -42,8 +42,7 @@ from toolpost.contracts.storage import Retention
 from toolpost.contracts.webhooks import EventWebhook, webhook_key
 from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
-from toolpost.wire.network import allow_rules
-from toolpost.wire.proxies import parse_proxy
+from toolpost.wire.network import allow_rules, parse_proxy
 
 _DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}

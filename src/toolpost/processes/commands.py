@@ -12,15 +12,16 @@ from typing import Literal, NamedTuple, Self
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
 from toolpost.contracts.lines import LineSplitter
 from toolpost.processes.launch import Launch, launch_error, locate, working_directory
-from toolpost.processes.process import Process, start
 from toolpost.processes.process_supervisor import (
     END_S,
     OutputPipe,
     OutputTail,
+    Process,
     ProcessSupervisor,
     WorkerConnection,
     input_file,
     pack_request,
+    start,
     start_error,
 )
 

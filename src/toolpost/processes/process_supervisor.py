@@ -1,4 +1,7 @@
-"""Host side of process supervision: the supervisor process, connections to its workers, and pipes of programs."""
+"""Host side of process supervision: the supervisor process, its workers, and long-running programs with streams.
+
+A program never outlives this process, however either of them ends.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import socket
 import subprocess
 import sys
 import threading
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.processes.launch import (
@@ -21,6 +25,7 @@ from toolpost.processes.launch import (
     exec_error,
     invalid_launch_error,
     launch_error,
+    locate,
     supervisor_environment,
     working_directory,
 )
@@ -44,6 +49,7 @@ for name, folder in (("toolpost", sys.argv[1]), ("toolpost.processes", sys.argv[
 from toolpost.processes.supervisor_program import main
 main(int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
 """
+_START_S = 30.0
 
 
 def pack_request(launch: Launch, program: str, *, long_running: bool) -> bytes:
@@ -346,3 +352,272 @@ def input_file(data: bytes) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+async def start(launch: Launch, *, stderr_bytes: int = 64 * 1024, line_limit: int = 64 * 1024) -> Process:
+    """Start a program under a supervisor of its own; raise ToolConnectionError with the reason if that fails.
+
+    Of what it writes to stderr the last `stderr_bytes` are kept. `line_limit` is the longest line that
+    `stdout.readline` takes; up to twice as much is read ahead before the program has to wait.
+    """
+    program = locate(launch)
+    if sys.platform == "win32":
+        return await _start_unsupervised(launch, program, stderr_bytes, line_limit)
+    request = pack_request(launch, program, long_running=True)
+    try:
+        child = await _SupervisedChild.open(stderr_bytes, line_limit)
+    except OSError as failed:
+        raise launch_error(
+            f"Command {launch.argv[0]!r} was not started: it could be given no supervisor or no pipes "
+            f"({failed}); check the limits on processes and open files."
+        ) from failed
+    try:
+        pid = await child.spawn(launch, request)
+    except BaseException:
+        await Process(child, pid=0).close(grace_s=0)
+        raise
+    return Process(child, pid=pid)
+
+
+class Process:
+    """A running program with its streams.
+
+    `pid` is the program's own, `supervisor_pid` that of its supervisor. Once the program has ended, what it left
+    behind is ended too; only then is `returncode` known: its exit code, or minus the number of the signal that killed
+    it (-9 also when its supervisor was killed).
+    """
+
+    def __init__(self, child: _SupervisedChild | _UnsupervisedChild, *, pid: int) -> None:
+        self.pid = pid
+        self.supervisor_pid = child.supervisor_pid
+        self.stdin = child.stdin
+        self.stdout = child.stdout
+        self._child = child
+        self._watching = asyncio.create_task(child.wait(), name=f"toolpost process {pid}")
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last of what the program wrote to stderr."""
+        return self._child.stderr.text
+
+    @property
+    def returncode(self) -> int | None:
+        """How the program ended; None as long as any part of it runs."""
+        ended = self._watching.done() and not self._watching.cancelled()
+        return self._watching.result() if ended else None
+
+    async def wait(self) -> int:
+        """Wait until the program and all that it started have ended."""
+        return await asyncio.shield(self._watching)
+
+    async def close(self, grace_s: float = 2.0) -> None:
+        """Close stdin, give the program `grace_s` to end by itself, then end it with all that it started.
+
+        Another caller waits for the same end. A caller that is cancelled stops waiting; the end comes anyway.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(grace_s), name=f"toolpost close {self.pid}")
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Process pid={self.pid} returncode={self.returncode}>"
+
+    async def _close(self, grace_s: float) -> None:
+        try:
+            self.stdin.close()
+            await asyncio.wait({self._watching}, timeout=grace_s)
+        finally:
+            self._child.terminate()
+            await asyncio.wait({self._watching}, timeout=END_S)
+            if not self._watching.done():  # A process cannot be killed, or belongs to another user.
+                self._child.kill()
+                await asyncio.wait({self._watching}, timeout=_LAST_RESORT_S)
+            await self._child.close_streams()
+
+
+class _SupervisedChild:
+    """A program below a supervisor and a worker of its own."""
+
+    def __init__(self, supervisor: ProcessSupervisor, worker: WorkerConnection, pipes: _Pipes) -> None:
+        self._supervisor = supervisor
+        self._worker = worker
+        self._pipes = pipes
+        self.stdin = pipes.stdin
+        self.stdout = pipes.stdout
+        self.stderr = pipes.stderr
+
+    @classmethod
+    async def open(cls, stderr_bytes: int, line_limit: int) -> Self:
+        """Start the supervisor with one worker, and make the pipes; OSError if the limits do not permit it."""
+        async with contextlib.AsyncExitStack() as undo:
+            pipes = _Pipes(stderr_bytes, line_limit)
+            undo.callback(pipes.abort)
+            await pipes.connect()
+            supervisor = ProcessSupervisor()
+            undo.push_async_callback(supervisor.close)
+            worker = supervisor.worker(single_use=True)
+            undo.pop_all()
+        return cls(supervisor, worker, pipes)
+
+    @property
+    def supervisor_pid(self) -> int:
+        return self._supervisor.pid
+
+    async def spawn(self, launch: Launch, request: bytes) -> int:
+        """Have the program started, and return its process id."""
+        with contextlib.suppress(TimeoutError, OSError):  # no reply then
+            async with asyncio.timeout(_START_S):
+                await self._worker.submit(request, self._pipes.theirs)
+                self._pipes.close_theirs()
+                pid = await self._worker.started()
+            if pid is not None:
+                return pid
+        match self._worker.reply:
+            case ["failed", stage, number]:
+                raise start_error(launch, stage, number)
+            case _:
+                raise launch_error(
+                    f"Command {launch.argv[0]!r} was not started: its supervisor, {sys.executable!r}, ended before it "
+                    f"could, or took longer than {_START_S:g} s; check that this interpreter runs with `-I -S`."
+                )
+
+    async def wait(self) -> int:
+        """Wait until the program, its supervisor and their control group are gone; return how the program ended."""
+        try:
+            words = await self._worker.ended()
+            await self._supervisor.close()
+        except asyncio.CancelledError:  # The loop is closing.
+            self._pipes.abort()
+            raise
+        finally:
+            self._worker.close()
+            self._supervisor.abandon()
+            self._pipes.close_stderr()
+        return int(words[1]) if words[:1] == ["ended"] else -signal.SIGKILL
+
+    def terminate(self) -> None:
+        self._worker.end()
+        self._supervisor.end()
+
+    def kill(self) -> None:
+        self._supervisor.kill()
+        self._worker.give_up()
+
+    async def close_streams(self) -> None:
+        self._pipes.abort()
+        with contextlib.suppress(OSError):
+            await self.stdin.wait_closed()
+
+
+class _Pipes:
+    """Pipes of a program: asyncio streams for stdin and stdout; stderr is always drained, and its tail kept."""
+
+    stdin: asyncio.StreamWriter
+
+    def __init__(self, stderr_bytes: int, line_limit: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.stdout = asyncio.StreamReader(limit=line_limit, loop=self._loop)
+        self.stderr = OutputTail(stderr_bytes)
+        self.theirs: list[int] = []
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close_theirs)
+            own, theirs = os.pipe()
+            self._stdout_file = undo.enter_context(os.fdopen(own, "rb", 0))
+            self.theirs.append(theirs)
+            self._stderr_pipe = OutputPipe(self.stderr.add)
+            undo.callback(self._stderr_pipe.close)
+            self.theirs.append(self._stderr_pipe.theirs)
+            theirs, own = os.pipe()
+            self._stdin_file = undo.enter_context(os.fdopen(own, "wb", 0))
+            self.theirs.append(theirs)
+            undo.pop_all()
+        self._stderr_pipe.listen(self._loop)
+        self._close_stdout = self._stdout_file.close
+        self._close_stdin = self._stdin_file.close
+
+    async def connect(self) -> None:
+        """Make streams of the pipes."""
+        reading = asyncio.StreamReaderProtocol(self.stdout, loop=self._loop)
+        stdout, _ = await self._loop.connect_read_pipe(lambda: reading, self._stdout_file)
+        self._close_stdout = stdout.close
+        # A StreamWriter asks its protocol about flow control; the reader of this one stays empty.
+        writing = asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=self._loop), loop=self._loop)
+        stdin, _ = await self._loop.connect_write_pipe(lambda: writing, self._stdin_file)
+        # asyncio fails to abort a pipe that is closed already.
+        self._close_stdin = lambda: stdin.abort() if stdin.get_write_buffer_size() else stdin.close()
+        self.stdin = asyncio.StreamWriter(stdin, writing, None, self._loop)
+
+    def close_theirs(self) -> None:
+        """Close the program's ends, so that both sides see when the other one is gone."""
+        while self.theirs:
+            os.close(self.theirs.pop())
+
+    def close_stderr(self) -> None:
+        """Read what is left of stderr, and close it."""
+        self._stderr_pipe.drain()
+        self._stderr_pipe.close()
+
+    def abort(self) -> None:
+        """Close everything; what was not written to stdin yet is lost."""
+        self.close_theirs()
+        self._stderr_pipe.close()
+        self._close_stdout()
+        self._close_stdin()
+
+
+class _UnsupervisedChild:
+    """A program on Windows, where no supervisor runs: only the program itself is ended. No test covers it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, stderr_bytes: int) -> None:
+        self._process = process
+        self.stdin = cast("asyncio.StreamWriter", process.stdin)
+        self.stdout = cast("asyncio.StreamReader", process.stdout)
+        self.stderr = OutputTail(stderr_bytes)
+        self._draining = asyncio.create_task(self._drain(cast("asyncio.StreamReader", process.stderr)))
+
+    async def _drain(self, stderr: asyncio.StreamReader) -> None:
+        while data := await stderr.read(_CHUNK):
+            self.stderr.add(data)
+
+    @property
+    def supervisor_pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    def terminate(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def close_streams(self) -> None:
+        self.stdin.close()
+        self._draining.cancel()
+
+
+async def _start_unsupervised(launch: Launch, program: str, stderr_bytes: int, line_limit: int) -> Process:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *launch.argv[1:],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=dict(launch.env),
+            cwd=launch.cwd,
+            limit=line_limit,
+        )
+    except OSError as failed:
+        raise exec_error(launch, failed.errno or 0) from failed
+    return Process(_UnsupervisedChild(process, stderr_bytes), pid=process.pid)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aiohttp.client_middlewares import ClientHandlerType
     from aiohttp.tracing import Trace
 
-    from toolpost.wire.proxies import Proxy
+    from toolpost.wire.network import Proxy
 
 _CLOSE_S = 1.0  # for the server's close frame, and for what it has not taken yet
 _NO_TIMEOUT = ClientTimeout(total=None)  # whoever connects has a timeout for all of it

@@ -24,8 +24,7 @@ from toolpost.wire.messages import (
     clean_headers,
     redirect_request,
 )
-from toolpost.wire.network import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout, parse_target
-from toolpost.wire.proxies import parse_proxy
+from toolpost.wire.network import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout, parse_proxy, parse_target
 from toolpost.wire.tracing import TRACEPARENT, traceparent
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
 from toolpost.wire.messages import Headers, Request, request_path
-from toolpost.wire.network import Route, check_peer, connect_error
-from toolpost.wire.proxies import Proxy
+from toolpost.wire.network import Proxy, Route, check_peer, connect_error
 
 _Key: TypeAlias = tuple[str, str]
 

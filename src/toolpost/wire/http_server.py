@@ -1,10 +1,11 @@
-"""Serve an ASGI application over HTTP, on a socket that is opened here."""
+"""Serve an ASGI application over HTTP on a socket that is opened here, and notify the service manager."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
+
 
 ListeningSocket: TypeAlias = socket.socket
 
@@ -183,3 +185,15 @@ class _Connection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
         self.transport.close()
+
+
+def notify_service_manager(state: str) -> None:
+    """Send a state such as `READY=1` to systemd; nothing happens where no one asked for it."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):  # an abstract socket
+        address = f"\0{address[1:]}"
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.connect(address)
+        manager.sendall(state.encode())

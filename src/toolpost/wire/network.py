@@ -1,8 +1,12 @@
-"""What may be connected to, and over which routes: the network policy, the guard, name lookups and peer checks."""
+"""What may be connected to, and over which routes: network policy, guard, name lookups, peer checks and proxies.
+
+Plain HTTP goes through a proxy by a tunnel too: a proxy that gets a URL resolves its host itself, perhaps differently.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import re
 import socket
@@ -13,23 +17,128 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, NamedTuple, Protocol, TypeAlias
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin, urlsplit
 
 from toolpost.contracts.errors import ConfigError, ErrorCategory, ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import PRIVATE_REASONS, Address, refusal_reason, unmap_ipv4
-from toolpost.wire.proxies import Proxy, ProxyError, parse_proxy
 
+MAX_HEAD_BYTES = 64 * 1024
+_OPENED = re.compile(r"HTTP/1\.[01] 2\d\d(?: |$)")
+END_OF_HEAD = b"\r\n\r\n"
 HTTP_SCHEMES = frozenset({"http", "https"})
 WEBSOCKET_SCHEMES = frozenset({"ws", "wss"})
 DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 REFUSED = "address_refused"
-
 _ANY_SCHEME = HTTP_SCHEMES | WEBSOCKET_SCHEMES
 _NOBODY = ""
 _DOCUMENT_REMEDY = (
     "A document may only point at public addresses and at the host it came from; "
     "an operator can write the right URL into the source's configuration."
 )
+_LAST_PORT = 65535
+_LONGEST_NAME = 253
+_LONGEST_LABEL = 63
+# \s also means every Unicode space; a lone surrogate cannot be sent at all.
+_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\s\ud800-\udfff]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ORIGIN = re.compile(r"[^:/?#]*:(?://[^/?#]*)?")
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
+# RFC 5892 appendix A.3 to A.7: punctuation that is spelling in Catalan, Greek, Hebrew (two) and Japanese.
+_SPELLING = frozenset("\u00b7\u0375\u05f3\u05f4\u30fb")
+_IN_NAMES = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd", "Nl", "So"})
+_VARIATION_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
+_CONNECT_S = 10.0
+_CONNECT_SHARE = 0.8
+_MAX_CACHED = 1024
+_FOREVER = float("inf")
+_SECURE = frozenset({"https", "wss"})
+_Key: TypeAlias = tuple[str, str, int]
+
+
+class ProxyError(OSError):
+    """Raised when a proxy opens no tunnel; the text says what the proxy answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """Host, port and login of a proxy."""
+
+    host: str
+    port: int
+    login: str = field(default="", repr=False)
+
+    def connect_request(self, address: Address, port: int) -> bytes:
+        """Build the CONNECT request for a tunnel to an address (RFC 9110 section 9.3.6)."""
+        there = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+        shown = f"Proxy-Authorization: Basic {self.login}\r\n" if self.login else ""
+        return f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{shown}\r\n".encode()
+
+    async def dial(self, address: Address, port: int) -> socket.socket:
+        """Open a tunnel to an address and return its socket, on which nothing was sent yet."""
+        loop = asyncio.get_running_loop()
+        connection = await self._connect(loop)
+        try:
+            await loop.sock_sendall(connection, self.connect_request(address, port))
+            head = b""
+            while END_OF_HEAD not in head:
+                head += await self._read_byte(loop, connection, len(head))
+            check_tunnel(head)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        """Connect to the proxy, at the first of its addresses that answers."""
+        failed: OSError | None = None
+        try:
+            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ProxyError(f"the proxy {self.host!r} could not be found ({error})") from None
+        for family, kind, number, _, where in found:
+            connection = socket.socket(family, kind, number)
+            try:
+                connection.setblocking(False)  # noqa: FBT003 - the standard library's way to say it
+                await loop.sock_connect(connection, where)
+            except OSError as error:
+                failed = error
+                connection.close()
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
+        raise ProxyError(f"no connection to the proxy {self.host}:{self.port} ({failed})")
+
+    async def _read_byte(self, loop: asyncio.AbstractEventLoop, connection: socket.socket, had: int) -> bytes:
+        """Read one byte: bytes behind the head belong to the tunnel."""
+        piece = await loop.sock_recv(connection, 1)
+        if not piece or had > MAX_HEAD_BYTES:
+            raise ProxyError("the proxy closed the connection before it opened a tunnel")
+        return piece
+
+
+@lru_cache(maxsize=64)
+def parse_proxy(url: str) -> Proxy:
+    """Parse `network.proxy`; raise a ConfigError that does not quote the password."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    odd = parts.path not in ("", "/") or parts.query or parts.fragment or not url.isprintable() or port == 0
+    if parts.scheme != "http" or not parts.hostname or odd:
+        raise ConfigError("network.proxy: write it as http://host:port, or http://user:password@host:port")
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}" if parts.username else ""
+    return Proxy(host=parts.hostname, port=port or 3128, login=base64.b64encode(pair.encode()).decode())
+
+
+def check_tunnel(head: bytes) -> None:
+    """Raise ProxyError unless the response of a proxy opened the tunnel."""
+    line = head.partition(b"\r\n")[0].decode("latin-1")
+    if not _OPENED.match(line):
+        raise ProxyError(f"the proxy answered {line[:80]!r}, which opens no tunnel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,16 +343,6 @@ class _UnusableError(ValueError):
     """Raised for a malformed or ambiguous URL or host; the text is the reason and never quotes the URL."""
 
 
-_LAST_PORT = 65535
-_LONGEST_NAME = 253
-_LONGEST_LABEL = 63
-# \s also means every Unicode space; a lone surrogate cannot be sent at all.
-_UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\s\ud800-\udfff]")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_ORIGIN = re.compile(r"[^:/?#]*:(?://[^/?#]*)?")
-_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{0,5}))?")
-
-
 def _read_url(url: str, schemes: frozenset[str]) -> Target:
     if _UNSAFE.search(url):
         raise _UnusableError("it contains whitespace, a control character or a backslash; percent-encode it")
@@ -359,26 +458,12 @@ def _ascii_label(label: str) -> str:
     return encoded
 
 
-# RFC 5892 appendix A.3 to A.7: punctuation that is spelling in Catalan, Greek, Hebrew (two) and Japanese.
-_SPELLING = frozenset("\u00b7\u0375\u05f3\u05f4\u30fb")
-_IN_NAMES = frozenset({"Ll", "Lo", "Lm", "Mn", "Mc", "Nd", "Nl", "So"})
-_VARIATION_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-
-
 def _fits_in_label(character: str) -> bool:
     if character.isascii():
         return character.isalnum() or character in "-_"
     if _VARIATION_SELECTORS.match(character):  # invisible: two names would look the same
         return False
     return unicodedata.category(character) in _IN_NAMES or character in _SPELLING
-
-
-NEXT_ADDRESS_S = 2.0  # an address that swallows packets must not use up the time of the others
-_CONNECT_S = 10.0
-_CONNECT_SHARE = 0.8
-_MAX_CACHED = 1024
-_FOREVER = float("inf")
-_SECURE = frozenset({"https", "wss"})
 
 
 class Route(NamedTuple):
@@ -528,9 +613,6 @@ class RouteCache:
         if len(self._cached) >= _MAX_CACHED:
             self._cached.pop(next(iter(self._cached)))
         self._cached[_key(target)] = cached
-
-
-_Key: TypeAlias = tuple[str, str, int]
 
 
 def _key(target: Target) -> _Key:

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolValidationError
 from toolpost.wire.messages import HeaderInput, Pairs, clean_headers, request_path
-from toolpost.wire.network import NEXT_ADDRESS_S, WEBSOCKET_SCHEMES, NetworkPolicy, Resolver, Route, parse_target
-from toolpost.wire.proxies import parse_proxy
+from toolpost.wire.network import (
+    NEXT_ADDRESS_S,
+    WEBSOCKET_SCHEMES,
+    NetworkPolicy,
+    Resolver,
+    Route,
+    parse_proxy,
+    parse_target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

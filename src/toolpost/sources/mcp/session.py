@@ -23,7 +23,7 @@ from toolpost.auth.credentials import secrets_of
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.launch import Launch, child_environment
-from toolpost.processes.process import Process, start
+from toolpost.processes.process_supervisor import Process, start
 from toolpost.schema.json_values import is_array
 from toolpost.sources.mcp.elicitation import SessionCalls
 from toolpost.sources.mcp.endpoint import CommandEndpoint, Endpoint, MemoryEndpoint, UrlEndpoint
