@@ -13,8 +13,7 @@ from toolpost.contracts.errors import ToolConnectionError
 from toolpost.sources.openapi.loader import parse_api, read_api
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation
 from toolpost.sources.openapi.requests import RequestBuilder
-from toolpost.web.files import File
-from toolpost.web.requests import PlannedRequest
+from toolpost.web.requests import File, PlannedRequest
 
 OWN = Path(__file__).parent / "sources/openapi/documents"
 OCTOKIT = "octokit_api_github_com"

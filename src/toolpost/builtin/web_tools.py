@@ -31,7 +31,7 @@ from toolpost.contracts.spec import JsonSchema, ToolCategory
 from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.pydantic_types import schema_of
 from toolpost.web.content import decode_text, parse_media_type
-from toolpost.web.failures import status_phrase
+from toolpost.web.requests import status_phrase
 from toolpost.web.untrusted import mark_untrusted, number_sources, one_line
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import StoreError, ToolError
 from toolpost.runtime.resilience import backoff
-from toolpost.web.failures import response_error
+from toolpost.web.requests import response_error
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
 

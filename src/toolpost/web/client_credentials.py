@@ -21,7 +21,6 @@ from toolpost.contracts.errors import (
 )
 from toolpost.schema.json_values import is_object
 from toolpost.web.content import parse_json
-from toolpost.web.failures import extract_reason, sanitize
 from toolpost.web.requests import (
     Pair,
     PlannedRequest,
@@ -29,7 +28,9 @@ from toolpost.web.requests import (
     UnsendableError,
     build_url,
     check_header_value,
+    extract_reason,
     percent_encode,
+    sanitize,
 )
 from toolpost.wire.messages import Response, parse_retry_after
 

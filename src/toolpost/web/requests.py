@@ -1,29 +1,46 @@
-"""Build requests from arguments: URLs, encodings, credentials, and sending."""
+"""Build requests from arguments and send them: URLs, encodings, files, credentials, and errors of responses."""
 
 from __future__ import annotations
 
 import base64
+import binascii
+import html
 import json
 import math
+import mimetypes
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from toolpost.catalog.specs import SAFE_METHODS
-from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolSchemaError, ToolTimeoutError
+from toolpost.contracts.errors import (
+    ErrorCategory,
+    ToolClientError,
+    ToolConnectionError,
+    ToolNodeError,
+    ToolOutputError,
+    ToolRateLimitError,
+    ToolSchemaError,
+    ToolTimeoutError,
+    from_status,
+)
 from toolpost.contracts.fast_namedtuple import fast_constructor
-from toolpost.schema.json_values import json_type
-from toolpost.web.content import parse_media_type
-from toolpost.wire.messages import Follow, Request, Response
+from toolpost.contracts.spec import JsonSchema
+from toolpost.contracts.storage import ArtifactStore
+from toolpost.policy.redaction import Redactor
+from toolpost.schema.json_values import is_array, is_object, json_type
+from toolpost.web.content import OCTETS, decode_text, looks_like_json, parse_json, parse_media_type
+from toolpost.wire.messages import Follow, Headers, Request, Response, parse_retry_after
 
 if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
-    from toolpost.contracts.errors import ToolNodeError
     from toolpost.wire.client import HttpClient
+
 
 Pair: TypeAlias = tuple[str, str]
 
@@ -34,6 +51,47 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*")
 _PERCENT = [quote(bytes([octet]), safe="") for octet in range(256)]  # looked up three times faster than quoted
 _UNQUOTABLE = re.compile(r'[\x00-\x1f"\x7f]')
 _UNFIT_FOR_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Response"]]
+_new_request = fast_constructor(Request)
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+_DOT_SEGMENTS = frozenset({".", ".."})
+_LITERAL = "/:@!$&'()*+,;=%?"
+_STREAM_TIME_SHARE = 0.9  # a stream is cut before the call's own timeout, so that what came is returned
+_STREAM_ENDS = {"events": b"\n\n", "lines": b"\n"}
+FILE: JsonSchema = {
+    "type": "object",
+    "description": "A file: an artifact, its bytes in base64, or its text; a local one is read into one of these.",
+    "properties": {
+        "artifact_id": {"type": "string"},
+        "base64": {"type": "string", "contentEncoding": "base64"},
+        "text": {"type": "string"},
+        "filename": {"type": "string"},
+        "content_type": {"type": "string"},
+    },
+    "oneOf": [{"required": ["artifact_id"]}, {"required": ["base64"]}, {"required": ["text"]}],
+    "additionalProperties": False,
+}
+_CONTENTS = ("artifact_id", "base64", "text")
+_KEYS = frozenset({*_CONTENTS, "filename", "content_type"})
+_SAYS = (
+    'write {"artifact_id": ...}, {"base64": ...} or {"text": ...}, with "filename" and "content_type" if they matter'
+)
+_LONGEST = 500
+_LONGEST_LOOK = 20_000
+_LONGEST_QUOTED = 4096
+_LONGEST_QUOTE = 120
+_DEEPEST = 4
+_MOST_COMPLAINTS = 3
+_MARKUP = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)?[^<>]*>|([^<]+|<)")
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CHALLENGE = re.compile(r'\b(error_description|error|scope)="([^"]*)"')
+# Where to look after a request was carried out; the other redirects say where to send it instead.
+_AFTERWARDS = frozenset({302, 303})
+_DONE = "What was asked for may be done all the same."
+_MESSAGE_KEYS = ("detail", "error_description", "message", "error_message", "error", "msg", "reason")
+# RFC 9457's own example, and what validators beside it say of each field.
+_DETAIL_KEYS = ("errors", "invalid-params", "validation", "violations")
+_PLACES = ("loc", "location")  # where a field is wrong, as FastAPI and Prism tell it
 
 
 class UnsendableError(ValueError):
@@ -138,16 +196,6 @@ def _part_head(part: FormPart) -> bytes:
 def _quoted(text: str) -> str:
     """Escape a name for quotes: browsers and RFC 7578 write UTF-8, and percent-encode what would end the quotes."""
     return _UNQUOTABLE.sub(lambda found: f"%{ord(found[0]):02X}", text)
-
-
-Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Response"]]
-_new_request = fast_constructor(Request)
-
-_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
-_DOT_SEGMENTS = frozenset({".", ".."})
-_LITERAL = "/:@!$&'()*+,;=%?"
-_STREAM_TIME_SHARE = 0.9  # a stream is cut before the call's own timeout, so that what came is returned
-_STREAM_ENDS = {"events": b"\n\n", "lines": b"\n"}
 
 
 class PathParameter(NamedTuple):
@@ -391,3 +439,207 @@ async def _read_stream(response: Response, end: bytes) -> None:
         response.body, response.is_cut = whole + end, True
     else:
         response.body = bytes(body)
+
+
+"""The schema of a file argument."""
+
+
+class File(NamedTuple):
+    """Bytes with their media type and file name; empty where unknown."""
+
+    data: bytes
+    media_type: str = ""
+    name: str = ""
+
+
+def is_file(value: object) -> bool:
+    """Return whether a value is a file argument: exactly one content, and nothing beside it but name and type."""
+    return is_object(value) and value.keys() <= _KEYS and sum(key in value for key in _CONTENTS) == 1
+
+
+def find_artifact_id(value: object) -> str | None:
+    """Return the artifact id of a file argument, if it has one."""
+    return str(value["artifact_id"]) if is_object(value) and is_file(value) and "artifact_id" in value else None
+
+
+def parse_file(value: object, artifacts: Mapping[str, File]) -> File:
+    """Parse a file argument; `artifacts` holds those that the call refers to. A plain text is its own content."""
+    if isinstance(value, str):
+        return File(value.encode())
+    if not (is_object(value) and is_file(value)):
+        raise UnsendableError(f"it is not a file; {_SAYS}")
+    found = _content(value, artifacts)
+    name, content_type = str(value.get("filename") or found.name), str(value.get("content_type") or "")
+    if content_type and not parse_media_type(check_header_value(content_type)).essence:
+        raise UnsendableError("its content_type is not a media type such as image/png")
+    known = "" if found.media_type == OCTETS else found.media_type  # whoever kept it did not know either
+    return File(found.data, content_type or known, name)
+
+
+async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | None, tenant: str) -> dict[str, File]:
+    """Load artifacts by id; each must belong to the tenant."""
+    found: dict[str, File] = {}
+    for artifact_id in artifact_ids:
+        info = None if store is None else await store.info(artifact_id, tenant=tenant)
+        if store is None or info is None:
+            raise ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
+        found[artifact_id] = File(await store.read(artifact_id, tenant=tenant), info.media_type, info.name)
+    return found
+
+
+def file_media_type(file: File, offered: str = "") -> str:
+    """Choose the media type of a file: its own, else the one the API asks for, else a guess by its name."""
+    wanted = [part for part in re.split(r"\s*,\s*", offered) if part and not parse_media_type(part).is_range]
+    guessed = mimetypes.guess_type(file.name)[0] if file.name else None
+    return file.media_type or (wanted[0] if len(wanted) == 1 else "") or guessed or next(iter(wanted), OCTETS)
+
+
+def _content(value: dict[str, Any], artifacts: Mapping[str, File]) -> File:
+    if "text" in value:
+        return File(str(value["text"]).encode())
+    if "base64" in value:
+        return File(_decoded(value["base64"]))
+    artifact_id = str(value["artifact_id"])
+    if artifact_id not in artifacts:
+        raise UnsendableError(f"there is no artifact {artifact_id!r} for this user")
+    return artifacts[artifact_id]
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (AttributeError, TypeError, ValueError, binascii.Error) as error:
+        raise UnsendableError(f"its base64 cannot be read: {error}") from error
+
+
+def response_error(
+    subject: str,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    *,
+    remedy: str = "",
+    secrets: Iterable[str] = (),
+    writes: bool = False,
+    now: float | None = None,
+) -> ToolNodeError:
+    """Build the error of a response; secrets are redacted.
+
+    `subject` names what was called; `writes` says that the call was to change something; `remedy` says what to do
+    about a 401.
+    """
+    parts = (
+        [_redirection(headers), _DONE if writes and status in _AFTERWARDS else ""]
+        if 300 <= status < 400
+        else [extract_reason(headers, body), _challenge(headers)]
+    )
+    text = " ".join(part for part in parts if part)
+    head = f"{subject} answered {status} {status_phrase(status)}".rstrip()
+    message = f"{head}: {sanitize(text, secrets)}" if text else head
+    if status == 401:
+        message = f"{message.rstrip('.')}. {remedy}".rstrip()
+    error = _limited(status, headers, message) or from_status(status, message)
+    error.retry_after_s = parse_retry_after(headers, now=now)
+    error.challenges = headers.get_all("www-authenticate")
+    return error
+
+
+def unusable_error(subject: str, status: int, body: bytes, reason: object, secrets: Iterable[str]) -> ToolOutputError:
+    """Build the error of a successful response whose body cannot be used; it quotes how the body begins."""
+    begins = sanitize(decode_text(body[:_LONGEST_QUOTED]), secrets)[:_LONGEST_QUOTE]
+    return ToolOutputError(f"{subject} answered {status}, but the answer is unusable: {reason}. It begins: {begins!r}")
+
+
+def extract_reason(headers: Headers, body: bytes) -> str:
+    """Extract the reason that a server gives for a failure; title and detail of RFC 9457 come first."""
+    kind = parse_media_type(headers.get("content-type") or "")
+    if kind.kind == "json" or looks_like_json(body):
+        try:
+            return _message_of(parse_json(body, kind.charset))
+        except ValueError:
+            pass
+    if kind.kind == "binary" and kind.essence:
+        return ""
+    return _readable(decode_text(body, kind.charset))
+
+
+def sanitize(text: str, secrets: Iterable[str]) -> str:
+    """Return one line without secrets, control characters and terminal escapes."""
+    cleaned = _TERMINAL.sub(" ", Redactor(secrets).text(text)[:_LONGEST_LOOK])
+    safe = " ".join("".join(char if char.isprintable() else " " for char in cleaned).split())
+    return safe if len(safe) <= _LONGEST else f"{safe[:_LONGEST]}…"
+
+
+def status_phrase(status: int) -> str:
+    """Return the reason phrase of a status; empty for an unknown one."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _limited(status: int, headers: Headers, message: str) -> ToolRateLimitError | None:
+    """Build a rate-limit error for a 403 whose header fields say that there were too many calls."""
+    if status != 403 or not ("retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"):
+        return None
+    return ToolRateLimitError(message, status_code=status, category=ErrorCategory.RETRYABLE_RATE_LIMIT)
+
+
+def _redirection(headers: Headers) -> str:
+    location = headers.get("location")
+    if not location:
+        return "it redirects without saying where to."
+    try:
+        there = urlsplit(location)
+    except ValueError:
+        return "it redirects to something that is no address."
+    where = f"{there.scheme}://{there.netloc}{there.path}" if there.netloc else there.path
+    return f"it redirects to {where!r}, which was not followed."
+
+
+def _challenge(headers: Headers) -> str:
+    """Extract error and scope of a WWW-Authenticate challenge."""
+    found = dict(_CHALLENGE.findall(headers.get("www-authenticate") or ""))
+    return ", ".join(f"{name}: {value}" for name, value in found.items())
+
+
+def _message_of(value: Any, depth: int = 0) -> str:
+    if isinstance(value, str):
+        return value
+    if depth > _DEEPEST or value is None:
+        return ""
+    if is_array(value):
+        return "; ".join(text for item in value[:_MOST_COMPLAINTS] if (text := _message_of(item, depth + 1)))
+    if is_object(value):
+        return _message_of_object(value, depth) or ("" if depth else _as_json(value))
+    return str(value)
+
+
+def _message_of_object(value: dict[str, Any], depth: int) -> str:
+    title = value.get("title")
+    message = next((text for key in _MESSAGE_KEYS if (text := _message_of(value.get(key), depth + 1))), "")
+    parts = [title if isinstance(title, str) else "", message]
+    parts += [_message_of(value.get(key), depth + 1) for key in _DETAIL_KEYS]
+    text = ": ".join(dict.fromkeys(part for part in parts if part)).replace(".: ", ": ")
+    place = next((value[key] for key in _PLACES if is_array(value.get(key))), None)
+    return f"{'.'.join(map(str, place))}: {text}" if text and place else text
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return compact_json(value)
+    except UnsendableError:
+        return ""
+
+
+def _readable(text: str) -> str:
+    """Convert an HTML page to text, its title first; other text is returned unchanged."""
+    if "<" not in text:
+        return text
+    title, words, inside = list[str](), list[str](), ""
+    for closing, tag, run in _MARKUP.findall(text):
+        if run and inside not in ("script", "style"):
+            (title if inside == "title" else words).append(run)
+        elif tag and (closing or inside not in ("script", "style")):
+            inside = "" if closing else tag.lower()
+    return html.unescape(": ".join(part for part in (" ".join(title), " ".join(words)) if part.strip()))

@@ -17,8 +17,7 @@ from toolpost.sources.openapi.models import ApiOperation, ApiResponse, FieldEnco
 from toolpost.sources.openapi.requests import (
     find_artifact_ids,
 )
-from toolpost.web.files import File
-from toolpost.web.requests import PlannedRequest
+from toolpost.web.requests import File, PlannedRequest
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 PNG = b"\x89PNG\r\n\x1a\n\0"

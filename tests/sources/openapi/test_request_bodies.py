@@ -6,7 +6,7 @@ import pytest
 
 from tests.specs import operation_of
 from toolpost.sources.openapi.models import FieldEncoding, RequestBody
-from toolpost.web.files import FILE
+from toolpost.web.requests import FILE
 
 
 async def body_of(content: dict[str, Any], parameters: Any = (), **rest: Any) -> RequestBody:

@@ -26,7 +26,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-from toolpost.web.files import File
+from toolpost.web.requests import File
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy

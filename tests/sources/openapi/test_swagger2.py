@@ -4,7 +4,7 @@ import pytest
 
 from tests.specs import api_of, build_request, own_api
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation, FieldEncoding
-from toolpost.web.files import FILE
+from toolpost.web.requests import FILE
 
 
 @pytest.fixture(name="shop")

@@ -30,8 +30,7 @@ from toolpost.contracts.errors import (
 from toolpost.schema.json_values import is_object
 from toolpost.schema.provider_view import ToolView
 from toolpost.web.content import SseDecoder, parse_json
-from toolpost.web.failures import response_error, sanitize, unusable_error
-from toolpost.web.requests import UnsendableError, compact_json
+from toolpost.web.requests import UnsendableError, compact_json, response_error, sanitize, unusable_error
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy, parse_target, split_url

@@ -22,7 +22,7 @@ from toolpost.contracts.errors import (
     from_status,
 )
 from toolpost.schema.provider_view import ToolView
-from toolpost.web.failures import sanitize
+from toolpost.web.requests import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

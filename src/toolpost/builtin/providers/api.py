@@ -20,7 +20,7 @@ from toolpost.contracts.errors import (
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import parse_json, parse_media_type
-from toolpost.web.failures import extract_reason, response_error, sanitize
+from toolpost.web.requests import extract_reason, response_error, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,7 +28,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.web.failures import sanitize
+from toolpost.web.requests import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

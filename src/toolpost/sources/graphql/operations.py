@@ -46,9 +46,16 @@ from toolpost.sources.graphql.selections import (
     unwrap_non_null,
     variable_type,
 )
-from toolpost.web.files import FILE, File, find_artifact_id, parse_file
-from toolpost.web.files import choose_media_type as media_type_of
-from toolpost.web.requests import FormPart, UnsendableError, compact_json
+from toolpost.web.requests import (
+    FILE,
+    File,
+    FormPart,
+    UnsendableError,
+    compact_json,
+    file_media_type,
+    find_artifact_id,
+    parse_file,
+)
 
 DefinedType: TypeAlias = GraphQLEnumType | GraphQLInputObjectType
 References: TypeAlias = dict[str, DefinedType]
@@ -375,7 +382,7 @@ def _form_part(name: str, path: str, value: Any, artifacts: Mapping[str, File]) 
         file = parse_file(value, artifacts)
     except UnsendableError as error:
         raise ToolValidationError(f"$.{path.partition('.')[2]}: {error}") from error
-    return FormPart(name, file.data, media_type_of(file), file.name or name)
+    return FormPart(name, file.data, file_media_type(file), file.name or name)
 
 
 OperationKind = Literal["query", "mutation"]

@@ -45,8 +45,6 @@ from toolpost.sources.graphql.operations import SELECTION_ARGUMENT, GraphqlOpera
 from toolpost.sources.graphql.selections import SelectionError, truncate
 from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.content import UnreadableError, looks_like_json, parse_body, parse_json
-from toolpost.web.failures import response_error, sanitize, unusable_error
-from toolpost.web.files import load_artifacts
 from toolpost.web.requests import (
     FormPart,
     Pair,
@@ -56,8 +54,12 @@ from toolpost.web.requests import (
     UnsendableError,
     compact_json,
     encode_multipart,
+    load_artifacts,
     make_sender,
+    response_error,
+    sanitize,
     split_query,
+    unusable_error,
 )
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Headers, Response, parse_retry_after

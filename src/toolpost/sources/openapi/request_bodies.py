@@ -12,7 +12,7 @@ from toolpost.sources.openapi.models import FieldEncoding, RequestBody, Style
 from toolpost.sources.openapi.naming import UniqueNames, html_to_markdown
 from toolpost.sources.openapi.schemas import SchemaReader
 from toolpost.web.content import parse_media_type
-from toolpost.web.files import FILE
+from toolpost.web.requests import FILE
 
 # Keyword for the separators of lists within a list (Swagger 2); OpenAPI 3 has none.
 ITEM_DELIMITERS = "x-item-delimiters"

@@ -21,10 +21,10 @@ from toolpost.sources.openapi.models import (
     Style,
 )
 from toolpost.web.content import MediaType, parse_media_type
-from toolpost.web.files import File, choose_media_type, find_artifact_id, is_file, parse_file
 from toolpost.web.requests import (
     NOTHING,
     BuiltUrl,
+    File,
     FormPart,
     Pair,
     PathParameter,
@@ -36,7 +36,11 @@ from toolpost.web.requests import (
     encode_cookie_name,
     encode_cookie_value,
     encode_multipart,
+    file_media_type,
+    find_artifact_id,
     format_value,
+    is_file,
+    parse_file,
     percent_encode,
 )
 from toolpost.wire.messages import MANAGED_HEADERS
@@ -253,7 +257,7 @@ def _of_any_type(body: RequestBody, value: Any, artifacts: Artifacts) -> Encoded
     """Encode a body of a media range: a file in its own type, other values as JSON where the range allows it."""
     if is_file(value) or parse_media_type(body.content_type).essence not in _WITH_JSON:
         file = parse_file(value, artifacts)
-        return EncodedBody(file.data, choose_media_type(file))
+        return EncodedBody(file.data, file_media_type(file))
     return EncodedBody(compact_json(value).encode(), _JSON)
 
 
@@ -339,9 +343,7 @@ def _form_parts(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts
     if part.is_file:
         for item in value if is_array(value) else [value]:
             file = parse_file(item, artifacts)
-            yield FormPart(
-                name, file.data, choose_media_type(file, part.content_type or ""), file.name or name, headers
-            )
+            yield FormPart(name, file.data, file_media_type(file, part.content_type or ""), file.name or name, headers)
     elif _is_document(value, part):
         yield FormPart(name, compact_json(value).encode(), part.content_type or _JSON, None, headers)
     else:

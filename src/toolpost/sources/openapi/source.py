@@ -37,9 +37,17 @@ from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
 from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.content import Content, UnreadableError, parse_body
-from toolpost.web.failures import response_error, status_phrase, unusable_error
-from toolpost.web.files import File, load_artifacts
-from toolpost.web.requests import Pair, PlannedRequest, Send, make_sender
+from toolpost.web.requests import (
+    File,
+    Pair,
+    PlannedRequest,
+    Send,
+    load_artifacts,
+    make_sender,
+    response_error,
+    status_phrase,
+    unusable_error,
+)
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Headers, Request
 from toolpost.wire.network import NetworkPolicy

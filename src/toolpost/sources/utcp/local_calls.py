@@ -27,7 +27,7 @@ from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContex
 from toolpost.sources.utcp.documents import read_text, resolve_path
 from toolpost.sources.utcp.templates import CliTemplate, CommandStep, FileTemplate, TextTemplate
 from toolpost.web.content import decode_text
-from toolpost.web.failures import sanitize
+from toolpost.web.requests import sanitize
 
 MAX_OUTPUT = 16 * 1024 * 1024
 END_MARKER = "ended"  # the file that a script of several steps creates at its end

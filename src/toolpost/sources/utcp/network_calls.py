@@ -25,8 +25,6 @@ from toolpost.web.content import (
     parse_json,
     parse_media_type,
 )
-from toolpost.web.failures import response_error, sanitize, status_phrase, unusable_error
-from toolpost.web.files import choose_media_type, is_file, parse_file
 from toolpost.web.requests import (
     NOTHING,
     FormPart,
@@ -36,9 +34,16 @@ from toolpost.web.requests import (
     check_header_value,
     compact_json,
     encode_multipart,
+    file_media_type,
     format_value,
+    is_file,
+    parse_file,
     percent_encode,
+    response_error,
+    sanitize,
     split_query,
+    status_phrase,
+    unusable_error,
 )
 from toolpost.wire.messages import Follow, Response
 from toolpost.wire.network import split_url
@@ -193,7 +198,7 @@ def _multipart_parts(sent: dict[str, Any]) -> Iterator[FormPart]:
     for name, value in sent.items():
         if is_file(value):
             file = parse_file(value, {})
-            yield FormPart(name, file.data, choose_media_type(file), file.name or name)
+            yield FormPart(name, file.data, file_media_type(file), file.name or name)
         elif value is not None:
             yield FormPart(name, format_value(value).encode())
 

@@ -34,8 +34,16 @@ from toolpost.sources.webhook.hooks import (
 from toolpost.sources.webhook.n8n import API_KEY_HEADER, API_KEY_HINT, N8nApi, N8nToolBuilder
 from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.content import Content, UnreadableError, decode_text, parse_body, parse_json
-from toolpost.web.failures import response_error, sanitize, unusable_error
-from toolpost.web.requests import NOTHING, Pair, Presentation, compact_json, make_sender
+from toolpost.web.requests import (
+    NOTHING,
+    Pair,
+    Presentation,
+    compact_json,
+    make_sender,
+    response_error,
+    sanitize,
+    unusable_error,
+)
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Headers, Response
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, cast
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.templates import fill_template, only_slot, slot_names, split_template
-from toolpost.web.failures import sanitize
-from toolpost.web.requests import UnsendableError, format_value
+from toolpost.web.requests import UnsendableError, format_value, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,7 @@ from toolpost.sources.openapi.models import ApiDescription, ApiOperation
 from toolpost.sources.openapi.requests import RequestBuilder
 from toolpost.sources.openapi.source import call_operation
 from toolpost.web.client_credentials import ClientTokens
-from toolpost.web.files import File
-from toolpost.web.requests import PlannedRequest, Send, make_sender
+from toolpost.web.requests import File, PlannedRequest, Send, make_sender
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Response
 from toolpost.wire.network import NetworkPolicy
