@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.callback_app import callback_app
-    from toolpost.toolbox.mcp_manager import MCPManager
-    from toolpost.toolbox.node import MCPClient, ToolNode
+    from toolpost.toolbox.node import MCPClient, MCPManager, ToolNode
 
 __version__ = "0.1.0"
 
@@ -63,8 +62,7 @@ __getattr__ = lazy_attributes(
         "runtime.router": ["ToolRouter"],
         "toolbox.box": ["Toolbox"],
         "toolbox.callback_app": ["callback_app"],
-        "toolbox.mcp_manager": ["MCPManager"],
-        "toolbox.node": ["MCPClient", "ToolNode"],
+        "toolbox.node": ["MCPClient", "MCPManager", "ToolNode"],
     },
 )
 

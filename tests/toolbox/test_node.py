@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from tests import warm
 from tests.sources.mcp.programs import SERVERS, mirror
-from tests.toolbox.test_mcp_manager import ABACUS
+from tests.toolbox.test_node_mcp_manager import ABACUS
 from tests.wire.site import Received, Site, reply
 from toolpost import (
     Completed,

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.toolbox.test_webhooks import Receiver, add
+from tests.toolbox.test_wiring_webhooks import Receiver, add
 from toolpost import Toolbox
 
 

@@ -37,7 +37,7 @@ from toolpost.runtime.router import failure_of
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.stores.agent_files import MAIN_RUN, SessionFile
 from toolpost.toolbox.box import Toolbox
-from toolpost.toolbox.mcp_manager import MCPManager
+from toolpost.toolbox.node import MCPManager
 from toolpost.toolbox.wiring import network_policy
 
 if TYPE_CHECKING:

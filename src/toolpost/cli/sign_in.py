@@ -18,7 +18,7 @@ from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.cli.output import Output, show_tools
 from toolpost.cli.runner import personal_sources, provider_of
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
-from toolpost.toolbox.account_pages import HtmlPage, connected_page, failure_page
+from toolpost.toolbox.callback_app import HtmlPage, connected_page, failure_page
 from toolpost.wire.callback_server import DEFAULT_PORT, CallbackResponse, CallbackServer, callback_server_url
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.reload import Reload
     from toolpost.toolbox.source_manager import SourceManager, SourceState
     from toolpost.toolbox.views import SearchView
-    from toolpost.toolbox.webhooks import WebhooksOnDemand
+    from toolpost.toolbox.wiring import WebhooksOnDemand
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Create and connect the parts of a Toolbox: store, router, pending actions, recovery, sources, built-in tools."""
+"""Create and connect the parts of a Toolbox: store, router, pending actions, recovery, sources, webhooks, built-ins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
 from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.source_manager import SourceManager
-from toolpost.toolbox.webhooks import WebhooksOnDemand
 from toolpost.transports.base import Services
 from toolpost.transports.registry import Plugins, load_plugins
 from toolpost.wire.network import NetworkPolicy
@@ -46,6 +45,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import CredentialProvider, ToolSource
     from toolpost.contracts.spec import Tool
     from toolpost.contracts.storage import EventSink, Sealer, Store
+    from toolpost.runtime.event_emitter import EventEmitter
+    from toolpost.runtime.event_webhooks import EventWebhooks
     from toolpost.toolbox.accounts import AccountManager
 
 
@@ -370,3 +371,39 @@ def _unknown_builtin(name: str, known: set[str]) -> str:
     near = did_you_mean(name, sorted({*known, *COLLECTIONS}))
     there = f"{near} There are" if near else "there are"
     return f"{message}; {there}: {', '.join(sorted(known))}; and the collections {', '.join(sorted(COLLECTIONS))}"
+
+
+class WebhooksOnDemand:
+    """Send events to the webhooks of the settings."""
+
+    def __init__(self, store: Store, emitter: EventEmitter, network: NetworkPolicy) -> None:
+        self._store = store
+        self._emitter = emitter
+        self._network = network
+        self._open: EventWebhooks | None = None
+
+    async def apply(self, settings: Settings, pending: PendingActions) -> None:
+        """Send to the webhooks that are enabled from now on, and to no others."""
+        webhooks = [webhook.to_webhook() for webhook in settings.webhooks if webhook.enabled]
+        if self._open is None:
+            if not webhooks:
+                return
+            from toolpost.runtime.event_webhooks import EventWebhooks  # noqa: PLC0415 - few need an HTTP client at once
+
+            self._open = EventWebhooks(self._store, pending, self._network)
+            self._emitter.add_sink(self._open)
+        await self._open.apply(webhooks)
+
+    async def states(self) -> list[dict[str, Any]]:
+        """Return how each webhook stands, by name."""
+        return [] if self._open is None else await self._open.states()
+
+    @property
+    def problems(self) -> list[str]:
+        """What fails, a sentence for each webhook."""
+        return [] if self._open is None else self._open.problems
+
+    async def close(self) -> None:
+        """Send what is left, for a moment."""
+        if self._open is not None:
+            await self._open.close()

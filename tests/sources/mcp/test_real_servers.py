@@ -14,8 +14,7 @@ from toolpost.configuration.settings import NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.errors import ToolClientError, ToolNodeError
 from toolpost.policy.redaction import MASK
-from toolpost.toolbox.mcp_manager import MCPManager
-from toolpost.toolbox.node import ToolNode
+from toolpost.toolbox.node import MCPManager, ToolNode
 
 pytestmark = pytest.mark.programs
 
