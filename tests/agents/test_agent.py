@@ -12,8 +12,7 @@ import pytest
 from toolpost import EventBus, EventCode, Settings, Toolbox, ToolContext, tool
 from toolpost.agents import Agent, Budget
 from toolpost.errors import ToolClientError, ToolConflictError
-from toolpost.stores.agent_files import TaskLogs
-from toolpost.stores.messages import CANCELLED
+from toolpost.stores.agent_files import CANCELLED, TaskLogs
 from toolpost.testing import ScriptedModel, tool_calls
 
 ANN = "acme:ann"

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.stores.agent_files import SessionFile
-from toolpost.stores.messages import close_tool_calls
+from toolpost.stores.agent_files import SessionFile, close_tool_calls
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "reply", "arguments": '{"text": "hi"}'}}
 USER: dict[str, Any] = {"role": "user", "content": "hello"}

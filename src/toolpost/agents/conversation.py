@@ -15,7 +15,7 @@ from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import drop_secrets
-from toolpost.stores.messages import close_tool_calls
+from toolpost.stores.agent_files import close_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

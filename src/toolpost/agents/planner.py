@@ -60,7 +60,7 @@ from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.persistence import load_outcome, plain_members
 from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
-from toolpost.stores.messages import close_tool_calls
+from toolpost.stores.agent_files import close_tool_calls
 from toolpost.stores.pauses import PlannerPauses
 from toolpost.stores.state import StateEvents
 

@@ -26,8 +26,16 @@ from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.spec import ToolCategory
 from toolpost.contracts.storage import ArtifactRef, ArtifactStore, EventLog
 from toolpost.schema.json_values import is_object
-from toolpost.stores.agent_files import CURRENT, MAIN_RUN, REFLECTION_RUN, TASK_FOLDER, LoggedTask, TaskLogs
-from toolpost.stores.messages import Message, store_message
+from toolpost.stores.agent_files import (
+    CURRENT,
+    MAIN_RUN,
+    REFLECTION_RUN,
+    TASK_FOLDER,
+    LoggedTask,
+    Message,
+    TaskLogs,
+    store_message,
+)
 
 TaskFolder = Callable[[str], str | None]
 OpenLog = Callable[[str], AbstractAsyncContextManager[EventLog]]
