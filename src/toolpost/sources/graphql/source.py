@@ -41,8 +41,13 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.spec import JsonSchema, SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
-from toolpost.sources.graphql.operations import SELECTION_ARGUMENT, GraphqlOperation, OperationBuilder
-from toolpost.sources.graphql.selections import SelectionError, truncate
+from toolpost.sources.graphql.operations import (
+    SELECTION_ARGUMENT,
+    GraphqlOperation,
+    OperationBuilder,
+    SelectionError,
+    truncate,
+)
 from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.content import UnreadableError, looks_like_json, parse_body, parse_json
 from toolpost.web.requests import (

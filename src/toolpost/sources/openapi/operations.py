@@ -1,36 +1,75 @@
-"""Read the operations of a document, with their parameters, servers and security requirements; convert Swagger 2."""
+"""Read the operations of a document: parameters, bodies, servers and security requirements; convert Swagger 2."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
 
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import AnySchema, is_array, is_object
 from toolpost.sources.openapi.documents import DocumentRegistry, ParsedDocument, ResolvedNode
 from toolpost.sources.openapi.models import (
     HEADER_NAME,
     ApiOperation,
     ApiResponse,
+    FieldEncoding,
     Location,
     Parameter,
+    RequestBody,
     SecurityRequirement,
     SecurityScheme,
     Style,
 )
 from toolpost.sources.openapi.naming import UniqueNames, argument_name, html_to_markdown, tool_name
-from toolpost.sources.openapi.request_bodies import (
-    DEEPEST_LIST,
-    ITEM_DELIMITERS,
-    BodyReader,
-    body_format,
-    choose_media_type,
-)
 from toolpost.sources.openapi.schemas import SchemaReader
-from toolpost.web.requests import split_query
+from toolpost.web.content import parse_media_type
+from toolpost.web.requests import FILE, split_query
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+# On a name clash, the earlier location keeps the plain argument name.
+_LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
+_PLACES = ("query", "path", "header", "cookie")
+_SWAGGER_PLACES = ("query", "path", "header", "formData", "body")
+_WHOLE_QUERY = "querystring"
+_STYLES: dict[Location, tuple[Style, ...]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+# OpenAPI 3 §4.8.12.2: parameter declarations of these headers are ignored.
+_NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
+_TEMPLATE = re.compile(r"\{([^{}]+)\}")
+_BEST_FIRST = ("https", "http")
+_SWAGGER_FLOWS = {"application": "clientCredentials", "accessCode": "authorizationCode"}
+# Flows that need no user first.
+_FLOWS = ("clientCredentials", "password", "authorizationCode", "deviceAuthorization", "implicit")
+_JSON = "application/json"
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+_BYTES = "application/octet-stream"
+# Keywords of a parameter that do not belong to its schema.
+_OF_PARAMETER = frozenset({"name", "in", "description", "required", "collectionFormat", "allowEmptyValue", "schema"})
+_KEPT = ("name", "in", "description", "required", "allowEmptyValue")
+# `tsv` has no counterpart in OpenAPI 3.
+_SWAGGER_STYLES: dict[str, dict[str, Any]] = {
+    "csv": {"explode": False},
+    "tsv": {"explode": False},
+    "ssv": {"style": "spaceDelimited", "explode": False},
+    "pipes": {"style": "pipeDelimited", "explode": False},
+    "multi": {"explode": True},
+}
+_DELIMITERS = {"ssv": " ", "tsv": "\t", "pipes": "|"}
+# Keyword for the separators of lists within a list (Swagger 2); OpenAPI 3 has none.
+ITEM_DELIMITERS = "x-item-delimiters"
+DEEPEST_LIST = 5
+_SCALARS = ("string", "number", "integer", "boolean")
+_FORM_STYLES = ("form", "spaceDelimited", "pipeDelimited", "deepObject")
+BodyFormat = Literal["json", "multipart", "form", "text", "binary", "any"]
+_ORDER: tuple[BodyFormat, ...] = ("json", "multipart", "form", "text", "binary", "any")
+_ANYTHING = ("*/*", "application/*", "")
 
 
 class _OperationNode(NamedTuple):
@@ -199,22 +238,6 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if is_array(value) else ()
 
 
-# On a name clash, the earlier location keeps the plain argument name.
-_LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
-_PLACES = ("query", "path", "header", "cookie")
-_SWAGGER_PLACES = ("query", "path", "header", "formData", "body")
-_WHOLE_QUERY = "querystring"
-_STYLES: dict[Location, tuple[Style, ...]] = {
-    "path": ("simple", "label", "matrix"),
-    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
-    "header": ("simple",),
-    "cookie": ("form",),
-}
-# OpenAPI 3 §4.8.12.2: parameter declarations of these headers are ignored.
-_NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
-_TEMPLATE = re.compile(r"\{([^{}]+)\}")
-
-
 def _merge_parameters(
     lists: Iterable[ResolvedNode], registry: DocumentRegistry, places: tuple[str, ...]
 ) -> tuple[list[ResolvedNode], list[str]]:
@@ -362,9 +385,6 @@ def _style(node: dict[str, Any], location: Location) -> Style:
     return given if given in styles else styles[0]
 
 
-_BEST_FIRST = ("https", "http")
-
-
 def _resolve_servers(listed: Any, address: str) -> tuple[str, ...]:
     """Return the absolute URLs of a server list; relative ones resolve against the document's URL."""
     found = [_server(server, address) for server in listed if is_object(server)] if is_array(listed) else []
@@ -411,11 +431,6 @@ def _variable_value(variables: Any, name: str) -> str | None:
     options = variable.get("enum")
     value = variable.get("default", options[0] if is_array(options) and options else None)
     return str(value) if isinstance(value, str | int | float) else None
-
-
-_SWAGGER_FLOWS = {"application": "clientCredentials", "accessCode": "authorizationCode"}
-# Flows that need no user first.
-_FLOWS = ("clientCredentials", "password", "authorizationCode", "deviceAuthorization", "implicit")
 
 
 def parse_security_schemes(
@@ -491,24 +506,6 @@ def _parse_security(declared: Any) -> tuple[tuple[SecurityRequirement, ...], ...
         for alternative in declared
         if is_object(alternative)
     )
-
-
-_JSON = "application/json"
-_FORM = "application/x-www-form-urlencoded"
-_MULTIPART = "multipart/form-data"
-_BYTES = "application/octet-stream"
-# Keywords of a parameter that do not belong to its schema.
-_OF_PARAMETER = frozenset({"name", "in", "description", "required", "collectionFormat", "allowEmptyValue", "schema"})
-_KEPT = ("name", "in", "description", "required", "allowEmptyValue")
-# `tsv` has no counterpart in OpenAPI 3.
-_SWAGGER_STYLES: dict[str, dict[str, Any]] = {
-    "csv": {"explode": False},
-    "tsv": {"explode": False},
-    "ssv": {"style": "spaceDelimited", "explode": False},
-    "pipes": {"style": "pipeDelimited", "explode": False},
-    "multi": {"explode": True},
-}
-_DELIMITERS = {"ssv": " ", "tsv": "\t", "pipes": "|"}
 
 
 class OperationInputs(NamedTuple):
@@ -614,3 +611,194 @@ def list_media_types(operation: dict[str, Any], document: dict[str, Any], word: 
         if is_array(listed):
             return [name for name in listed if isinstance(name, str)] or [_JSON]
     return [_JSON]
+
+
+class BodyReader:
+    """Reads the request bodies of operations."""
+
+    def __init__(self, registry: DocumentRegistry, schemas: SchemaReader) -> None:
+        self._registry = registry
+        self._schemas = schemas
+
+    def read(self, found: ResolvedNode | None, names: UniqueNames) -> RequestBody | None:
+        """Read the body in the preferred media type; None if there is none."""
+        target = self._registry.resolve(*found) if found is not None else None
+        if target is None or not is_object(target.node):
+            return None
+        content = target.node.get("content")
+        name = choose_media_type(content) if is_object(content) else None
+        if name is None or not is_object(content):
+            return None
+        media = self._registry.resolve(content[name], target.base)
+        rules = media.node if media is not None and is_object(media.node) else {}
+        description = target.node.get("description")
+        schema, parts = self._schema_and_encodings(name, rules, media.base if media is not None else target.base)
+        return RequestBody(
+            argument=names.reserve("body_" if names.is_taken("body") else "body"),
+            content_type=name,
+            schema=schema,
+            required=target.node.get("required") is True,
+            description=html_to_markdown(description) if isinstance(description, str) else "",
+            parts=parts,
+        )
+
+    def _schema_and_encodings(
+        self, name: str, media: dict[str, Any], base: str
+    ) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+        node = media.get("schema", {})
+        match body_format(name):
+            case "form" | "multipart":
+                return self._form(node, base, media.get("encoding"))
+            case "binary":
+                return FILE, {}
+            case "text":
+                return _text_schema(self._schemas.read(node, base), name), {}
+            case "any" if self._is_file(node, base):
+                return FILE, {}
+            case _:
+                return self._schemas.read(node, base), {}
+
+    def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+        layers = list(self._object_schemas(ResolvedNode(node, base)))
+        if not layers or not _has_fields(layers[0].node):
+            return self._undeclared_form(node, base)
+        fields = {name: ResolvedNode(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
+        encodings: dict[str, Any] = encoding if is_object(encoding) else {}
+        parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
+        files = {name for name, part in parts.items() if part.is_file}
+        kept = {name: part for name, part in parts.items() if part != FieldEncoding()}
+        if not files:
+            return self._schemas.read(node, base), kept
+        schemas = [self._with_files(layer, files) for layer in layers]
+        return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
+
+    def _undeclared_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+        """Return the schema of a form without declared fields; binary ones get a field `file`."""
+        if not self._is_file(node, base):
+            return {"type": "object"}, {}
+        return {"type": "object", "properties": {"file": FILE}}, {"file": FieldEncoding(is_file=True)}
+
+    def _object_schemas(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
+        """Yield the object schemas of a form: itself and its `allOf` members, each once."""
+        seen: set[int] = set()
+        waiting = [target]
+        while waiting:
+            found = self._registry.resolve(*waiting.pop())
+            if found is None or not is_object(found.node) or id(found.node) in seen:
+                continue
+            seen.add(id(found.node))
+            yield found
+            members = found.node.get("allOf")
+            waiting += [ResolvedNode(member, found.base) for member in reversed(members)] if is_array(members) else []
+
+    def _with_files(self, layer: ResolvedNode, files: set[str]) -> AnySchema:
+        """Convert one object schema without `allOf`, with its file fields as FILE."""
+        alone = {word: value for word, value in layer.node.items() if word != "allOf"}
+        schema = self._schemas.read(alone, layer.base)
+        properties = schema.get("properties") if is_object(schema) else None
+        if is_object(properties):
+            properties.update({name: _file_schema(properties[name]) for name in files & properties.keys()})
+        return schema
+
+    def _part(self, field: ResolvedNode, encoding: Any) -> FieldEncoding:
+        rules: dict[str, Any] = encoding if is_object(encoding) else {}
+        content_type, style, explode = rules.get("contentType"), rules.get("style"), rules.get("explode")
+        style = style if style in _FORM_STYLES else "form"
+        is_file = self._is_file(*field, content_type=content_type if isinstance(content_type, str) else None)
+        return FieldEncoding(
+            content_type=content_type if isinstance(content_type, str) else None,
+            style=cast("Style", style),
+            explode=explode if isinstance(explode, bool) else style == "form",
+            headers=_headers(rules.get("headers")),
+            is_file=is_file,
+            item_delimiters=str(rules.get(ITEM_DELIMITERS, "")),
+        )
+
+    def _is_file(self, node: Any, base: str, *, content_type: str | None = None, depth: int = 0) -> bool:
+        """Return whether a schema is binary, or a list of binary values."""
+        target = self._registry.resolve(node, base)
+        if target is None or not is_object(target.node):
+            return False
+        node = target.node
+        if node.get("type") == "array":
+            inner = node.get("items") if depth < DEEPEST_LIST else None
+            return self._is_file(inner, target.base, content_type=content_type, depth=depth + 1)
+        kind = node.get("type", "string")
+        if kind in ("file", "binary"):
+            return True
+        if kind not in ("string", ["string"], ["string", "null"]) or "contentEncoding" in node:
+            return False
+        if node.get("format") in ("binary", "file"):
+            return True
+        named = content_type or node.get("contentMediaType")
+        return isinstance(named, str) and all(body_format(one) == "binary" for one in named.split(","))
+
+
+def _has_fields(node: dict[str, Any]) -> bool:
+    kind = node.get("type", "object")
+    return kind == "object" or (is_array(kind) and "object" in kind)
+
+
+def _properties(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    properties = node.get("properties")
+    return iter(properties.items() if is_object(properties) else ())
+
+
+def _file_schema(schema: AnySchema) -> JsonSchema:
+    """Return the FILE schema, or a list of it, with the field's description."""
+    if not is_object(schema):
+        return FILE
+    if schema.get("type") == "array":
+        return {**schema, "items": FILE}
+    description = schema.get("description")
+    return {**FILE, "description": f"{description}\n{FILE['description']}"} if description else FILE
+
+
+def _text_schema(schema: AnySchema, name: str) -> AnySchema:
+    """Return the schema of a text body: scalars, lines, YAML values, or a string."""
+    if is_object(schema) and schema.get("type") in _SCALARS:
+        return schema
+    match parse_media_type(name).kind:
+        case "yaml":
+            return {"anyOf": [schema, {"type": "string"}]}
+        case "lines":
+            return {"type": ["array", "string"]}
+        case _:
+            description = schema.get("description") if is_object(schema) else None
+            return {"type": "string", **({"description": description} if description else {})}
+
+
+def _headers(declared: Any) -> dict[str, str]:
+    """Return the headers of a form field with a constant or default value."""
+    headers: dict[str, str] = {}
+    for name, header in declared.items() if is_object(declared) else ():
+        schema = header.get("schema") if is_object(header) else None
+        value = (schema.get("const") or schema.get("default")) if is_object(schema) else None
+        if isinstance(value, str) and name.lower() != "content-type":
+            headers[name] = value
+    return headers
+
+
+def body_format(name: str) -> BodyFormat:
+    """Return the format of a media type: value, form, text or bytes."""
+    read = parse_media_type(name)
+    if read.essence in _ANYTHING:
+        return "any"
+    match read.kind:
+        case "json" | "multipart" | "form" | "binary":
+            return read.kind
+        case _:
+            return "text"
+
+
+def choose_media_type(names: Iterable[str]) -> str | None:
+    """Choose a media type: JSON, multipart, form, text, bytes, anything, in this order."""
+    return min(names, key=_rank, default=None)
+
+
+def _rank(name: str) -> tuple[int, int]:
+    form = body_format(name)
+    if form != "json":
+        return _ORDER.index(form), 0
+    # Of the patch formats, only a merge patch has the shape of the document.
+    return 0, {"application/json": 0, "application/merge-patch+json": 1}.get(parse_media_type(name).essence, 2)

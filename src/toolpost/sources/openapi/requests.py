@@ -1,14 +1,16 @@
-"""Build the HTTP request of an operation: serialize parameters, encode the body, set headers. Does no I/O."""
+"""Build the HTTP request of an operation: serialize parameters, encode the body, set headers and credentials."""
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import quote
 
-from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
+from toolpost.contracts.calls import NO_CREDENTIAL, Credential
+from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.sources.openapi.models import (
@@ -18,8 +20,11 @@ from toolpost.sources.openapi.models import (
     FieldEncoding,
     Parameter,
     RequestBody,
+    SecurityRequirement,
+    SecurityScheme,
     Style,
 )
+from toolpost.web.client_credentials import ClientTokens, parse_grant
 from toolpost.web.content import MediaType, parse_media_type
 from toolpost.web.requests import (
     NOTHING,
@@ -29,6 +34,7 @@ from toolpost.web.requests import (
     Pair,
     PathParameter,
     PlannedRequest,
+    Presentation,
     UnsendableError,
     build_url,
     check_header_value,
@@ -42,6 +48,8 @@ from toolpost.web.requests import (
     is_file,
     parse_file,
     percent_encode,
+    present_headers,
+    present_key,
 )
 from toolpost.wire.messages import MANAGED_HEADERS
 
@@ -52,6 +60,19 @@ _MAX_ACCEPTED = 6
 _MAX_REFERENCE_DEPTH = 20
 _NONE: AbstractSet[str] = frozenset()
 T = TypeVar("T")
+_JSON = "application/json"
+_WITH_JSON = frozenset({"", "*/*", "application/*"})
+_PLAIN_FIELD = FieldEncoding()
+_DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
+_TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
+# Parameter and field serialization: OpenAPI styles, percent-encoded as RFC 3986 asks. A value that its
+# location cannot carry is refused, never changed.
+# RFC 3986's reserved characters, without those that end a query or have a meaning in one.
+_QUERY_RESERVED = ":/?@!$'()*,;="
+_PATH_RESERVED = ":@!$&'()*+,;="
+_DOTS = frozenset({".", ".."})
+_INTERACTIVE = frozenset({"digest", "negotiate", "ntlm", "hoba", "mutual", "scram-sha-1", "scram-sha-256"})
+_PAIRS = (("client_id", "client_secret"), ("username", "password"))
 
 
 class RequestBuilder:
@@ -233,11 +254,6 @@ def _can_be_named(kind: str) -> bool:
     return bool(parse_media_type(kind).essence) and not parse_media_type(kind).is_range and kind.isprintable()
 
 
-_JSON = "application/json"
-_WITH_JSON = frozenset({"", "*/*", "application/*"})
-_PLAIN_FIELD = FieldEncoding()
-
-
 class EncodedBody(NamedTuple):
     """Encoded request body and its content type."""
 
@@ -384,16 +400,6 @@ _WRITERS: dict[str, Callable[[RequestBody, Any, Artifacts], EncodedBody]] = {
     "text": _text,
     "binary": _file,
 }
-
-
-_DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
-_TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
-# Parameter and field serialization: OpenAPI styles, percent-encoded as RFC 3986 asks. A value that its
-# location cannot carry is refused, never changed.
-# RFC 3986's reserved characters, without those that end a query or have a meaning in one.
-_QUERY_RESERVED = ":/?@!$'()*,;="
-_PATH_RESERVED = ":@!$&'()*+,;="
-_DOTS = frozenset({".", ".."})
 
 
 def _join_nested_lists(value: Any, delimiters: str) -> Any:
@@ -568,3 +574,250 @@ _PLACES: dict[str, tuple[int, Callable[[Parameter, Any], list[Pair]]]] = {
     "header": (1, _headers),
     "cookie": (2, _serialize_cookie),
 }
+
+
+def environment_variable(source: str, scheme: str) -> str:
+    """Return the name of the environment variable that holds a scheme's value."""
+    return re.sub(r"[^A-Z0-9]", "_", f"TOOLPOST_{source}_{scheme}".upper())
+
+
+def scheme_values(
+    source: str, auth_config: Mapping[str, Any], schemes: Iterable[str], environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return scheme values by name, from `auth_config.schemes` or else the environment."""
+    given: Any = auth_config.get("schemes") or {}
+    if not is_object(given):
+        raise ConfigError(f"auth_config.schemes of source {source!r} is a table: a scheme's name and its value.")
+    known = list(schemes)
+    if unknown := [name for name in given if name not in known]:
+        names = ", ".join(map(repr, known)) or "none"
+        raise ConfigError(f"auth_config.schemes of source {source!r}: no scheme {unknown[0]!r}; there are: {names}.")
+    found = {name: _read_environment(environment_variable(source, name), environ) for name in known}
+    return {name: value for name, value in {**found, **given}.items() if value}
+
+
+def _read_environment(variable: str, environ: Mapping[str, str]) -> Any:
+    for pair in _PAIRS:
+        values = {key: environ.get(f"{variable}_{key.upper()}") for key in pair}
+        if all(values.values()):
+            return values
+    return environ.get(variable)
+
+
+class Credentials:
+    """Selects the credentials of operations; `values` come from `scheme_values`.
+
+    `headers` are the configured headers of every request: one with the name of a scheme's header
+    satisfies that scheme, and nothing is added for it.
+    """
+
+    def __init__(
+        self,
+        schemes: Mapping[str, SecurityScheme],
+        values: Mapping[str, Any],
+        *,
+        source: str = "",
+        tokens: ClientTokens | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._schemes = schemes
+        self._values = values
+        self._source = source
+        self._tokens = tokens
+        self._sent = {name.lower(): value for name, value in (headers or {}).items()}
+
+    async def present(self, operation: ApiOperation, credential: Credential = NO_CREDENTIAL) -> Presentation:
+        """Return the credentials to send; raise ToolAuthError naming the missing scheme and how to set it.
+
+        `credential` is the source's plain one: it is used for the first scheme it fits, and sent
+        unchanged if the document declares no scheme that it fits.
+        """
+        if not self._schemes:
+            return present_headers(credential)
+        # Where authentication is optional (an empty alternative), a configured credential is still sent.
+        for needs in sorted(operation.security, key=lambda needs: not needs):
+            found = await self._alternative(needs, credential)
+            if found is not None:
+                return found
+        if not operation.security:
+            return NOTHING
+        if credential.headers and not self._fits_anywhere(operation, credential):
+            return present_headers(credential)
+        raise ToolAuthError(self._missing(operation))
+
+    def forget(self, presented: Presentation) -> bool:
+        """Discard the cached tokens of a presentation; return whether there were any."""
+        for token in presented.tokens:
+            if self._tokens is not None:
+                self._tokens.forget(token)
+        return bool(presented.tokens)
+
+    async def _alternative(self, needs: tuple[SecurityRequirement, ...], credential: Credential) -> Presentation | None:
+        presented, plain = NOTHING, credential
+        for need in needs:
+            scheme = self._schemes.get(need.scheme)
+            if scheme is None:
+                return None
+            found = await self._by_value(scheme, need)
+            if found is None:
+                found, plain = self._without_value(scheme, plain)
+            if found is None:
+                return None
+            presented = found if presented is NOTHING else presented.joined(found)
+        return presented
+
+    def _without_value(self, scheme: SecurityScheme, plain: Credential) -> tuple[Presentation | None, Credential]:
+        """Use the plain credential if it fits, else a configured header; return it with the unused plain credential."""
+        met = _is_satisfied(scheme, self._sent)
+        if met and _header_of(scheme) not in map(str.lower, plain.headers):
+            return NOTHING, plain
+        found = _adapt(scheme, plain)
+        if found is None and met:
+            return NOTHING, plain
+        return found, NO_CREDENTIAL
+
+    async def _by_value(self, scheme: SecurityScheme, need: SecurityRequirement) -> Presentation | None:
+        value = self._values.get(scheme.name)
+        if not value or _unsupported(scheme):
+            return None
+        if scheme.type in ("oauth2", "openIdConnect") and is_object(value) and "client_id" in value:
+            return await self._by_client(scheme, value, need)
+        return _checked(scheme.name, _by_secret(scheme, value))
+
+    async def _by_client(
+        self, scheme: SecurityScheme, given: dict[str, Any], need: SecurityRequirement
+    ) -> Presentation:
+        if self._tokens is None:
+            raise ConfigError(f"scheme {scheme.name!r} wants client credentials, but nothing can fetch tokens here.")
+        if not given.get("client_secret"):
+            raise ConfigError(f"auth_config.schemes.{scheme.name} has a client_id, and needs client_secret too.")
+        flow: Any = scheme.flows.get("clientCredentials")
+        url = scheme.token_url or (flow.get("tokenUrl") if is_object(flow) else None)
+        token = await self._tokens.token(parse_grant(scheme.name, url, given, need.scopes))
+        return Presentation(headers=(("Authorization", f"{token.kind} {token.value}"),), tokens=(token.value,))
+
+    def _fits_anywhere(self, operation: ApiOperation, credential: Credential) -> bool:
+        named = {need.scheme for needs in operation.security for need in needs}
+        schemes = [self._schemes[name] for name in named if name in self._schemes]
+        return any(_adapt(scheme, credential) is not None for scheme in schemes)
+
+    def _missing(self, operation: ApiOperation) -> str:
+        alternatives = [" together with ".join(self._described(need.scheme) for need in n) for n in operation.security]
+        names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
+        name = next((name for name in names if name not in self._values), names[0])
+        return (
+            f"{operation.method.upper()} {operation.path} needs a credential for {', or '.join(alternatives)}. "
+            f"Set auth_config.schemes.{name} of source {self._source!r}, "
+            f"or the environment variable {environment_variable(self._source, name)}."
+        )
+
+    def _described(self, name: str) -> str:
+        scheme = self._schemes.get(name)
+        if scheme is None:
+            return f"{name!r} (which the document does not explain)"
+        return f"{name!r} ({_unsupported(scheme) or _kind(scheme)})"
+
+
+def _by_secret(scheme: SecurityScheme, value: Any) -> Presentation:
+    match scheme.type:
+        case "apiKey":
+            return present_key(
+                scheme.location, scheme.parameter, _credential_text(scheme.name, value, "value", "api_key", "key")
+            )
+        case "http" if scheme.scheme.lower() == "basic":
+            pair = _basic(scheme.name, value)
+            return Presentation(headers=(("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),))
+        case "http" if scheme.scheme.lower() != "bearer":
+            return Presentation(
+                headers=(("Authorization", f"{scheme.scheme} {_credential_text(scheme.name, value, 'value')}"),)
+            )
+        case _:
+            token = _credential_text(scheme.name, value, "token", "value")
+            return Presentation(headers=(("Authorization", f"Bearer {token}"),))
+
+
+def _credential_text(name: str, value: Any, *keys: str) -> str:
+    found = next((value[key] for key in keys if key in value), None) if is_object(value) else value
+    if isinstance(found, str) and found:
+        return found
+    raise ConfigError(f"auth_config.schemes.{name} wants a text, or a table with {' or '.join(keys)}.")
+
+
+def _basic(name: str, value: Any) -> str:
+    if is_object(value) and "username" in value:
+        return f"{value['username']}:{value.get('password', '')}"
+    if isinstance(value, str) and ":" in value:
+        return value
+    raise ConfigError(f"auth_config.schemes.{name} wants a table with username and password, or user:password.")
+
+
+def _adapt(scheme: SecurityScheme, credential: Credential) -> Presentation | None:
+    """Return the plain credential in the form of this scheme, or None if it does not fit."""
+    headers = {name.lower(): value for name, value in credential.headers.items()}
+    word = headers.get("authorization", "").partition(" ")[0].lower()
+    match scheme.type:
+        case "http" if word and word == scheme.scheme.lower():
+            return Presentation(headers=(("Authorization", headers["authorization"]),))
+        case "oauth2" | "openIdConnect" if word == "bearer":
+            return Presentation(headers=(("Authorization", headers["authorization"]),))
+        case "apiKey":
+            key = _find_key(scheme, headers)
+            return None if key is None else present_key(scheme.location, scheme.parameter, key)
+        case _:
+            return None
+
+
+def _find_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None:
+    if scheme.location == "header" and scheme.parameter.lower() in headers:
+        return headers[scheme.parameter.lower()]
+    if scheme.location == "cookie" and "cookie" in headers:
+        return headers["cookie"].partition("=")[2]
+    keys = [value for name, value in headers.items() if name not in ("authorization", "cookie")]
+    return keys[0] if len(keys) == 1 else None
+
+
+def _is_satisfied(scheme: SecurityScheme, sent: Mapping[str, str]) -> bool:
+    """Return whether the configured headers already satisfy a scheme."""
+    if _unsupported(scheme) or not sent.get(_header_of(scheme)):
+        return False
+    if scheme.type != "apiKey" or scheme.location == "header":
+        return True
+    return scheme.parameter in {pair.partition("=")[0].strip() for pair in sent["cookie"].split(";")}
+
+
+def _header_of(scheme: SecurityScheme) -> str:
+    """Return the lower-case header name of a scheme; empty for query schemes."""
+    if scheme.type != "apiKey":
+        return "authorization"
+    return {"header": scheme.parameter.lower(), "cookie": "cookie"}.get(scheme.location, "")
+
+
+def _unsupported(scheme: SecurityScheme) -> str:
+    """Return why a scheme is unsupported, or an empty string."""
+    if scheme.type == "mutualTLS":
+        return "a client certificate, which is not supported"
+    if scheme.type == "http" and scheme.scheme.lower() in _INTERACTIVE:
+        return f"HTTP {scheme.scheme}, which is not supported"
+    return ""
+
+
+def _kind(scheme: SecurityScheme) -> str:
+    match scheme.type:
+        case "apiKey":
+            return f"API key, {scheme.location} {scheme.parameter!r}"
+        case "http":
+            return f"HTTP {scheme.scheme}"
+        case "oauth2":
+            return "OAuth 2: an access token, or client_id and client_secret"
+        case "openIdConnect" | "mutualTLS":
+            return "OpenID Connect: an access token"
+
+
+def _checked(name: str, presented: Presentation) -> Presentation:
+    """Raise ConfigError, without the secret, if a value holds a line break or another character illegal in headers."""
+    try:
+        for _, value in presented.headers:
+            check_header_value(value)
+    except (UnsendableError, UnicodeEncodeError):
+        raise ConfigError(f"auth_config.schemes.{name} holds a character that a header cannot carry.") from None
+    return presented

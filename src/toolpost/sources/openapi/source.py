@@ -22,7 +22,6 @@ from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.openapi import well_known_urls
-from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.loader import ApiCache, is_remote, load_cached_api, read_api
 from toolpost.sources.openapi.models import (
     ApiDescription,
@@ -32,7 +31,7 @@ from toolpost.sources.openapi.models import (
     RequestBody,
     SecurityScheme,
 )
-from toolpost.sources.openapi.requests import RequestBuilder, find_artifact_ids
+from toolpost.sources.openapi.requests import Credentials, RequestBuilder, find_artifact_ids, scheme_values
 from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
 from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.client_credentials import ClientTokens

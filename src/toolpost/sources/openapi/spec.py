@@ -23,7 +23,7 @@ from toolpost.sources.openapi.models import (
     relax,
 )
 from toolpost.sources.openapi.naming import shorten
-from toolpost.sources.openapi.request_bodies import body_format, choose_media_type
+from toolpost.sources.openapi.operations import body_format, choose_media_type
 from toolpost.sources.openapi.schemas import make_nullable
 
 # The limit of OpenAI's function calling.

@@ -21,7 +21,7 @@ class UtcpTransport(Transport):
 
 
 def _is_manual(body: bytes, label: str) -> bool:
-    from toolpost.sources.utcp.documents import parse_document  # noqa: PLC0415 - only detection needs it
+    from toolpost.sources.utcp.manuals import parse_document  # noqa: PLC0415 - only detection needs it
 
     if b"utcp_version" not in body and b"manual_version" not in body:
         return False

@@ -19,9 +19,18 @@ from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, compile_template
 from toolpost.sources.utcp.context import CompiledTool, ContextFactory, Invocation, origin_of, template_urls
-from toolpost.sources.utcp.documents import load_client_config, parse_document, read_text, resolve_path
 from toolpost.sources.utcp.local_calls import placeholder_names
-from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual, qualify_duplicates
+from toolpost.sources.utcp.manuals import (
+    Manual,
+    ManualTool,
+    load_client_config,
+    manual_name,
+    parse_document,
+    parse_manual,
+    qualify_duplicates,
+    read_text,
+    resolve_path,
+)
 from toolpost.sources.utcp.network_calls import TemplateRequestBuilder, open_response
 from toolpost.sources.utcp.templates import (
     CommandStep,

@@ -24,7 +24,7 @@ from toolpost.processes.commands import run_command
 from toolpost.processes.launch import child_environment
 from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, argument_text, json_or_text
-from toolpost.sources.utcp.documents import read_text, resolve_path
+from toolpost.sources.utcp.manuals import read_text, resolve_path
 from toolpost.sources.utcp.templates import CliTemplate, CommandStep, FileTemplate, TextTemplate
 from toolpost.web.content import decode_text
 from toolpost.web.requests import sanitize

@@ -1,22 +1,32 @@
 """The source of workflows: every version as a tool, aliases that lead to versions, and the run of a workflow.
 
 A step runs as soon as what it needs is there, each as a call of the same run under the same policy.
+Tables go in and come out by ports: as rows for expressions, as Arrow files among the artifacts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import hashlib
 import json
 from collections import defaultdict
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from toolpost.catalog.function import run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError, ToolExecutionError, nearest
+from toolpost.contracts.errors import (
+    ConfigError,
+    ToolConnectionError,
+    ToolError,
+    ToolExecutionError,
+    ToolValidationError,
+    nearest,
+)
 from toolpost.contracts.outcomes import NO_META, Completed, Failed, Outcome, Paused, ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, ToolSpec, ToolTarget, replay_of
 from toolpost.schema.json_values import is_array, is_object
@@ -28,14 +38,19 @@ from toolpost.web.untrusted import UNTRUSTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
     from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import Tool
-    from toolpost.sources.workflow.definition import PlannedStep
+    from toolpost.sources.workflow.definition import OutputPort, PlannedStep, Port
+
 
 _LONGEST_WAIT_S = 60.0
+ARROW_FILE = "application/vnd.apache.arrow.file"
+_ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 
 class WorkflowFunction:
@@ -274,8 +289,6 @@ class _Run:
         self._scope["inputs"] = defaults | {name: given for name, given in arguments.items() if name not in ports}
         tables: dict[str, Any] = {}
         if ports:
-            from toolpost.sources.workflow.ports import read_port  # noqa: PLC0415 - most workflows have no tables
-
             for name, port in ports.items():
                 where = f"{self._workflow.label}: port {name!r}"
                 tables[name] = await read_port(where, port, arguments[name], self._context)
@@ -452,8 +465,6 @@ class _Run:
         workflow = self._workflow
         content = self._end("outputs", workflow.outputs.render)
         for name, port in workflow.data.ports.outputs.items():
-            from toolpost.sources.workflow.ports import write_port  # noqa: PLC0415 - as above
-
             rows = self._end(f"port {name!r}", workflow.output_rows[name].evaluate)
             content[name] = await write_port(f"{workflow.label}: port {name!r}", port, rows, self._context)
         text = None if workflow.message is None else self._end("message", workflow.message.render)
@@ -484,3 +495,133 @@ def completed(outcome: Outcome, context: ToolContext) -> Completed:
     if isinstance(outcome, Failed):
         raise outcome.error
     return outcome
+
+
+async def read_port(where: str, port: Port, given: Any, context: ToolContext) -> list[dict[str, Any]]:
+    """Return the rows of an input port: those that were given, or those of an artifact, whose columns must fit."""
+    if is_array(given):  # the input schema has checked each row
+        return list(given)
+    try:
+        data = await context.read_artifact(str(given))
+    except KeyError:
+        raise ToolValidationError(f"{where}: there is no artifact {given!r}; give its rows, or save it first") from None
+    return _rows(where, _table(where, data), port)
+
+
+async def write_port(where: str, port: OutputPort, rows: Any, context: ToolContext) -> dict[str, Any]:
+    """Save rows as an Arrow file and return where it is."""
+    arrow = _arrow(where)
+    if not is_array(rows):
+        raise ToolExecutionError(f"{where}: its rows are {_kind(rows)}, not a list of objects")
+    for number, row in enumerate(rows):
+        if not is_object(row):
+            raise ToolExecutionError(f"{where}: row {number} is {_kind(row)}, not an object with its columns")
+    columns = {name: _column(where, name, kind, rows) for name, kind in port.columns.items()}
+    sink = arrow.BufferOutputStream()
+    table = arrow.table(columns)
+    with arrow.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue().to_pybytes()
+    artifact_id = await context.save_artifact(data, media_type=ARROW_FILE, name="")
+    return {"artifact_id": artifact_id, "rows": len(rows), "columns": dict(port.columns)}
+
+
+def _arrow(where: str) -> Any:
+    try:
+        pyarrow = import_module("pyarrow")  # only for those who have tables
+        import_module("pyarrow.ipc")
+    except ModuleNotFoundError as error:
+        msg = f"{where}: tables need pyarrow: pip install 'toolpost[arrow]'"
+        raise ToolExecutionError(msg, cause=error) from error
+    return pyarrow
+
+
+def _types(arrow: Any) -> Mapping[str, Any]:
+    return {
+        "bool": arrow.bool_(),
+        "int32": arrow.int32(),
+        "int64": arrow.int64(),
+        "float32": arrow.float32(),
+        "float64": arrow.float64(),
+        "string": arrow.string(),
+        "date": arrow.date32(),
+        "timestamp": arrow.timestamp("us"),
+    }
+
+
+def _column(where: str, name: str, kind: str, rows: list[dict[str, Any]]) -> pa.Array[Any]:
+    arrow = _arrow(where)
+    values = [row.get(name) for row in rows]
+    if kind in ("date", "timestamp"):
+        values = [_parsed_time(where, name, number, kind, value) for number, value in enumerate(values)]
+    try:
+        column: pa.Array[Any] = arrow.array(values, type=_types(arrow)[kind])
+        return column
+    except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+        number = _first_misfit(arrow, values, kind)
+        msg = f"{where}: column {name!r}, row {number}: {_kind(values[number])} {values[number]!r:.80} is no {kind}"
+        raise ToolExecutionError(msg, cause=error) from error
+
+
+def _first_misfit(arrow: Any, values: list[Any], kind: str) -> int:
+    """Return the first row whose value does not fit; Arrow says only that one does not."""
+    for number, value in enumerate(values):
+        try:
+            arrow.array([value], type=_types(arrow)[kind])
+        except (arrow.ArrowException, TypeError, ValueError, OverflowError):
+            return number
+    return 0
+
+
+def _parsed_time(where: str, name: str, number: int, kind: str, value: Any) -> Any:
+    if value is None:
+        return None
+    parse = dt.date.fromisoformat if kind == "date" else dt.datetime.fromisoformat
+    try:
+        return parse(value)
+    except (TypeError, ValueError) as error:
+        msg = f"{where}: column {name!r}, row {number}: {value!r:.80} is no {kind} such as 2026-11-17"
+        raise ToolExecutionError(msg, cause=error) from error
+
+
+def _table(where: str, data: bytes) -> pa.Table:
+    arrow = _arrow(where)
+    try:
+        if data.startswith(_PARQUET_MAGIC):
+            table: pa.Table = import_module("pyarrow.parquet").read_table(arrow.BufferReader(data))
+        else:
+            open_data = arrow.ipc.open_file if data.startswith(_ARROW_MAGIC) else arrow.ipc.open_stream
+            table = open_data(arrow.BufferReader(data)).read_all()
+    except (arrow.ArrowException, OSError) as error:
+        raise ToolValidationError(f"{where}: the artifact is no table of Arrow or Parquet: {error}") from error
+    return table
+
+
+def _rows(where: str, table: pa.Table, port: Port) -> list[dict[str, Any]]:
+    missing = [name for name in port.columns if name not in table.column_names]
+    if missing:
+        has = ", ".join(table.column_names) or "none"
+        raise ToolValidationError(f"{where}: the table has no column {missing[0]!r}; its columns are {has}")
+    types = dict(zip(table.schema.names, map(str, table.schema.types), strict=True))
+    for name, kind in port.columns.items():
+        if not _fits(types[name], kind):
+            raise ToolValidationError(f"{where}: column {name!r} is {types[name]}, not {kind}")
+    rows: list[dict[str, Any]] = table.select(list(port.columns)).to_pylist()
+    times = [name for name, kind in port.columns.items() if kind in ("date", "timestamp")]
+    for row in rows if times else ():
+        row.update({name: None if row[name] is None else row[name].isoformat() for name in times})
+    return rows
+
+
+def _fits(found: str, kind: str) -> bool:
+    """Return whether a column's type is what the port declares, or holds the same values."""
+    others = {"float64": ("double",), "float32": ("float",), "string": ("large_string", "string_view")}
+    if kind == "date":
+        return found.startswith("date")
+    if kind == "timestamp":
+        return found.startswith("timestamp")
+    return found in (kind, *others.get(kind, ()))
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else f"of type {type(value).__name__}"

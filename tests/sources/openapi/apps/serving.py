@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from tests.parts import ROOT
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential, ToolOutput
-from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.loader import build_api, load_documents
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation
-from toolpost.sources.openapi.requests import RequestBuilder
+from toolpost.sources.openapi.requests import Credentials, RequestBuilder, scheme_values
 from toolpost.sources.openapi.source import call_operation
 from toolpost.web.client_credentials import ClientTokens
 from toolpost.web.requests import File, PlannedRequest, Send, make_sender

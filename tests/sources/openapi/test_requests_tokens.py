@@ -10,9 +10,8 @@ from urllib.parse import parse_qsl
 import pytest
 
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError, ToolRateLimitError, ToolServerError
-from toolpost.sources.openapi.credentials import Credentials
 from toolpost.sources.openapi.models import ApiOperation, SecurityRequirement, SecurityScheme
-from toolpost.sources.openapi.requests import RequestBuilder
+from toolpost.sources.openapi.requests import Credentials, RequestBuilder
 from toolpost.sources.openapi.source import call_operation
 from toolpost.web.client_credentials import ClientGrant, ClientTokens
 from toolpost.web.requests import PlannedRequest, Presentation
