@@ -37,8 +37,8 @@ from toolpost.builtin.file_access import (
     file_tool,
     tool_error_from_os,
 )
+from toolpost.builtin.file_reading import decode_text, detect_encoding, encode_text, parse_encoding
 from toolpost.builtin.file_walk import walk
-from toolpost.builtin.text_files import decode_text, detect_encoding, encode_text, parse_encoding
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
