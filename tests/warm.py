@@ -41,7 +41,7 @@ LIBRARIES = (
     "toolpost.auth.oauth.grants",
     "toolpost.auth.keys",
     "toolpost.cli.app",
-    "toolpost.cli.connect_apply",
+    "toolpost.cli.new_source",
     "toolpost.sources.mcp.source",
     "toolpost.sources.openapi.source",
     "toolpost.stores.sqlite",

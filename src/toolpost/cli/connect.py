@@ -81,8 +81,7 @@ def connect(
     claims of its tools is shown, and counts only after another yes, or with --trust. Exits 1 when
     the server cannot be connected; it is in the file then all the same.
     """
-    from toolpost.cli.connect_apply import connect_source
-    from toolpost.cli.connect_plan import ConnectArguments, plan_source
+    from toolpost.cli.new_source import ConnectArguments, connect_source, plan_source
     from toolpost.contracts.config import McpTransport
 
     plan = plan_source(
@@ -193,7 +192,7 @@ def import_servers(
     """
 
     async def work(output: Output) -> int:
-        from toolpost.cli.connect_apply import import_file, list_importable
+        from toolpost.cli.new_source import import_file, list_importable
 
         if file is None:
             return list_importable(Path.cwd(), output)
