@@ -21,9 +21,9 @@ from toolpost.agents.conversation import (
     too_many_calls,
 )
 from toolpost.agents.models.names import open_model
-from toolpost.agents.reflection import Reflector
+from toolpost.agents.reflection import PostTaskReflector, Reflector
 from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, wait_for_outcome
-from toolpost.agents.turns import CONTEXT_TOKENS, Actor, ModelTurns, PlanStep, TaskContext, Turn
+from toolpost.agents.turns import CONTEXT_TOKENS, ActionResult, Actor, ModelTurns, PlanStep, TaskContext, Turn
 from toolpost.builtin.agent_tools import HOST
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
 from toolpost.catalog.registry import belongs
@@ -37,7 +37,7 @@ from toolpost.contracts.errors import (
     ToolError,
     ToolExecutionError,
 )
-from toolpost.contracts.events import EventCode
+from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.outcomes import now_ms
 from toolpost.contracts.principal import PrincipalCache
 from toolpost.policy.redaction import MASK
@@ -47,18 +47,14 @@ from toolpost.runtime.event_emitter import error_facts
 from toolpost.runtime.executor import tool_result
 from toolpost.runtime.router import failure_of
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.stores.agent_files import CANCELLED, RESTARTED, TASK_FOLDER, TaskLogs, close_tool_calls
+from toolpost.stores.agent_files import CANCELLED, RESTARTED, TASK_FOLDER, LoggedTask, TaskLogs, close_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from toolpost.agents.reflection import PostTaskReflector
-    from toolpost.agents.turns import ActionResult
     from toolpost.contracts.chat import ChatModel
-    from toolpost.contracts.events import RunEvent
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import EventSink
-    from toolpost.stores.agent_files import LoggedTask
     from toolpost.toolbox.box import Toolbox
 
 _log = logging.getLogger("toolpost.agents")

@@ -9,9 +9,9 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from toolpost.contracts.chat import Usage
+from toolpost.contracts.chat import ModelReply, Usage
 from toolpost.contracts.errors import ConfigError, did_you_mean
-from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.outcomes import Completed, Failed, Outcome
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import drop_secrets
@@ -19,9 +19,6 @@ from toolpost.stores.agent_files import close_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from toolpost.contracts.chat import ModelReply
-    from toolpost.contracts.outcomes import Outcome
 
 
 BudgetKind = Literal["steps", "time", "tokens", "cost"]

@@ -17,12 +17,12 @@ from toolpost.agents.catalogs import agent_registry
 from toolpost.agents.conversation import Budget, Conversation, check_at_least_one, too_many_calls
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector
-from toolpost.agents.tasks import wait_for_outcome
-from toolpost.agents.turns import CONTEXT_TOKENS, Actor, ModelTurns, PlanStep, TaskContext, message_chars
+from toolpost.agents.tasks import Task, wait_for_outcome
+from toolpost.agents.turns import CONTEXT_TOKENS, Actor, ModelTurns, PlanStep, TaskContext, Turn, message_chars
 from toolpost.builtin.agent_tools import HOST
 from toolpost.catalog.threads import run_in_thread
 from toolpost.configuration.loading import load_settings, parse_settings
-from toolpost.configuration.settings import Settings
+from toolpost.configuration.settings import McpServerSettings, Settings
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal, StoreError, ToolClientError, ToolError, ToolExecutionError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent, new_event
@@ -44,10 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from toolpost.agents.tasks import Task
-    from toolpost.agents.turns import Turn
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.configuration.settings import McpServerSettings
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.storage import EventSink
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from toolpost.agents.answers import AnswerSchema, action_rules, action_schema, as_actions, read_action
-from toolpost.agents.catalogs import ARTIFACT_TOOLS, AgentCatalog, has_effects
+from toolpost.agents.catalogs import ARTIFACT_TOOLS, AgentCatalog, Catalog, has_effects
 from toolpost.agents.conversation import (
     TOO_MANY_CALLS,
     Budget,
@@ -40,7 +40,7 @@ from toolpost.agents.results import (
     RunPaused,
 )
 from toolpost.contracts.calls import writable
-from toolpost.contracts.chat import TextDelta
+from toolpost.contracts.chat import ChatModel, ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     ConfigError,
@@ -51,34 +51,28 @@ from toolpost.contracts.errors import (
     ToolValidationError,
     nearest,
 )
-from toolpost.contracts.events import EventCode
-from toolpost.contracts.outcomes import Failed, Paused
+from toolpost.contracts.events import EventCode, RunEvent
+from toolpost.contracts.outcomes import Failed, Outcome, Paused
 from toolpost.contracts.principal import PrincipalCache
-from toolpost.contracts.questions import DECISIONS, Answer
+from toolpost.contracts.questions import DECISIONS, Answer, Decision, QuestionKind
 from toolpost.policy.approvals import arguments_summary
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.persistence import load_outcome, plain_members
 from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
 from toolpost.stores.agent_files import close_tool_calls
-from toolpost.stores.pauses import PlannerPauses
+from toolpost.stores.pauses import ClaimedPause, PlannerPauses
 from toolpost.stores.state import StateEvents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
     from types import TracebackType
 
-    from toolpost.agents.catalogs import Catalog
     from toolpost.agents.conversation import BudgetKind
     from toolpost.agents.results import FinishReason, OnEvent, PlannerEvent, PlannerResult
     from toolpost.configuration.settings import Settings
-    from toolpost.contracts.chat import ChatModel, ModelReply, ToolCallDelta
-    from toolpost.contracts.events import RunEvent
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import Decision, QuestionKind
     from toolpost.contracts.spec import ToolDefinition
     from toolpost.contracts.storage import PlannerStateStore, StateStore
-    from toolpost.stores.pauses import ClaimedPause
     from toolpost.toolbox.box import Toolbox
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.builtin.argument_aliases import camel
 from toolpost.contracts.errors import StoreError, ToolExecutionError
-from toolpost.contracts.events import CallRef, new_event
+from toolpost.contracts.events import CallRef, EventCode, RunEvent, new_event
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.runtime.persistence import current_outcome
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from toolpost.agents.conversation import Conversation
     from toolpost.agents.turns import PlanStep, TaskContext, Turn
-    from toolpost.contracts.events import EventCode, RunEvent
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.storage import PendingStore
     from toolpost.policy.redaction import Redactor

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolpost.agents.conversation import advice
+from toolpost.agents.conversation import Conversation, PlannerCall, advice
 from toolpost.agents.models.replies import ask_model
 from toolpost.contracts.errors import ToolError
 from toolpost.runtime.tool_runtime import read_arguments
@@ -15,7 +15,6 @@ from toolpost.schema.json_values import is_object
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.agents.conversation import Conversation, PlannerCall
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.context import ToolContext

@@ -7,7 +7,7 @@ import hashlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from toolpost.auth.accounts import Account, ConsentNeeded
+from toolpost.auth.accounts import Account, Accounts, ConsentNeeded
 from toolpost.auth.consents import NO_CHALLENGE, ConnectedAccount, ConsentRequest, Consents, challenge_of
 from toolpost.auth.oauth.grants import TokenSet, request_headers
 from toolpost.auth.oauth.sign_in import AuthChallenge, scopes_to_keep
@@ -18,7 +18,6 @@ from toolpost.contracts.questions import Question
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.auth.accounts import Accounts
     from toolpost.auth.services import Service
     from toolpost.auth.user_credentials import AccountCounts
     from toolpost.contracts.principal import Principal

@@ -7,7 +7,7 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.oauth.flow import FlowRequest, json_object, run_flow
+from toolpost.auth.oauth.flow import Flow, FlowRequest, json_object, run_flow
 from toolpost.auth.oauth.metadata import Trust, discover_server
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError
 from toolpost.schema.json_values import is_array, is_object
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from joserfc.jwk import KeySet
 
-    from toolpost.auth.oauth.flow import Flow
     from toolpost.wire.network import NetworkPolicy
 
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]

@@ -24,7 +24,7 @@ from toolpost.auth.oauth.authorization import (
 )
 from toolpost.auth.oauth.client import Client, obtain_client
 from toolpost.auth.oauth.flow import CLIENT_REFUSED, Clock, Flow, problem_behind, run_flow
-from toolpost.auth.oauth.grants import DeviceGrant, await_device, begin_device
+from toolpost.auth.oauth.grants import DeviceGrant, TokenSet, await_device, begin_device
 from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.auth.oauth.sign_in import (
     AuthChallenge,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from toolpost.auth.accounts import Accounts
-    from toolpost.auth.oauth.grants import TokenSet
     from toolpost.auth.oauth.sign_in import SignInPlan
     from toolpost.contracts.storage import TokenRow, TokenRows
     from toolpost.wire.client import HttpClient

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import os
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
@@ -30,8 +30,6 @@ from toolpost.contracts.spec import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import Preview
     from toolpost.schema.signature import FunctionSchema

@@ -18,7 +18,7 @@ from toolpost.cli.arguments import parse_duration_option, read_text
 from toolpost.cli.commands import Config, Json, User
 from toolpost.cli.output import Output, format_json
 from toolpost.cli.prompts import EXIT_CODES, ask_at_terminal, describe_pause
-from toolpost.cli.runner import FAILED, run_with_box, selected_sources
+from toolpost.cli.runner import FAILED, SourceSelection, run_with_box, selected_sources
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import Paused
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from toolpost.agents.conversation import Budget
     from toolpost.agents.results import PlannerFinish, PlannerPause, PlannerResult
     from toolpost.cli.agent_view import AgentView
-    from toolpost.cli.runner import SourceSelection
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel

@@ -11,14 +11,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolpost.agents.results import CallEnded, CallStarted, ModelReplied, ModelText, RunFinished, RunPaused
-from toolpost.cli.output import count, format_json_line, progress_text
+from toolpost.cli.output import Output, count, format_json_line, progress_text
 from toolpost.contracts.chat import Usage
-from toolpost.contracts.events import EventCode
+from toolpost.contracts.events import EventCode, RunEvent
 
 if TYPE_CHECKING:
     from toolpost.agents.results import PlannerEvent, PlannerFinish
-    from toolpost.cli.output import Output
-    from toolpost.contracts.events import RunEvent
 
 _TICK_S = 0.25
 _LINE = 160  # characters of a line about a call where there is no terminal

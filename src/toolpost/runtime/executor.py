@@ -10,7 +10,7 @@ from toolpost.auth.credentials import Authorizer
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
-from toolpost.contracts.outcomes import Completed, Failed, Paused, ToolResult
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.storage import EventSink
 
 TIMEOUT_S = 30.0

@@ -14,14 +14,13 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.outcomes import Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import JournalEntry, Retention, Store
-from toolpost.runtime.pending import inner_calls
+from toolpost.runtime.pending import PendingActions, inner_calls
 from toolpost.runtime.persistence import paused_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from toolpost.contracts.events import RunSummary
-    from toolpost.runtime.pending import PendingActions
     from toolpost.runtime.router import ToolRouter
 
 _log = logging.getLogger("toolpost.runtime")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.outcomes import Completed, Failed, Outcome
 from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from toolpost.contracts.calls import RequestedCall
-    from toolpost.contracts.outcomes import Outcome
     from toolpost.runtime.tool_runtime import ToolRuntime
 
 _LONGEST_ARGUMENTS = 8192

@@ -10,10 +10,9 @@ import keyword
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias, NoneType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -35,12 +34,6 @@ from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object, quote, spell_path, spell_value
 from toolpost.schema.secrets import SecretPaths, is_secret_path, secret_paths
 from toolpost.schema.violations import plain_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from toolpost.contracts.spec import JsonSchema
-
 
 # The field of the arguments that stands for `**kwargs`; no parameter can have this name.
 EXTRAS = "**"

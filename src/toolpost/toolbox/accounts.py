@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from toolpost.auth.account_credentials import AccountCredentials
-from toolpost.auth.accounts import Accounts
+from toolpost.auth.accounts import Account, Accounts
 from toolpost.auth.consents import ConnectedAccount, ConsentRequest, Consents, StartedSignIn
 from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import Service, service_of
@@ -23,7 +23,6 @@ from toolpost.contracts.sources import PersonalSource, ToolSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from toolpost.auth.accounts import Account
     from toolpost.configuration.settings import AccountSettings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import PendingAction

@@ -6,14 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolpost.configuration.loading import ENV_FILE, FILE_NAME
+from toolpost.configuration.loading import ENV_FILE, FILE_NAME, LoadedSettings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from toolpost.configuration.loading import LoadedSettings
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.reload import Reload
 

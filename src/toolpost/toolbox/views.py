@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 from toolpost.contracts.errors import ToolError, ToolNotFoundError, ToolSourceDownError, ToolValidationError, nearest
-from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.outcomes import Completed, Failed, Outcome
 from toolpost.contracts.spec import ToolDefinition
 from toolpost.runtime.concurrency import map_concurrent
-from toolpost.runtime.model_messages import read_tool_calls
+from toolpost.runtime.model_messages import ToolCallAnswers, read_tool_calls
 from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.runtime.model_messages import ToolCallAnswers
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
 OWN = (SEARCH, DESCRIBE, CALL)

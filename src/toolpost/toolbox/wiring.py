@@ -15,7 +15,7 @@ from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.protected_files import ProtectedFiles
 from toolpost.configuration.secret_extraction import literal_secrets
-from toolpost.contracts.config import AuthType, ToolOverride
+from toolpost.contracts.config import AuthType, ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import OnPending
     from toolpost.contracts.sources import CredentialProvider, ToolSource
     from toolpost.contracts.spec import Tool

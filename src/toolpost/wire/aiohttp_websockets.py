@@ -32,7 +32,7 @@ from yarl import URL
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolPermissionError, from_status
 from toolpost.wire.messages import Headers, Pairs, parse_retry_after
-from toolpost.wire.network import REFUSED, Route, check_peer, connect_error
+from toolpost.wire.network import REFUSED, Proxy, Route, check_peer, connect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from aiohttp.client_middlewares import ClientHandlerType
     from aiohttp.tracing import Trace
 
-    from toolpost.wire.network import Proxy
 
 _CLOSE_S = 1.0  # for the server's close frame, and for what it has not taken yet
 _NO_TIMEOUT = ClientTimeout(total=None)  # whoever connects has a timeout for all of it

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolpost.agents.models.http_model import Dialect, HttpChatModel
 from toolpost.agents.models.replies import ReplyParts, earlier_calls, reasoning_items
-from toolpost.contracts.chat import Usage
+from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta, Usage
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.subschemas import replace_subschemas
@@ -15,7 +15,6 @@ from toolpost.schema.subschemas import replace_subschemas
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
     from toolpost.schema.provider_view import ToolView
 
 API = "anthropic-messages"

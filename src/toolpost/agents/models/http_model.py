@@ -32,7 +32,7 @@ from toolpost.schema.provider_view import ToolView
 from toolpost.web.content import SseDecoder, parse_json
 from toolpost.web.requests import UnsendableError, compact_json, response_error, sanitize, unusable_error
 from toolpost.wire.client import HttpClient
-from toolpost.wire.messages import Request
+from toolpost.wire.messages import Request, Response
 from toolpost.wire.network import NetworkPolicy, parse_target, split_url
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.config import RetryPolicy
     from toolpost.contracts.errors import ToolNodeError
-    from toolpost.wire.messages import Response
 
 Delta = TextDelta | ToolCallDelta
 T = TypeVar("T")

@@ -9,14 +9,13 @@ from toolpost.agents.models.http_model import Dialect, HttpChatModel
 from toolpost.agents.models.replies import ReplyParts, earlier_calls, read_usage, reasoning_items
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.provider_view import is_strict
+from toolpost.schema.provider_view import ToolView, is_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
     from toolpost.contracts.spec import ToolDefinition
-    from toolpost.schema.provider_view import ToolView
 
 LONGEST_DESCRIPTION = 1024  # of a tool; OpenAI refuses a request with a longer one
 _SENT = ("role", "content", "name", "tool_call_id")

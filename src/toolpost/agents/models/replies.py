@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
-from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta, Usage
+from toolpost.contracts.chat import ChatModel, ModelReply, StreamingChatModel, TextDelta, ToolCallDelta, Usage
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolError, ToolExecutionError, ToolOutputError, ToolTimeoutError
 from toolpost.runtime.resilience import backoff, may_repeat
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Tracer
 
-    from toolpost.contracts.chat import ChatModel, StreamingChatModel
     from toolpost.schema.provider_view import ToolView
 
     OnDelta = Callable[[TextDelta | ToolCallDelta], object]

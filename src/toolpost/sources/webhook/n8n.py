@@ -21,14 +21,13 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay
 from toolpost.web.content import parse_json, parse_media_type
-from toolpost.web.requests import extract_reason, response_error, sanitize
+from toolpost.web.requests import Pair, extract_reason, response_error, sanitize
 from toolpost.wire.messages import Headers, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.spec import JsonSchema
-    from toolpost.web.requests import Pair
     from toolpost.wire.client import HttpClient
 
 API_KEY_HEADER = "X-N8N-API-KEY"

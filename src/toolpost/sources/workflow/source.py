@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from toolpost.catalog.function import run_tool
 from toolpost.catalog.names import canonical_name
-from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.calls import AuthorizedCall, ToolOutput
 from toolpost.contracts.errors import (
     ConfigError,
     ToolConnectionError,
@@ -28,9 +28,9 @@ from toolpost.contracts.errors import (
     nearest,
 )
 from toolpost.contracts.outcomes import NO_META, Completed, Failed, Outcome, Paused, ToolResult, now_ms
-from toolpost.contracts.spec import SafetyProfile, ToolSpec, ToolTarget, replay_of
+from toolpost.contracts.spec import SafetyProfile, Tool, ToolSpec, ToolTarget, replay_of
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.workflow.definition import Workflow, read_folder
+from toolpost.sources.workflow.definition import OutputPort, PlannedStep, Port, Workflow, read_folder
 from toolpost.sources.workflow.expressions import ExpressionError, is_true
 from toolpost.transports.base import BaseSource, Services
 from toolpost.web.untrusted import UNTRUSTED
@@ -40,12 +40,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import Tool
-    from toolpost.sources.workflow.definition import OutputPort, PlannedStep, Port
 
 
 _LONGEST_WAIT_S = 60.0

@@ -10,7 +10,7 @@ import binascii
 import functools
 import inspect
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.compat.penguiflow.catalog import NodeSpec
@@ -31,7 +31,6 @@ from toolpost.toolbox.node import ToolNode as _ToolNode
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
-    from typing import Self
 
     from pydantic import BaseModel
 
