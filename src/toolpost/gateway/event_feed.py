@@ -105,6 +105,7 @@ class EventFeed:
                 yield event
             seen = max(seen, begin) if after is None or after < begin else after
             while not self.is_closed:
+                listener.ready.clear()  # first: what comes while events are being taken must not be slept over
                 if listener.behind:
                     listener.behind, upto = False, self._position
                     async for event in self._catch_up(tenant, run_id, seen, upto, only):
@@ -115,7 +116,6 @@ class EventFeed:
                     if event.id > seen and wanted(event):
                         yield event
                     seen = max(seen, event.id)
-                listener.ready.clear()
                 try:
                     async with asyncio.timeout(15):
                         await listener.ready.wait()
