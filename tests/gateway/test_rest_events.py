@@ -4,11 +4,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gateway.serving import Served
+from tests.gateway.serving import Served, served
+from toolpost import ToolContext, tool
+
+
+@tool(side_effects="pure")
+async def count_to(n: int, ctx: ToolContext) -> int:
+    """Count."""
+    for number in range(n):
+        ctx.progress(f"{number}")
+    return n
 
 
 @asynccontextmanager
@@ -103,3 +113,16 @@ async def test_no_listener_misses_an_event_of_its_run_or_gets_one_twice(gate: Se
         )
 
     assert await asyncio.gather(*listeners) == [list(range(1, 10))] * len(runs)
+
+
+async def test_a_streamed_call_that_reports_much_at_once_has_all_of_it_in_its_stream(tmp_path: Path) -> None:
+    call = {"tool": "count_to", "arguments": {"n": 2500}}
+    parts = [{"data": call}]
+    message = {"messageId": "m1", "role": "ROLE_USER", "parts": parts}
+    over_a2a = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
+    async with served(tmp_path / "data", [count_to]) as gate:
+        rest = await gate.http.post("/api/v1/calls", json={**call, "mode": "stream"})
+        a2a = await gate.http.post("/a2a", json=over_a2a)
+
+    assert rest.text.count("event: SUBAGENT_ACTION") == 2500
+    assert a2a.text.count('"text":"') == 2500

@@ -22,6 +22,7 @@ from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import AGENT_CARD, CALLER, insufficient_scope
+from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.event_stream import event_stream
 from toolpost.gateway.rest.operations import JSON_BYTES, json_bytes, read_body
@@ -347,9 +348,8 @@ async def _updates(ask: _Ask, task_id: str, running: asyncio.Task[Outcome] | Non
     try:
         while now.state == _WORKING and not ask.service.is_stopping:
             now = await _look(ask, task_id, running)
-            for event in await ask.service.box.store.events.read(
-                tenant=ask.caller.principal.tenant, run_id=task_id, after=seen
-            ):
+            log, tenant = ask.service.box.store.events, ask.caller.principal.tenant
+            async for event in events_after(log, seen, tenant=tenant, run_id=task_id):
                 seen = event.id
                 text = event.payload.get("text")
                 if event.code is EventCode.SUBAGENT_ACTION and isinstance(text, str) and text:

@@ -20,6 +20,18 @@ _MOST_WAITING = 5_000  # a listener that is further behind reads the log again
 _LOOK_S = 1.0  # other processes write to the log, too
 
 
+async def events_after(
+    log: EventLog, after: int, *, tenant: str, run_id: str | None = None, only: EventFilter | None = None
+) -> AsyncIterator[StoredEvent]:
+    """Yield all events behind an id that are in the log."""
+    while page := await log.read(tenant=tenant, run_id=run_id, after=after, limit=_PAGE, only=only):
+        for event in page:
+            yield event
+        if len(page) < _PAGE:
+            return
+        after = page[-1].id
+
+
 class _Listener:
     """What one listener has not taken yet; `behind` says that it has to read the log again."""
 
@@ -142,15 +154,12 @@ class EventFeed:
     async def _catch_up(
         self, tenant: str, run_id: str | None, after: int, upto: int, only: EventFilter | None
     ) -> AsyncIterator[StoredEvent]:
-        while after < upto:
-            page = await self._log.read(tenant=tenant, run_id=run_id, after=after, limit=_PAGE, only=only)
-            for event in page:
-                if event.id > upto:
-                    return
-                yield event
-            if len(page) < _PAGE:
+        if after >= upto:
+            return
+        async for event in events_after(self._log, after, tenant=tenant, run_id=run_id, only=only):
+            if event.id > upto:
                 return
-            after = page[-1].id
+            yield event
 
     async def _follow(self) -> None:
         while True:

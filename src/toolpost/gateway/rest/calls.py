@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from toolpost.contracts.outcomes import Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
+from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.event_stream import event_stream, server_event
 from toolpost.gateway.rest.operations import (
@@ -138,8 +139,8 @@ async def _stream_run(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str
     box = ask.box
     while True:
         await asyncio.wait([task], timeout=_LOOK_S)
-        done = task.done()  # before reading: what comes after the last event is in this page
-        for event in await box.store.events.read(tenant=ask.tenant, run_id=run_id, after=seen):
+        done = task.done()  # before reading: then the last event is among those that are read
+        async for event in events_after(box.store.events, seen, tenant=ask.tenant, run_id=run_id):
             seen = event.id
             yield server_event(event.code.name, await box.pending.describe_event(event, by=ask.user), event.id)
         if done:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response, StreamingResponse
 
 from toolpost.contracts.events import EventFilter
+from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.rest.operations import Operation, RestRequest, json_bytes
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.events import StoredEvent
 
-_PAGE = 500
 _HIGHEST = 2**63 - 1
 _FILTER = {"type": "string", "minLength": 1, "maxLength": 200}
 
@@ -72,14 +72,8 @@ async def _export_audit(ask: RestRequest) -> Response:
 
 
 async def _export(ask: RestRequest, problems: list[str] | None) -> AsyncGenerator[bytes]:
-    after = ask.query.get("after", 0)
-    while True:
-        page = await ask.box.store.events.read(tenant=ask.tenant, after=after, limit=_PAGE)
-        for event in page:
-            yield json_bytes({**event.to_dict(), "user": event.user}) + b"\n"
-        if len(page) < _PAGE:
-            break
-        after = page[-1].id
+    async for event in events_after(ask.box.store.events, ask.query.get("after", 0), tenant=ask.tenant):
+        yield json_bytes({**event.to_dict(), "user": event.user}) + b"\n"
     if problems is not None:
         yield json_bytes({"status": "changed" if problems else "verified", "problems": problems}) + b"\n"
 
