@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import httpx2
@@ -22,7 +24,7 @@ from toolpost.contracts.callers import Caller
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import Rates
-from toolpost.gateway.callers import new_caller_key
+from toolpost.gateway.callers import local_token, new_caller_key
 from toolpost.gateway.http import open_callers
 
 AUDIENCE = "https://tools.example"
@@ -251,3 +253,18 @@ async def test_tokens_of_a_real_issuer_are_taken(tmp_path: Path) -> None:
             said = await called(gate, {"Authorization": f"Bearer {token}"})
 
     assert "acme" in str(said)
+
+
+def test_gateways_that_start_at_once_on_a_new_folder_have_one_token(tmp_path: Path) -> None:
+    gateways, rounds = 4, 200
+    together = Barrier(gateways)
+
+    def begin(number: int) -> str:
+        together.wait()
+        return local_token(tmp_path / str(number))
+
+    with ThreadPoolExecutor(gateways) as threads:
+        for number in range(rounds):
+            tokens = set(threads.map(begin, [number] * gateways))
+            assert len(tokens) == 1
+            assert len(tokens.pop()) > 40

@@ -95,7 +95,7 @@ class FileKeys:
         return _cut(raw)
 
     def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
-        _write_private(self._path, b"".join(keys), first=first)
+        write_private(self._path, b"".join(keys), first=first)
 
 
 class WrappedKeys:
@@ -122,7 +122,7 @@ class WrappedKeys:
 
     def write(self, keys: Sequence[bytes], *, first: bool = False) -> None:
         wrapped = [base64.b64encode(self._ask("wrap", key)).decode() for key in keys]
-        _write_private(self._path, json.dumps({"wrapped": wrapped}).encode(), first=first)
+        write_private(self._path, json.dumps({"wrapped": wrapped}).encode(), first=first)
 
     def _ask(self, deed: str, data: bytes) -> bytes:
         try:
@@ -197,7 +197,7 @@ def _read_private(path: Path) -> bytes | None:
     return raw
 
 
-def _write_private(path: Path, data: bytes, *, first: bool) -> None:
+def write_private(path: Path, data: bytes, *, first: bool) -> None:
     """Write a file and move it into place; of two first writers one wins, and both read that file."""
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:

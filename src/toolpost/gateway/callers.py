@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.caller_tokens import CallerTokens, claim_at, role_names
+from toolpost.auth.keys import write_private
 from toolpost.contracts.callers import SCOPES, Caller, CallerKey, CallerScope, check_key_scopes
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.principal import Principal
@@ -31,10 +31,7 @@ def local_token(folder: Path) -> str:
     path = folder / "token"
     with suppress(FileNotFoundError):
         return path.read_text(encoding="ascii").strip()
-    token = secrets.token_urlsafe(32)
-    folder.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError), os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(token)
+    write_private(path, secrets.token_urlsafe(32).encode(), first=True)
     return path.read_text(encoding="ascii").strip()
 
 
