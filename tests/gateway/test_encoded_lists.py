@@ -1,5 +1,6 @@
 """Lists of tools that are encoded once: clients get what the SDK would have sent them, and nothing that is old."""
 
+import gc
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -119,3 +120,14 @@ async def test_what_is_odd_is_answered_as_if_nothing_was_encoded(gate: Served) -
     codes = [(await gate.http.post("/mcp", json=body, headers=sent)).status_code for body, sent in odd]
 
     assert all(400 <= code < 500 for code in codes), codes
+
+
+async def test_lists_that_are_asked_for_by_a_cursor_are_not_kept(gate: Served) -> None:
+    headers, spec = await era_headers(gate, NEW), gate.box.registry.find("add").spec
+
+    async def kept_after(lists: int) -> int:
+        for _ in range(lists):
+            await gate.http.post("/mcp", json=request(NEW, cursor="next"), headers=headers)
+        return sum(isinstance(one, dict) for one in gc.get_referrers(spec))
+
+    assert await kept_after(1) == await kept_after(20)

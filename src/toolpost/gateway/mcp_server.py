@@ -287,7 +287,8 @@ class McpServer:
         if not self._view.is_for(self._principal(ctx)):
             return cast("ListToolsResult", {"tools": [], **_LIST_CACHE, **_COMPLETE})
         shown = self._view.shown()
-        self._listed.append(shown)
+        if shown != self._listed[-1]:
+            self._listed.append(shown)
         pending = [tool for tool in PENDING_TOOLS if self._paused.is_own_tool(tool["name"])]
         own = [] if self._names.only else pending
         tools = [*(tool_definition(name, spec) for name, spec in shown.items()), *own]
