@@ -50,6 +50,15 @@ async def count(ctx: ToolContext) -> str:
 
 
 @tool(side_effects="pure")
+async def guess(ctx: ToolContext) -> str:
+    """Say how far it is, in numbers that are none."""
+    fractions: list[Any] = [float("nan"), float("inf"), 10**400, "half", [1], True]
+    for fraction in fractions:
+        ctx.progress("somewhere", fraction=fraction)
+    return "done"
+
+
+@tool(side_effects="pure")
 async def tail(lines: int) -> AsyncIterator[str]:
     """Follow a log."""
     for number in range(lines):
@@ -73,7 +82,7 @@ async def long_text() -> str:
 async def gateway(folder: Path | None = None, *, user: str = ME) -> AsyncIterator[tuple[Toolbox, McpServer]]:
     relay = ProgressRelay()
     settings = Settings(data_dir=folder)
-    tools = [add, drop, book, count, tail, circle, long_text]
+    tools = [add, drop, book, count, guess, tail, circle, long_text]
     async with Toolbox(tools=tools, settings=settings, sinks=[relay]) as box:
         server = McpServer(box, principal=lambda _ctx: user, relay=relay)
         async with server.publishing():
@@ -223,6 +232,20 @@ async def test_progress_reaches_the_request_that_asked_for_it(era: Era) -> None:
         await client.call_tool("count", {}, progress_callback=report)
 
     assert heard == ["at 0", "at 1", "at 2"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_fraction_that_is_no_number_costs_no_result(era: Era) -> None:
+    heard: list[tuple[float | None, str | None]] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((total, message))
+
+    async with gateway() as (_, gate), Client(gate.server, mode=era) as client:
+        result = await client.call_tool("guess", {}, progress_callback=report)
+
+    assert result.structured_content == {"result": "done"}
+    assert heard == [(None, "somewhere")] * 6
 
 
 @pytest.mark.parametrize("era", ERAS)

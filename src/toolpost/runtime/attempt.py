@@ -25,6 +25,7 @@ from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.runtime.event_emitter import EventEmitter, describe_value, error_facts, snapshot_arguments
 from toolpost.runtime.persistence import dump_context, recorded_outcome
 from toolpost.runtime.results import artifact_ref
+from toolpost.schema.json_values import finite_number
 from toolpost.stores.agent_files import session_folder, tenant_folder
 
 if TYPE_CHECKING:
@@ -310,9 +311,8 @@ class AttemptServices:
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
         """Emit the progress of the call."""
-        self._attempt.router.emitter.emit(
-            self._attempt.call, EventCode.SUBAGENT_ACTION, {"text": text, "fraction": fraction}
-        )
+        facts = {"text": text, "fraction": finite_number(fraction)}
+        self._attempt.router.emitter.emit(self._attempt.call, EventCode.SUBAGENT_ACTION, facts)
 
     def stream(self, value: Any) -> None:
         """Emit one value of a stream; one that comes too fast is counted in `left_out` of the next."""

@@ -6,6 +6,7 @@ import json
 import json.scanner
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
@@ -36,6 +37,12 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 def is_array(value: object) -> TypeGuard[list[Any]]:
     """Return whether a value is a JSON array."""
     return isinstance(value, list)
+
+
+def finite_number(value: object) -> float | None:
+    """Return a number that can be computed with; None for anything else, such as infinity or one of 400 digits."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) <= sys.float_info.max else None
 
 
 def json_type(value: object) -> str:

@@ -185,7 +185,12 @@ class Rogue:
         drop     no answer, the connection ends    before    messages to send before the answer
         times    answer so often                   late      answer although the call was taken back
         frame    members to put into the answer    batch     answer in a list, after something to log
+        progress numbers to report before that, each with its total
         """
+        token = (message["params"].get("_meta") or {}).get("progressToken")
+        for progress, total in do.get("progress", []):
+            params = {"progressToken": token, "progress": progress, "total": total}
+            yield encoded({"method": "notifications/progress", "params": params})
         for other in do.get("before", []):
             yield encoded(other)
         seconds = LONGEST_HANG_S if "hang" in do else do.get("sleep", 0)

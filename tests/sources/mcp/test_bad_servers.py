@@ -1,6 +1,7 @@
 """Servers that do not start, babble, flood, lose answers or do not end: told plainly, never at others' cost."""
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -182,6 +183,19 @@ async def test_what_a_server_says_unasked_disturbs_no_call(tmp_path: Path, way: 
             outcomes = [await box.call("srv.chatty", {"n": 1}), await box.call("srv.echo", {"n": 2})]
     assert [outcome.content["arguments"] for outcome in outcomes] == [{"n": 1}, {"n": 2}]
     assert rogue.greetings == 1
+
+
+@pytest.mark.parametrize("way", ["stdio-legacy", "stdio-modern", "http-legacy-sse", "http-modern-sse", "sse"])
+async def test_progress_that_cannot_be_computed_disturbs_no_call(tmp_path: Path, way: str) -> None:
+    endless, none = float("inf"), float("nan")
+    odd = [(10**400, 2 * 10**400), (1, 10**400), (endless, endless), (none, 1), (1, none), (1, 0), (1, 5e-324), (-1, 2)]
+    with rogue_by(way, tmp_path, tool("go", do={"progress": odd}), tool("echo")) as rogue:
+        async with toolbox(config_by(way, rogue)) as box:
+            outcomes = [await box.call("srv.go", {"n": 1}, timeout_s=30), await box.call("srv.echo", {"n": 2})]
+            told = [event.payload for event in await box.events()]
+    assert [outcome.status for outcome in outcomes] == ["completed", "completed"]
+    assert rogue.greetings == 1
+    json.dumps(told, allow_nan=False)
 
 
 @pytest.mark.parametrize("way", ["stdio-legacy", "sse"])

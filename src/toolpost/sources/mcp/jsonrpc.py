@@ -22,7 +22,7 @@ from pydantic_core import from_json, to_json
 
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.lines import LineSplitter
-from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
+from toolpost.schema.json_values import cooperative_decoder, finite_number, is_array, is_object
 from toolpost.sources.mcp.errors import split_messages, unreadable_error
 from toolpost.wire.tracing import TRACEPARENT, traceparent
 
@@ -277,12 +277,10 @@ class JsonRpc(Dispatcher[TransportContext]):
 
     def _report(self, params: Message) -> None:
         pending = self._pending.get(_key(params.get("progressToken")))
-        progress, total, text = params.get("progress"), params.get("total"), params.get("message")
-        if pending is None or pending.on_progress is None or not isinstance(progress, int | float):
-            return
-        pending.on_progress(
-            progress, total if isinstance(total, int | float) else None, text if isinstance(text, str) else None
-        )
+        progress, total = (finite_number(params.get(name)) for name in ("progress", "total"))
+        text = params.get("message")
+        if pending is not None and pending.on_progress is not None and progress is not None:
+            pending.on_progress(progress, total, text if isinstance(text, str) else None)
 
     async def _serve(self, context: PeerMessage, method: str, params: Message | None) -> None:
         answer: Message = {"jsonrpc": "2.0", "id": context.request_id}
