@@ -29,6 +29,7 @@ from toolpost.auth.oauth.jose import DpopKey, dpop_nonce
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust
 from toolpost.auth.secret import Secret, revealed
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
+from toolpost.schema.json_values import finite_number
 from toolpost.wire.messages import Pairs
 
 if TYPE_CHECKING:
@@ -293,8 +294,8 @@ def _text(body: dict[str, Any], name: str, server: ServerMetadata) -> str:
 
 
 def _number(value: object, otherwise: float) -> float:
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-    return float(value) if usable and isinstance(value, int | float) else otherwise
+    number = finite_number(value)
+    return float(number) if number is not None and number > 0 else otherwise
 
 
 def _over(reason: str) -> ToolAuthError:
