@@ -132,6 +132,16 @@ async def test_events_of_one_worker_come_to_listeners_of_the_other(pair: Pair) -
     assert sum(event["type"] == "TOOL_CALL_COMPLETED" for event in seen) == 20
 
 
+@pytest.mark.parametrize("mark", ["9" * 5000, "٣", "01", "-1", "2", ""])
+async def test_a_session_of_a_worker_that_there_is_not_is_answered_as_unknown(pair: Pair, mark: str) -> None:
+    headers = {"Mcp-Session-Id": f"x.{mark}".encode(), "Accept": "application/json, text/event-stream"}
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    reply = await pair.one.http.post("/mcp", json=ping, headers=headers)
+
+    assert reply.status_code == 404
+    assert "session" in reply.text.lower()
+
+
 async def test_a_key_counts_and_a_run_is_cancelled_in_whatever_worker(pair: Pair) -> None:
     call, key = {"tool": "add", "arguments": {"a": 1, "b": 2}}, {"Idempotency-Key": "k"}
     first = await pair.one.http.post("/api/v1/calls", json=call, headers=key)

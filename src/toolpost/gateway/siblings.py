@@ -52,6 +52,7 @@ class Siblings:
         self._place = place
         self._bearer = f"Bearer {token}"
         self.number = place.number
+        self._numbers = {b"%d" % number: number for number in range(place.workers)}
 
     @property
     def mark(self) -> str:
@@ -92,8 +93,7 @@ class Siblings:
         """Return the worker that has the session of a request; this one, if the request names none."""
         headers = dict(scope["headers"])
         number = headers.get(_SESSION, b"").rpartition(_MARK.encode())[2]
-        known = number.isdigit() and int(number) < self._place.workers
-        return int(number) if known else self.number
+        return self._numbers.get(number, self.number)
 
     def _marking(self, send: Send) -> Send:
         """Return a sender that marks the id of a session as this worker's."""
@@ -186,11 +186,12 @@ def _without_mark(scope: Scope, mark: str) -> None:
 
 async def _read(receive: Receive) -> bytes | None:
     """Return the body of a request; None if it is too large."""
-    parts: list[bytes] = []
+    parts, size = list[bytes](), 0
     while True:
         message = await receive()
         parts.append(message.get("body", b""))
-        if sum(map(len, parts)) > _MOST_BODY:
+        size += len(parts[-1])
+        if size > _MOST_BODY:
             return None
         if not message.get("more_body", False):
             return b"".join(parts)
