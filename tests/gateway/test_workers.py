@@ -18,7 +18,7 @@ from tests.cli.program import child_environment, command
 from tests.gateway.running import furnish
 from tests.gateway.serving import Served, served
 from tests.gateway.test_rest_events import listening, take
-from toolpost import tool
+from toolpost import ExternalToolConfig, tool
 from toolpost.gateway.mcp_tasks import TASKS
 from toolpost.gateway.siblings import WorkerPlace
 
@@ -180,6 +180,18 @@ async def test_sources_are_added_and_removed_in_all_workers(pair: Pair, tmp_path
 
     assert (added.status_code, removed.status_code, left) == (201, 204, [])
     assert called.json()["content"] == 8
+
+
+async def test_a_worker_that_does_not_do_what_another_was_told_is_named_in_the_log(
+    pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "more.py").write_text("")
+    source = {"name": "more", "transport": "python", "connection": str(tmp_path / "more.py")}
+    await pair.other.box.sources.add(ExternalToolConfig.model_validate(source))
+    added = await pair.one.http.post("/api/v1/sources", json=source)
+
+    assert added.status_code == 201
+    assert "worker 1 refused POST /api/v1/sources: HTTP 409" in caplog.text
 
 
 async def test_no_client_passes_for_a_sibling(pair: Pair) -> None:

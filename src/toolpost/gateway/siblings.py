@@ -173,7 +173,10 @@ class Siblings:
         except UnixHttpError as error:
             _log.warning("worker %d did not answer %s %s: %s", number, method, target, error)
             return None
-        return json.loads(text) if reply.status < 300 and text else None
+        if reply.status >= 300:
+            _log.warning("worker %d refused %s %s: HTTP %d", number, method, target, reply.status)
+            return None
+        return json.loads(text) if text else None
 
 
 def _without_mark(scope: Scope, mark: str) -> None:
