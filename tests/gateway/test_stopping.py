@@ -89,6 +89,23 @@ async def test_calls_that_may_be_repeated_are_parked_and_end_in_the_next_gateway
     ]
 
 
+@pytest.mark.parametrize("path", ["calls", "tools/look"])
+async def test_a_call_whose_request_is_ended_by_force_goes_on_in_the_next_gateway(tmp_path: Path, path: str) -> None:
+    first, second = Bench(), Bench()
+    second.may_end.set()
+    async with served(tmp_path / "data", first.tools()) as gate:
+        body = {"tool": "look"} if path == "calls" else {}
+        waiting = asyncio.create_task(gate.http.post(f"/api/v1/{path}", json=body))
+        await first.all_began("look")
+    await asyncio.gather(waiting, return_exceptions=True)
+    async with served(tmp_path / "data", second.tools()) as gate:
+        [run] = (await gate.http.get("/api/v1/runs")).json()["items"]
+        ended = await outcome(gate, run["run_id"])
+
+    assert ended["content"] == "look"
+    assert second.began == ["look"]
+
+
 async def test_a_call_that_must_not_be_repeated_is_cancelled_and_its_doubt_is_told_and_kept(tmp_path: Path) -> None:
     first, second = Bench(), Bench()
     second.may_end.set()

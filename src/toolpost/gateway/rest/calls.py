@@ -48,10 +48,8 @@ async def _handle_call(ask: RestRequest) -> Response:
 
 async def _call_tool(ask: RestRequest) -> Response:
     """Call the tool of the path with the body as its arguments, and return its result alone."""
-    run_id, key = ask.box.router.new_id("run"), ask.raw.headers.get(_KEY_HEADER)
-    outcome = await ask.service.start_call(
-        ask.tools.call(ask.path["name"], ask.body, user=ask.user, idempotency_key=key, run_id=run_id)
-    )
+    run_id, task = _start(ask, ask.path["name"], ask.body)
+    outcome = await asyncio.shield(task)
     stopped = _stopped(ask, outcome, run_id)
     if stopped is not None:
         return stopped
@@ -64,20 +62,33 @@ async def _call_tool(ask: RestRequest) -> Response:
 async def _call(
     ask: RestRequest, tool: str, arguments: Mapping[str, Any] | None, mode: str, timeout_s: float | None
 ) -> Response:
-    if ask.service.is_stopping:
-        raise Problem(503, "stopping", "the gateway is stopping; call again in a moment", headers={"Retry-After": "2"})
-    run_id, key = ask.box.router.new_id("run"), ask.raw.headers.get(_KEY_HEADER)
-    if mode == "async":
-        key = key or f"run:{run_id}"  # under it the outcome is kept
-    # In a task of its own: a client that goes away does not end its call half-way.
-    task = ask.service.start_call(
-        ask.tools.call(tool, arguments, user=ask.user, timeout_s=timeout_s, idempotency_key=key, run_id=run_id)
-    )
+    run_id, task = _start(ask, tool, arguments, timeout_s=timeout_s, kept=mode == "async")
     if mode == "async":
         return await _started(ask, task, run_id)
     if mode == "stream":
         return event_stream(_stream_run(ask, task, run_id))
     return _answer(ask, await asyncio.shield(task), run_id)
+
+
+def _start(
+    ask: RestRequest,
+    tool: str,
+    arguments: Mapping[str, Any] | None,
+    *,
+    timeout_s: float | None = None,
+    kept: bool = False,
+) -> tuple[str, asyncio.Task[Outcome]]:
+    """Start a call in a task of its own: a request that ends before it does not end it half-way.
+
+    Where the outcome is to be `kept`, that is under a key of the run, if the client gave none.
+    """
+    if ask.service.is_stopping:
+        raise Problem(503, "stopping", "the gateway is stopping; call again in a moment", headers={"Retry-After": "2"})
+    run_id, key = ask.box.router.new_id("run"), ask.raw.headers.get(_KEY_HEADER)
+    if kept:
+        key = key or f"run:{run_id}"
+    calling = ask.tools.call(tool, arguments, user=ask.user, timeout_s=timeout_s, idempotency_key=key, run_id=run_id)
+    return run_id, ask.service.start_call(calling)
 
 
 def _answer(ask: RestRequest, outcome: Outcome, run_id: str) -> Response:
