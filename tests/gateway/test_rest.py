@@ -287,6 +287,24 @@ async def test_a_file_is_uploaded_and_read_in_parts(gate: Served) -> None:
     assert (known.status_code, whole.headers["content-disposition"]) == (304, "attachment")
 
 
+async def test_a_file_whose_media_type_fits_no_header_is_read_all_the_same(tmp_path: Path) -> None:
+    odd = ["text/plain; a=b\r\nX-Evil: 1", "text/plain; a=\u20ac", "text/plain\n", "text"]
+    claimed = ["text/plain; charset=utf-8", *odd]
+
+    @tool(side_effects="pure")
+    async def fetch(ctx: ToolContext) -> list[str]:
+        """Fetch files."""
+        return [await ctx.save_artifact(b"bytes", media_type=one, name="file") for one in claimed]
+
+    async with served(tmp_path / "data", [fetch]) as gate:
+        stored = (await gate.http.post("/api/v1/tools/fetch", json={})).json()
+        replies = [await gate.http.get(f"/api/v1/artifacts/{one}/content") for one in stored]
+
+    assert [reply.content for reply in replies] == [b"bytes"] * 5
+    assert [reply.headers["content-type"] for reply in replies] == [claimed[0], *["application/octet-stream"] * 4]
+    assert not any("x-evil" in reply.headers for reply in replies)
+
+
 async def test_a_source_is_added_reloaded_and_removed_while_it_runs(gate: Served, tmp_path: Path) -> None:
     file = tmp_path / "more.py"
     file.write_text(

@@ -20,6 +20,7 @@ _MOST = 10_000
 _PIECE = 1 << 20
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
+_PARAMETERS = re.compile(r"[\t -~]{0,200}")
 _OCTETS = "application/octet-stream"
 _FILE = {_OCTETS: {"type": "string", "format": "binary"}}
 
@@ -42,7 +43,7 @@ async def _read_artifact(ask: RestRequest) -> Response:
         "Accept-Ranges": "bytes",
         "Content-Disposition": "attachment",
         "Cache-Control": "private, no-cache",
-        "Content-Type": found.media_type if _MEDIA_TYPE.fullmatch(found.media_type.partition(";")[0]) else _OCTETS,
+        "Content-Type": _content_type(found.media_type),
     }
     known = [one.strip().removeprefix("W/") for one in ask.raw.headers.get("if-none-match", "").split(",")]
     if etag in known or "*" in known:
@@ -60,6 +61,12 @@ async def _read_artifact(ask: RestRequest) -> Response:
             headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.size}"
     headers["Content-Length"] = str(end - begin)
     return StreamingResponse(_pieces(ask, found.id, begin, end), status, headers=headers)
+
+
+def _content_type(media_type: str) -> str:
+    """Return the media type that a tool or a server claimed, if it can stand in a header."""
+    kind, _, parameters = media_type.partition(";")
+    return media_type if _MEDIA_TYPE.fullmatch(kind) and _PARAMETERS.fullmatch(parameters) else _OCTETS
 
 
 def _range(text: str, size: int) -> tuple[int, int] | None:
