@@ -4,12 +4,18 @@ import asyncio
 import json
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
+from tests.gateway.serving import listening
 from tests.sources.mcp.rogue import DYING_WORDS
 from tests.sources.mcp.rogues import (
     Rogue,
@@ -354,3 +360,35 @@ async def test_an_answer_under_another_type_is_read_all_the_same(tmp_path: Path,
         async with toolbox(config_by("http-legacy-json", rogue)) as box:
             outcome = await box.call("srv.echo")
     assert outcome.content["name"] == "echo"
+
+
+async def test_a_server_that_ends_its_stream_of_news_at_once_is_not_asked_without_a_pause() -> None:
+    seen: Counter[str] = Counter()
+    answers: dict[str, Any] = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "hasty", "version": "1"},
+        },
+        "tools/list": {"tools": [tool("echo")]},
+        "tools/call": {"content": [{"type": "text", "text": "done"}]},
+    }
+
+    async def serve(request: Request) -> Response:
+        seen[request.method] += 1
+        if request.method == "GET":
+            return Response("retry: 0\n\n", media_type="text/event-stream")
+        message = await request.json() if request.method == "POST" else {}
+        if "id" not in message:
+            return Response(status_code=202)
+        result = answers.get(message["method"])
+        answer = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], **answer}, headers={"Mcp-Session-Id": "one"})
+
+    app = Starlette(routes=[Route("/mcp", serve, methods=["GET", "POST", "DELETE"])])
+    async with listening(app) as url:
+        config = ExternalToolConfig(name="srv", transport="mcp", connection=f"{url}/mcp", trust=True, required=True)
+        async with toolbox(config, network={"allow_private": True}) as box:
+            outcomes = [await box.call("srv.echo") for _ in range(100)]
+    assert {outcome.status for outcome in outcomes} == {"completed"}
+    assert 0 < seen["GET"] < 50

@@ -422,7 +422,8 @@ class StreamableHttp:
                 failures = 0
             except ToolError:
                 failures += 1
-            await asyncio.sleep(retry_ms / 1000)
+            # Whatever the server asks for: one that ends every stream at once would be asked without a pause.
+            await asyncio.sleep(max(retry_ms, _RETRY_MS) / 1000)
 
 
 def _refusal(answer: ResponseHead, body: bytes, *, code: int = INVALID_REQUEST) -> MCPError:
