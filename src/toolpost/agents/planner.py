@@ -39,18 +39,10 @@ from toolpost.agents.results import (
     RunFinished,
     RunPaused,
 )
+from toolpost.contracts import errors
 from toolpost.contracts.calls import writable
 from toolpost.contracts.chat import ChatModel, ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import (
-    ConfigError,
-    PendingNotFoundError,
-    ToolError,
-    ToolNotFoundError,
-    ToolTimeoutError,
-    ToolValidationError,
-    nearest,
-)
 from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.outcomes import Failed, Outcome, Paused
 from toolpost.contracts.principal import PrincipalCache
@@ -126,11 +118,13 @@ class ReactPlanner:
         for name, limit in {**limited, "repair_attempts": repair_attempts}.items():
             check_at_least_one(name, limit)
         if mode not in {"native", "json"}:
-            raise ConfigError(f"mode is 'native' or 'json', not {mode!r}")
+            raise errors.ConfigError(f"mode is 'native' or 'json', not {mode!r}")
         self._events = StateEvents(cast("StateStore", state_store)) if hasattr(state_store, "save_event") else None
         self._catalog = AgentCatalog(catalog, settings=settings, sink=self._events)
         if self._catalog.view is not None and tools is not None:
-            raise ConfigError("the tools of a search view are chosen where it is made: box.search_view(patterns=[...])")
+            raise errors.ConfigError(
+                "the tools of a search view are chosen where it is made: box.search_view(patterns=[...])"
+            )
         limits, network = self._catalog.settings.limits, self._catalog.settings.network
         self._llm = open_model(llm, proxy=network.proxy)
         self._is_named = isinstance(llm, str)
@@ -233,7 +227,7 @@ class ReactPlanner:
         this raises, is cancelled or its process dies, the same token resumes from there.
         """
         if answers is not None and user_input is not None:
-            raise ConfigError("give user_input for the first question, or answers by pending id, not both")
+            raise errors.ConfigError("give user_input for the first question, or answers by pending id, not both")
         box = await self._catalog.open()
         given = dict(tool_context or {})
         user = None if given.get("user_id") is None else _user_of(given)
@@ -381,8 +375,8 @@ class ReactPlanner:
                 on_delta=None if run.on_event is None else partial(self._pass_on, run),
                 timeout_s=patience,
             )
-        except ToolError as error:
-            if isinstance(error, ToolTimeoutError) and patience == left:
+        except errors.ToolError as error:
+            if isinstance(error, errors.ToolTimeoutError) and patience == left:
                 raise _TimeUsedUpError from error
             error.conceal(run.box.redactor.message)
             raise
@@ -413,7 +407,7 @@ class ReactPlanner:
         try:
             if self._mode == "json" and not message.get("tool_calls") and not cut:
                 message = read_action(str(message.get("content") or ""))
-        except ToolValidationError as error:
+        except errors.ToolValidationError as error:
             conversation.add_reply(message)
             conversation.add_problem("; ".join(error.issues))
             return None
@@ -438,7 +432,7 @@ class ReactPlanner:
             return None
         try:
             answer = reply if self._answer is None else self._answer.read(str(reply))
-        except ToolValidationError as error:
+        except errors.ToolValidationError as error:
             conversation.add_problem("; ".join(error.issues))
             conversation.must_answer = True
             return None
@@ -470,7 +464,7 @@ async def _claimed(run: Run) -> AsyncGenerator[None]:
 def _check_token(resume_token: str) -> None:
     if len(resume_token) < _SHORTEST_TOKEN:
         why = f"whoever guesses it goes on with the run; at least {_SHORTEST_TOKEN} characters are needed"
-        raise ConfigError(f"resume_token is too short: {why}, such as those of secrets.token_urlsafe()")
+        raise errors.ConfigError(f"resume_token is too short: {why}, such as those of secrets.token_urlsafe()")
 
 
 class _TimeUsedUpError(Exception):
@@ -639,8 +633,8 @@ class RunCalls:
     async def _call(self, run: Run, call: PlannerCall) -> Outcome:
         conversation, view, call = run.conversation, self._catalog.view, self._unwrapped(call)
         if view is None and not self._is_offered(run, call.name):
-            near = nearest(call.name, [tool.name for tool in self.definitions(run)])
-            return Failed("", conversation.run_id, call.name, ToolNotFoundError(call.name, suggestion=near))
+            near = errors.nearest(call.name, [tool.name for tool in self.definitions(run)])
+            return Failed("", conversation.run_id, call.name, errors.ToolNotFoundError(call.name, suggestion=near))
         calling = (run.box if view is None else view).call(
             call.name,
             call.arguments,
@@ -656,7 +650,9 @@ class RunCalls:
             async with asyncio.timeout(left):
                 return await calling
         except TimeoutError:
-            error = ToolTimeoutError("the time of the run is over; the call may have taken effect", tool_name=call.name)
+            error = errors.ToolTimeoutError(
+                "the time of the run is over; the call may have taken effect", tool_name=call.name
+            )
             return Failed("", conversation.run_id, call.name, error)
 
     def _unwrapped(self, call: PlannerCall) -> PlannerCall:
@@ -698,7 +694,7 @@ class RunCalls:
         for _ in range(_MAX_POLLS):
             try:
                 asked = await run.box.pending.get(call.pending_id, by=run.conversation.user)
-            except PendingNotFoundError:
+            except errors.PendingNotFoundError:
                 return await self._call(run, call)
             if asked.status == "open":
                 return Paused(asked.call_id, asked.run_id, asked.tool_name, asked.id, asked.question)
@@ -709,14 +705,17 @@ class RunCalls:
             else:
                 return outcome
         return Failed(
-            "", run.conversation.run_id, call.name, ToolTimeoutError("the call was let go on, and is not done yet")
+            "",
+            run.conversation.run_id,
+            call.name,
+            errors.ToolTimeoutError("the call was let go on, and is not done yet"),
         )
 
     async def answer(self, run: Run, answers: Mapping[str, Any], *, by: str) -> None:
         """Answer the questions that people were shown, which runs their calls; others stay as they are."""
         for pending_id in answers:
             if pending_id not in run.asked:
-                raise PendingNotFoundError(pending_id)
+                raise errors.PendingNotFoundError(pending_id)
         waiting = [call for call in run.conversation.waiting if call.pending_id in answers]
         await map_concurrent(
             waiting,
@@ -734,14 +733,16 @@ class RunCalls:
         facts.update(by=by, context=run.context)
         try:
             await run.box.pending.answer(standing.pending_id, parsed.value, **facts)
-        except ToolError as error:
+        except errors.ToolError as error:
             run.refused[standing.pending_id] = str(error)
             if error.error_code == "question_expired":
                 await run.box.recovery.sweep()  # the end of it is then known
 
 
 def _refused(conversation: Conversation, call: PlannerCall, message: str) -> Failed:
-    return Failed("", conversation.run_id, call.name, ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS))
+    return Failed(
+        "", conversation.run_id, call.name, errors.ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS)
+    )
 
 
 class _ProgressRelay:
@@ -773,7 +774,7 @@ def _started(run: Run, call: PlannerCall) -> CallStarted:
     entry = registry.find(call.name) if registry.has(call.name) else None
     shown: Mapping[str, Any] = {}
     if entry is not None and is_object(arguments):
-        with suppress(ToolError):  # of a schema that cannot be used
+        with suppress(errors.ToolError):  # of a schema that cannot be used
             shown = arguments_summary(arguments, run.box.redactor, entry.secret_paths[0])
     name = call.name if entry is None else entry.spec.name
     return CallStarted(run_id=run.conversation.run_id, call_id=call.key, tool_name=name, arguments=shown)

@@ -28,17 +28,7 @@ from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, is_l
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.auth.user_credentials import AccountCounts
-from toolpost.contracts.errors import (
-    ConfigError,
-    StoreError,
-    ToolAuthError,
-    ToolConnectionError,
-    ToolError,
-    ToolPermissionError,
-    ToolRateLimitError,
-    ToolServerError,
-    ToolTimeoutError,
-)
+from toolpost.contracts import errors
 from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import TokenKey, TokenRows, TokenStore
@@ -47,7 +37,13 @@ from toolpost.wire.network import NetworkPolicy, parse_target
 
 CallbackCause = Literal["state_invalid", "expired", "other_user", "other_issuer", "denied", "provider", "unreachable"]
 
-_UNANSWERED = (ToolConnectionError, ToolTimeoutError, ToolServerError, ToolRateLimitError, ToolPermissionError)
+_UNANSWERED = (
+    errors.ToolConnectionError,
+    errors.ToolTimeoutError,
+    errors.ToolServerError,
+    errors.ToolRateLimitError,
+    errors.ToolPermissionError,
+)
 _log = logging.getLogger("toolpost.auth")
 
 
@@ -84,13 +80,15 @@ class OAuthProviderConfig:
         for place in ("auth_url", "token_url", "redirect_uri"):
             try:
                 parse_target(getattr(self, place))
-            except ToolPermissionError as refused:
+            except errors.ToolPermissionError as refused:
                 reason = str(refused).partition(" is refused: ")[2]
-                raise ConfigError(f"{place} of OAuth provider {self.name!r} cannot be used: {reason}") from None
+                raise errors.ConfigError(f"{place} of OAuth provider {self.name!r} cannot be used: {reason}") from None
         if not self.redirect_uri.lower().startswith("https:") and not is_loopback(self.redirect_uri):
-            raise ConfigError(f"redirect_uri of OAuth provider {self.name!r} must be https, or on this machine")
+            raise errors.ConfigError(f"redirect_uri of OAuth provider {self.name!r} must be https, or on this machine")
         if self.client_auth not in AUTH_METHODS:
-            raise ConfigError(f"client_auth of OAuth provider {self.name!r} is one of: {', '.join(AUTH_METHODS)}")
+            raise errors.ConfigError(
+                f"client_auth of OAuth provider {self.name!r} is one of: {', '.join(AUTH_METHODS)}"
+            )
 
     @classmethod
     def known(
@@ -106,7 +104,7 @@ class OAuthProviderConfig:
         found = KNOWN_PROVIDERS.get(provider)
         if found is None:
             names = ", ".join(KNOWN_PROVIDERS)
-            raise ConfigError(f"no endpoints are known for OAuth provider {provider!r}; there are: {names}")
+            raise errors.ConfigError(f"no endpoints are known for OAuth provider {provider!r}; there are: {names}")
         return cls(
             name=provider,
             display_name=found.display_name,
@@ -254,7 +252,7 @@ class OAuthManager:
     ) -> tuple[str, str]:
         try:
             pending = await find_sign_in(self._pending, parameters.get("state", ""))
-        except ToolAuthError as failed:
+        except errors.ToolAuthError as failed:
             raise _callback_error(failed, again=False) from None
         caller = pending.transaction.caller
         config = self._provider(caller.provider)
@@ -265,9 +263,9 @@ class OAuthManager:
                 tokens = await redeem(
                     self._pending, pending, parameters, client=client, clock=self._clock, registered=registered
                 )
-        except ConfigError:
+        except errors.ConfigError:
             raise
-        except ToolError as failed:
+        except errors.ToolError as failed:
             again = failed.error_code == "oauth_issuer_mismatch" or not is_code_spent(failed, pending.transaction)
             if not again:
                 await self._pending.claim(pending)
@@ -320,7 +318,7 @@ class OAuthManager:
         self._purge_at = now + self._ttl_s / 10
         try:
             await self._pending.purge(now - self._ttl_s)
-        except StoreError as failed:
+        except errors.StoreError as failed:
             _log.warning("sign-ins that expired could not be removed: %s", failed)
 
 
@@ -330,12 +328,12 @@ def _refuse_shared_redirects(providers: Mapping[str, OAuthProviderConfig]) -> No
     for name, config in sorted(providers.items()):
         other = known.setdefault(config.redirect_uri, name)
         if other != name:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"OAuth providers {other!r} and {name!r} have the same redirect_uri; give each one of its own"
             )
 
 
-def _callback_error(failed: ToolError, *, again: bool) -> OAuthCallbackError:
+def _callback_error(failed: errors.ToolError, *, again: bool) -> OAuthCallbackError:
     """Return the public error of a failed callback."""
     problem = problem_behind(failed)
     if problem is not None:

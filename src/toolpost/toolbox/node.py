@@ -21,21 +21,10 @@ from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import CatalogContents, ToolRegistry
 from toolpost.configuration.settings import McpServerSettings
+from toolpost.contracts import errors
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import (
-    ConfigError,
-    MCPClientError,
-    MCPConnectionError,
-    MCPToolExecutionError,
-    PauseSignal,
-    ToolAuthError,
-    ToolConnectionError,
-    ToolError,
-    ToolNodeError,
-    ToolPermissionError,
-)
 from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, ToolResult, now_ms
 from toolpost.contracts.principal import Principal
@@ -181,7 +170,7 @@ class ToolNode:
             config = await self._users.discovery_config(ctx)
             try:
                 self._open = await self._open_router(config)
-            except (ToolAuthError, ToolConnectionError) as refused:
+            except (errors.ToolAuthError, errors.ToolConnectionError) as refused:
                 if not may_list_later(config, refused):
                     raise
 
@@ -205,7 +194,7 @@ class ToolNode:
             self._refuse_collisions(opened)
         except BaseException as error:
             await _close_router(opened)
-            if isinstance(error, ConfigError) and (fault := error.__cause__) is not None:
+            if isinstance(error, errors.ConfigError) and (fault := error.__cause__) is not None:
                 raise fault from fault.__cause__
             raise
         return opened
@@ -214,9 +203,9 @@ class ToolNode:
         """Raise for names that are taken, which the caller must solve; a bad schema only leaves its tool out."""
         for problem in opened.sources.problems:
             if problem.startswith("Duplicate tool name"):
-                raise ToolNodeError(problem)
+                raise errors.ToolNodeError(problem)
         for tool, problem in opened.sources.collisions(self.config.name).items():
-            raise ToolNodeError(f"Tool name collision for '{tool}' (native tool or another ToolNode): {problem}")
+            raise errors.ToolNodeError(f"Tool name collision for '{tool}' (native tool or another ToolNode): {problem}")
 
     @property
     def problems(self) -> list[str]:
@@ -237,7 +226,7 @@ class ToolNode:
     def get_tools(self) -> list[Tool]:
         """Return the tools that this node has registered."""
         if self._open is None or self._catalog is None:
-            raise ToolNodeError(f"ToolNode '{self.config.name}' not connected")
+            raise errors.ToolNodeError(f"ToolNode '{self.config.name}' not connected")
         return [tool for tool in self._catalog.shown.values() if not tool.spec.is_helper]
 
     async def call(self, tool_name: str, args: Any, ctx: ToolContext | None = None) -> Any:
@@ -287,7 +276,7 @@ class ToolNode:
         credential = await self._users.credential(ctx)
         try:
             return await self._run_for(credential, name, args, ctx)
-        except ToolAuthError as refused:
+        except errors.ToolAuthError as refused:
             if refused.status_code != _UNAUTHORIZED or credential is None:
                 raise
         credential = await self._users.credential(ctx, refused=credential)
@@ -305,7 +294,7 @@ class ToolNode:
         if self._open is None:
             await self.connect(ctx)
         if self._open is None:
-            raise ToolConnectionError(f"ToolNode '{self.config.name}' not connected", sent=False)
+            raise errors.ToolConnectionError(f"ToolNode '{self.config.name}' not connected", sent=False)
         return self._open
 
     async def close(self) -> None:
@@ -354,7 +343,7 @@ class MCPClient:
         node = ToolNode(config=ExternalToolConfig.model_validate(given), registry=ToolRegistry())
         try:
             await node.connect()
-        except ToolError as error:
+        except errors.ToolError as error:
             raise _client_error(error, connected=False) from error
         await self.close()
         self._node = node
@@ -373,7 +362,7 @@ class MCPClient:
         node = self._connected()
         try:
             return await node.call(tool_name, arguments or {})
-        except ToolError as error:
+        except errors.ToolError as error:
             raise _client_error(error) from error
 
     async def close(self) -> None:
@@ -384,7 +373,7 @@ class MCPClient:
 
     def _connected(self) -> ToolNode:
         if self._node is None:
-            raise MCPClientError("the client is not connected; call connect(server_uri) first")
+            raise errors.MCPClientError("the client is not connected; call connect(server_uri) first")
         return self._node
 
     def __enter__(self) -> BlockingMCPClient:
@@ -405,7 +394,7 @@ class MCPClient:
         await self.close()
 
 
-def _client_error(error: ToolError, *, connected: bool = True) -> MCPClientError:
+def _client_error(error: errors.ToolError, *, connected: bool = True) -> errors.MCPClientError:
     """Convert an error of the library into the client's own, with the same category, status and code."""
     facts: dict[str, Any] = {
         "tool_name": error.tool_name,
@@ -415,11 +404,11 @@ def _client_error(error: ToolError, *, connected: bool = True) -> MCPClientError
         "retry_after_s": error.retry_after_s,
         "cause": error,
     }
-    if isinstance(error, ToolConnectionError):
-        return MCPConnectionError(error.message, sent=error.sent, **facts)
+    if isinstance(error, errors.ToolConnectionError):
+        return errors.MCPConnectionError(error.message, sent=error.sent, **facts)
     if not connected:  # refused, for example
-        return MCPConnectionError(error.message, **facts)
-    return MCPToolExecutionError(error.message, **facts)
+        return errors.MCPConnectionError(error.message, **facts)
+    return errors.MCPToolExecutionError(error.message, **facts)
 
 
 class StandaloneRouter:
@@ -474,9 +463,9 @@ class StandaloneRouter:
             case paused if paused.question.key == DEFINITION:  # an approval here could not be stored in the lock file
                 remedy = f"run `toolpost lock approve {paused.tool_name}` once you agree"
                 message = f"{paused.tool_name!r} is set aside: {paused.question.payload['reason']}; {remedy}"
-                raise ToolPermissionError(message, tool_name=paused.tool_name, code="definition_changed")
+                raise errors.ToolPermissionError(message, tool_name=paused.tool_name, code="definition_changed")
             case paused:
-                raise PauseSignal(paused.question, pending_id=paused.pending_id)
+                raise errors.PauseSignal(paused.question, pending_id=paused.pending_id)
 
     async def _with_moved_artifacts(self, completed: Completed, context: ToolContext | None) -> Completed:
         """Store the files of a result with the call that this one is part of, if there is one."""
@@ -612,7 +601,7 @@ class MCPManager:
             self._open = StandaloneRouter(self.registry, lock=self._lock, network=self._network)
         known = {state.name for state in self._open.sources.states} & {config.name for config in sources}
         if known:
-            raise ConfigError(f"already connected: {', '.join(sorted(known))}; disconnect them first, or rename")
+            raise errors.ConfigError(f"already connected: {', '.join(sorted(known))}; disconnect them first, or rename")
         try:
             await self._open.sources.load_all(sources)
         except BaseException:
@@ -632,7 +621,7 @@ class MCPManager:
         opened = self._opened()
         if opened.sources.source(server) is None:
             known = ", ".join(state.name for state in opened.sources.states) or "none"
-            raise ToolNodeError(f"no MCP server {server!r} is connected; there are: {known}")
+            raise errors.ToolNodeError(f"no MCP server {server!r} is connected; there are: {known}")
         return [ManagedTool(self, server, spec, opened.redactor) for spec in self._specs(server)]
 
     def _specs(self, server: str) -> list[ToolSpec]:
@@ -648,7 +637,7 @@ class MCPManager:
         try:
             completed = await self._opened().call(name, args, context)
             return ToolResult.completed(completed.content, completed.text, started_at=started)
-        except ToolError as error:
+        except errors.ToolError as error:
             return ToolResult.failed(error, started_at=started)
 
     def load_tools(self, *registries: ToolRegistry) -> int:
@@ -676,5 +665,5 @@ class MCPManager:
 
     def _opened(self) -> StandaloneRouter:
         if self._open is None:
-            raise ToolNodeError("no MCP server is connected; call connect_all first")
+            raise errors.ToolNodeError("no MCP server is connected; call connect_all first")
         return self._open

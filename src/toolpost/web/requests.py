@@ -18,17 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from toolpost.catalog.specs import SAFE_METHODS
-from toolpost.contracts.errors import (
-    ErrorCategory,
-    ToolClientError,
-    ToolConnectionError,
-    ToolNodeError,
-    ToolOutputError,
-    ToolRateLimitError,
-    ToolSchemaError,
-    ToolTimeoutError,
-    from_status,
-)
+from toolpost.contracts import errors
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.spec import JsonSchema
 from toolpost.contracts.storage import ArtifactStore
@@ -244,7 +234,7 @@ def parse_url_template(server: str, path: str) -> UrlTemplate:
         usable = False
         base = urlsplit("")
     if not usable:
-        raise ToolSchemaError(f"The server {server!r} is not an http or https URL; give one with base_url.")
+        raise errors.ToolSchemaError(f"The server {server!r} is not an http or https URL; give one with base_url.")
     pieces = _PLACEHOLDER.split(path.partition("#")[0])
     read = [_path_parameter(piece) if at % 2 else quote(piece, safe=_LITERAL) for at, piece in enumerate(pieces)]
     below = quote(base.path, safe=_LITERAL).rstrip("/")
@@ -411,7 +401,7 @@ def make_sender(
             else:
                 await _read_stream(response, end)
             return response
-        except (ToolConnectionError, ToolTimeoutError, ToolClientError) as failed:
+        except (errors.ToolConnectionError, errors.ToolTimeoutError, errors.ToolClientError) as failed:
             if not reads and planned.method not in SAFE_METHODS:
                 _add_doubt(failed)
             raise
@@ -419,9 +409,9 @@ def make_sender(
     return send
 
 
-def _add_doubt(failed: ToolNodeError) -> None:
+def _add_doubt(failed: errors.ToolNodeError) -> None:
     """Add to an error that a request without a readable response may have taken effect."""
-    if not isinstance(failed, ToolConnectionError) or failed.sent:
+    if not isinstance(failed, errors.ToolConnectionError) or failed.sent:
         failed.message = f"{failed.message}; it may have taken effect all the same"
         failed.args = (failed.message,)
 
@@ -432,7 +422,7 @@ async def _read_stream(response: Response, end: bytes) -> None:
     try:
         async for piece in response.stream(share_of_time=_STREAM_TIME_SHARE):
             body += piece
-    except (ToolTimeoutError, ToolClientError):
+    except (errors.ToolTimeoutError, errors.ToolClientError):
         whole, found, _ = bytes(body).replace(b"\r\n", b"\n").rpartition(end)
         if not found:
             raise
@@ -482,7 +472,7 @@ async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | Non
     for artifact_id in artifact_ids:
         info = None if store is None else await store.info(artifact_id, tenant=tenant)
         if store is None or info is None:
-            raise ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
+            raise errors.ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
         found[artifact_id] = File(await store.read(artifact_id, tenant=tenant), info.media_type, info.name)
     return found
 
@@ -522,7 +512,7 @@ def response_error(
     secrets: Iterable[str] = (),
     writes: bool = False,
     now: float | None = None,
-) -> ToolNodeError:
+) -> errors.ToolNodeError:
     """Build the error of a response; secrets are redacted.
 
     `subject` names what was called; `writes` says that the call was to change something; `remedy` says what to do
@@ -538,16 +528,20 @@ def response_error(
     message = f"{head}: {sanitize(text, secrets)}" if text else head
     if status == 401:
         message = f"{message.rstrip('.')}. {remedy}".rstrip()
-    error = _limited(status, headers, message) or from_status(status, message)
+    error = _limited(status, headers, message) or errors.from_status(status, message)
     error.retry_after_s = parse_retry_after(headers, now=now)
     error.challenges = headers.get_all("www-authenticate")
     return error
 
 
-def unusable_error(subject: str, status: int, body: bytes, reason: object, secrets: Iterable[str]) -> ToolOutputError:
+def unusable_error(
+    subject: str, status: int, body: bytes, reason: object, secrets: Iterable[str]
+) -> errors.ToolOutputError:
     """Build the error of a successful response whose body cannot be used; it quotes how the body begins."""
     begins = sanitize(decode_text(body[:_LONGEST_QUOTED]), secrets)[:_LONGEST_QUOTE]
-    return ToolOutputError(f"{subject} answered {status}, but the answer is unusable: {reason}. It begins: {begins!r}")
+    return errors.ToolOutputError(
+        f"{subject} answered {status}, but the answer is unusable: {reason}. It begins: {begins!r}"
+    )
 
 
 def extract_reason(headers: Headers, body: bytes) -> str:
@@ -578,11 +572,11 @@ def status_phrase(status: int) -> str:
         return ""
 
 
-def _limited(status: int, headers: Headers, message: str) -> ToolRateLimitError | None:
+def _limited(status: int, headers: Headers, message: str) -> errors.ToolRateLimitError | None:
     """Build a rate-limit error for a 403 whose header fields say that there were too many calls."""
     if status != 403 or not ("retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"):
         return None
-    return ToolRateLimitError(message, status_code=status, category=ErrorCategory.RETRYABLE_RATE_LIMIT)
+    return errors.ToolRateLimitError(message, status_code=status, category=errors.ErrorCategory.RETRYABLE_RATE_LIMIT)
 
 
 def _redirection(headers: Headers) -> str:

@@ -10,22 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
-from aiohttp import (
-    BaseConnector,
-    ClientConnectionError,
-    ClientError,
-    ClientResponse,
-    ClientResponseError,
-    ClientSession,
-    ClientTimeout,
-    ClientWebSocketResponse,
-    DummyCookieJar,
-    WebSocketError,
-    WSCloseCode,
-    WSMessage,
-    WSMsgType,
-    WSServerHandshakeError,
-)
+import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
@@ -37,13 +22,12 @@ from toolpost.wire.network import REFUSED, Proxy, Route, check_peer, connect_err
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aiohttp import ClientRequest
     from aiohttp.client_middlewares import ClientHandlerType
     from aiohttp.tracing import Trace
 
 
 _CLOSE_S = 1.0  # for the server's close frame, and for what it has not taken yet
-_NO_TIMEOUT = ClientTimeout(total=None)  # whoever connects has a timeout for all of it
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # whoever connects has a timeout for all of it
 _MAX_FIELD_BYTES = 64 * 1024
 _BODY_BYTES = 2048  # of a refusal
 _REASON_CHARS = 300
@@ -61,11 +45,11 @@ _PONG_SHARE = 0.5  # of the time between two pings
 _SUSPENDED = 1.2  # a timer that is so much too late says that this process did not run, and nothing of the server
 
 _TEXT, _BINARY, _PING, _PONG, _CLOSE = (
-    WSMsgType.TEXT,
-    WSMsgType.BINARY,
-    WSMsgType.PING,
-    WSMsgType.PONG,
-    WSMsgType.CLOSE,
+    aiohttp.WSMsgType.TEXT,
+    aiohttp.WSMsgType.BINARY,
+    aiohttp.WSMsgType.PING,
+    aiohttp.WSMsgType.PONG,
+    aiohttp.WSMsgType.CLOSE,
 )
 _NORMAL_CLOSURE = frozenset({0, 1000})  # RFC 6455 §7.4.1; 0 is a close frame without a code
 _MAX_CLOSE_CODE = 4999  # RFC 6455 §7.4.2
@@ -119,10 +103,10 @@ async def open_websocket(
     """Connect to one address that was judged and do the handshake; `path` is what the request line says."""
     request = _Request(route, path, headers, subprotocols, max_message_bytes, proxy)
     connector = _Connector(request)
-    session = ClientSession(
+    session = aiohttp.ClientSession(
         connector=connector,
         auto_decompress=False,
-        cookie_jar=DummyCookieJar(),
+        cookie_jar=aiohttp.DummyCookieJar(),
         max_field_size=_MAX_FIELD_BYTES,
         max_line_size=_MAX_FIELD_BYTES,
         middlewares=(partial(_check_handshake, request),),
@@ -143,7 +127,7 @@ async def open_websocket(
         )
     except BaseException as failed:
         await session.close()
-        if isinstance(failed, (ClientError, OSError)):
+        if isinstance(failed, (aiohttp.ClientError, OSError)):
             raise _handshake_error(failed, request) from None
         raise
     websocket = WebSocket(socket, session, connector.protocol, request, ping_s=ping_s)
@@ -163,8 +147,8 @@ class WebSocket:
 
     def __init__(
         self,
-        socket: ClientWebSocketResponse,
-        session: ClientSession,
+        socket: aiohttp.ClientWebSocketResponse,
+        session: aiohttp.ClientSession,
         protocol: _Protocol,
         request: _Request,
         *,
@@ -262,7 +246,7 @@ class WebSocket:
             if self._ending is None:
                 self._ending = _Ending("it was closed on this side")
                 self._messages.clear()
-                await self._send_close(WSCloseCode.OK.to_bytes(2, "big"))
+                await self._send_close(aiohttp.WSCloseCode.OK.to_bytes(2, "big"))
             await self._read_to_end(timeout_s=_CLOSE_S)
         finally:
             self._transport.abort()  # even while it closes: what the server does not take would hold it
@@ -305,7 +289,7 @@ class WebSocket:
     async def _pong(self, payload: bytes) -> None:
         """Answer a ping; while the server takes nothing, only the last one is kept (RFC 6455 §5.5.3)."""
         if self._protocol.has_room.is_set():
-            with contextlib.suppress(ClientError):
+            with contextlib.suppress(aiohttp.ClientError):
                 await self._socket.pong(payload)
             return
         self._unanswered_ping = payload
@@ -314,10 +298,10 @@ class WebSocket:
 
     async def _pong_late(self) -> None:
         await self._protocol.has_room.wait()
-        with contextlib.suppress(ClientError):
+        with contextlib.suppress(aiohttp.ClientError):
             await self._socket.pong(self._unanswered_ping)
 
-    async def _end(self, message: WSMessage) -> None:
+    async def _end(self, message: aiohttp.WSMessage) -> None:
         """Note why the connection ends, and answer the server's close frame; aiohttp has answered a wrong frame."""
         if self._ending is None:
             self._ending, answer = _ending_of(message)
@@ -325,7 +309,7 @@ class WebSocket:
                 await self._send_close(answer)
 
     async def _send_close(self, payload: bytes) -> None:
-        with contextlib.suppress(ClientError):
+        with contextlib.suppress(aiohttp.ClientError):
             await self._socket.send_frame(payload, _CLOSE)
 
     def _release(self) -> None:
@@ -351,7 +335,7 @@ class WebSocket:
                 await asyncio.sleep(every_s - silent_s if silent_s < every_s else patience_s)
                 continue
             pinged_at = time()
-            with contextlib.suppress(ClientError):
+            with contextlib.suppress(aiohttp.ClientError):
                 await self._socket.ping()
             unsent = transport.get_write_buffer_size()
             await asyncio.sleep(patience_s)
@@ -374,7 +358,7 @@ class WebSocket:
         return f"{self._request.subject}: the connection is closed{reason}"
 
 
-class _Connector(BaseConnector):
+class _Connector(aiohttp.BaseConnector):
     """Connects to the one address, once, and verifies that the peer has it before anything is sent."""
 
     def __init__(self, request: _Request) -> None:
@@ -385,15 +369,15 @@ class _Connector(BaseConnector):
 
     async def _create_connection(
         self,
-        req: ClientRequest,
+        req: aiohttp.ClientRequest,
         traces: list[Trace],
-        timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's word for it
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's word for it
     ) -> ResponseHandler:
         address = self._request.route.address
         if req.url.raw_host != str(address):
             raise ToolPermissionError("a handshake leads nowhere else", code=REFUSED)
         if self._is_used:  # aiohttp would send the handshake again; whether to is not for it to say
-            raise ClientConnectionError("the server closed the connection without an answer")
+            raise aiohttp.ClientConnectionError("the server closed the connection without an answer")
         self._is_used = True
         try:
             options = await self._request.route.connect_options(self._request.proxy)
@@ -454,7 +438,7 @@ class _Protocol(ResponseHandler):
             self._abort = self._loop.call_later(seconds, self.opened.abort)
 
 
-class _WebSocketResponse(ClientWebSocketResponse):
+class _WebSocketResponse(aiohttp.ClientWebSocketResponse):
     """aiohttp's connection: sends nothing compressed, and names what is wrong with a compressed message."""
 
     def __init__(self, reader: Any, writer: Any, *args: Any, **options: Any) -> None:
@@ -462,9 +446,11 @@ class _WebSocketResponse(ClientWebSocketResponse):
         writer.compress = 0  # our messages are short: only what the server sends is worth compressing
         writer.transport = _FrameBuffer(writer.protocol)
 
-    async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"") -> bool:
+    async def close(self, *, code: int = aiohttp.WSCloseCode.OK, message: bytes = b"") -> bool:
         """Close the connection; what cannot be decompressed is invalid data, and no normal closure."""
-        return await super().close(code=code if self.exception() is None else WSCloseCode.INVALID_TEXT, message=message)
+        return await super().close(
+            code=code if self.exception() is None else aiohttp.WSCloseCode.INVALID_TEXT, message=message
+        )
 
 
 class _FrameBuffer:
@@ -505,7 +491,7 @@ class _FrameBuffer:
             self._transport.write(b"".join(frames))
 
 
-class _HandshakeResponse(ClientResponse):
+class _HandshakeResponse(aiohttp.ClientResponse):
     """The answer to a handshake, whose fields RFC 6455 §4.1 lets be written in more ways than aiohttp accepts."""
 
     @property
@@ -524,7 +510,9 @@ def _all(fields: CIMultiDict[str] | CIMultiDictProxy[str], name: str) -> str:
     return ", ".join(fields.getall(name, ()))
 
 
-async def _check_handshake(request: _Request, sent: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+async def _check_handshake(
+    request: _Request, sent: aiohttp.ClientRequest, handler: ClientHandlerType
+) -> aiohttp.ClientResponse:
     """Raise when the answer is no change of protocols or chose what was not offered (RFC 6455 §4.1).
 
     aiohttp middleware: it comes before aiohttp follows a redirect. The key is verified by aiohttp.
@@ -538,7 +526,7 @@ async def _check_handshake(request: _Request, sent: ClientRequest, handler: Clie
     return response
 
 
-async def _handshake_refusal(response: ClientResponse, request: _Request) -> ToolError | None:
+async def _handshake_refusal(response: aiohttp.ClientResponse, request: _Request) -> ToolError | None:
     if response.status != HTTPStatus.SWITCHING_PROTOCOLS:
         return await _status_error(response, request)
     if _all(response.headers, "Sec-WebSocket-Extensions") not in {"", _DEFLATE}:
@@ -549,7 +537,7 @@ async def _handshake_refusal(response: ClientResponse, request: _Request) -> Too
     return None
 
 
-async def _status_error(response: ClientResponse, request: _Request) -> ToolError:
+async def _status_error(response: aiohttp.ClientResponse, request: _Request) -> ToolError:
     status = response.status
     head = f"{request.subject} refused the WebSocket handshake with {status} {response.reason or ''}".rstrip()
     if 300 <= status < 400:
@@ -560,11 +548,11 @@ async def _status_error(response: ClientResponse, request: _Request) -> ToolErro
     return error
 
 
-async def _body_text(response: ClientResponse) -> str:
+async def _body_text(response: aiohttp.ClientResponse) -> str:
     """Return the beginning of a body in plain text, on one line."""
     if response.content_type not in {"text/plain", "application/json", "application/problem+json"}:
         return ""
-    with contextlib.suppress(ClientError, OSError):
+    with contextlib.suppress(aiohttp.ClientError, OSError):
         async with asyncio.timeout(_CLOSE_S):
             body = await response.content.read(_BODY_BYTES)
             return _one_line(body.decode(errors="replace"))
@@ -573,8 +561,8 @@ async def _body_text(response: ClientResponse) -> str:
 
 def _handshake_error(failed: Exception, request: _Request) -> ToolError:
     # What aiohttp says of an answer holds all of the URL, whose path or query may hold a key.
-    reason = _one_line(failed.message if isinstance(failed, ClientResponseError) else str(failed))
-    if isinstance(failed, WSServerHandshakeError):
+    reason = _one_line(failed.message if isinstance(failed, aiohttp.ClientResponseError) else str(failed))
+    if isinstance(failed, aiohttp.WSServerHandshakeError):
         return _no_websocket(request, reason.lower())
     message = f"{request.subject}: the WebSocket handshake failed ({reason or type(failed).__name__})"
     return ToolConnectionError(message, sent=False)
@@ -584,19 +572,21 @@ def _no_websocket(request: _Request, reason: str) -> ToolClientError:
     return ToolClientError(f"{request.subject} does not speak WebSocket: {reason}", code="handshake_refused")
 
 
-def _ending_of(message: WSMessage) -> tuple[_Ending, bytes | None]:
+def _ending_of(message: aiohttp.WSMessage) -> tuple[_Ending, bytes | None]:
     """Return why a connection ends with a message that is no data, and the payload of the close frame it wants."""
     if message.type is _CLOSE:
         code: int = message.data
-        if code == WSCloseCode.ABNORMAL_CLOSURE or code > _MAX_CLOSE_CODE:  # which aiohttp lets through
-            return _Ending(f"{_WRONG}: Invalid close code: {code}"), WSCloseCode.PROTOCOL_ERROR.to_bytes(2, "big")
+        if code == aiohttp.WSCloseCode.ABNORMAL_CLOSURE or code > _MAX_CLOSE_CODE:  # which aiohttp lets through
+            return _Ending(f"{_WRONG}: Invalid close code: {code}"), aiohttp.WSCloseCode.PROTOCOL_ERROR.to_bytes(
+                2, "big"
+            )
         reason = _one_line(message.extra or "")
         ending = f"code {code}" if code else "no code"
         is_normal = code in _NORMAL_CLOSURE
         return _Ending(f"{ending}: {reason}" if reason else ending, is_normal), code.to_bytes(2, "big") if code else b""
-    if message.type is WSMsgType.ERROR:
+    if message.type is aiohttp.WSMsgType.ERROR:
         wrong: Exception = message.data
-        is_too_big = isinstance(wrong, WebSocketError) and wrong.code == WSCloseCode.MESSAGE_TOO_BIG
+        is_too_big = isinstance(wrong, aiohttp.WebSocketError) and wrong.code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
         return _Ending(f"{_WRONG}: {_one_line(str(wrong))}", is_too_big=is_too_big), None
     return _LOST, None
 

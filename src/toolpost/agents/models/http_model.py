@@ -16,17 +16,8 @@ from toolpost.agents.models.replies import (
     finish_reply,
 )
 from toolpost.auth.secret import Secret, secret_from
+from toolpost.contracts import errors
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
-from toolpost.contracts.errors import (
-    ConfigError,
-    ErrorCategory,
-    ToolConnectionError,
-    ToolOutputError,
-    ToolPermissionError,
-    ToolTimeoutError,
-    ToolValidationError,
-    from_status,
-)
 from toolpost.schema.json_values import is_object
 from toolpost.schema.provider_view import ToolView
 from toolpost.web.content import SseDecoder, parse_json
@@ -39,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 
     from toolpost.contracts.config import RetryPolicy
-    from toolpost.contracts.errors import ToolNodeError
 
 Delta = TextDelta | ToolCallDelta
 T = TypeVar("T")
@@ -189,7 +179,7 @@ class HttpChatModel:
         try:
             return compact_json({name: value for name, value in members.items() if value is not None}).encode()
         except UnsendableError as error:
-            raise ToolValidationError(f"the messages for the language model cannot be sent: {error}") from error
+            raise errors.ToolValidationError(f"the messages for the language model cannot be sent: {error}") from error
 
     async def _stream(self, body: bytes, view: ToolView, timeout_s: float) -> AsyncGenerator[Delta | ModelReply]:
         reader, calls = self.dialect.reader(), RestoredCalls(view)
@@ -203,7 +193,7 @@ class HttpChatModel:
         reply = reader.reply()
         if reply is None:
             message = f"{self._subject}: the stream ended before the reply was complete"
-            raise ToolConnectionError(message, code="incomplete_reply")
+            raise errors.ToolConnectionError(message, code="incomplete_reply")
         reply = finish_reply(reply, view, self.model, self._prices)
         for delta in calls.held_back(reply):
             yield delta
@@ -247,8 +237,8 @@ class HttpChatModel:
                 return await work
         except TimeoutError:
             message = f"{self._subject}: nothing came for {silence_s:g} s"
-            raise ToolTimeoutError(message, timeout_ms=(silence_s or 0.0) * 1000) from None
-        except ToolConnectionError as error:  # which names an address, and not whose it is
+            raise errors.ToolTimeoutError(message, timeout_ms=(silence_s or 0.0) * 1000) from None
+        except errors.ToolConnectionError as error:  # which names an address, and not whose it is
             error.message = f"{self._subject}: {error.message.removeprefix(f'POST {split_url(self.base_url)[0]}: ')}"
             error.args = (error.message,)
             raise
@@ -264,32 +254,32 @@ class HttpChatModel:
         except ValueError as error:
             raise unusable_error(self._subject, response.status, data, error, self._secrets) from None
         if not is_object(parsed):
-            raise ToolOutputError(f"{self._subject} answered with {type(parsed).__name__}, not an object")
+            raise errors.ToolOutputError(f"{self._subject} answered with {type(parsed).__name__}, not an object")
         if reported := reported_error(parsed):
             raise self._reported(reported)
         return parsed
 
-    def _failure(self, response: Response, body: bytes) -> ToolNodeError:
+    def _failure(self, response: Response, body: bytes) -> errors.ToolNodeError:
         """Build the error of a response that is no success."""
         remedy = f"Check the key in {self.dialect.key_variable} or `api_key`." if self._key.reveal() else "Give a key."
         error = response_error(
             self._subject, response.status, response.headers, body, remedy=remedy, secrets=self._secrets
         )
         if response.status == OVERLOADED:
-            error.category = ErrorCategory.RETRYABLE_SERVER
+            error.category = errors.ErrorCategory.RETRYABLE_SERVER
         if response.headers.get("x-should-retry") == "false":  # said by OpenAI and Anthropic, as of a used-up quota
-            error.category = ErrorCategory.NON_RETRYABLE_CLIENT
+            error.category = errors.ErrorCategory.NON_RETRYABLE_CLIENT
         return error
 
-    def _reported(self, error: Mapping[str, Any]) -> ToolNodeError:
+    def _reported(self, error: Mapping[str, Any]) -> errors.ToolNodeError:
         """Build the error that a reply or an event reports."""
         words = (error.get("code"), error.get("type"), error.get("status"))
         named = [_STATUS_OF.get(str(word), word) for word in words]
         status = next((word for word in named if isinstance(word, int) and 400 <= word <= 599), 500)
         reason = sanitize(str(error.get("message") or error), self._secrets)
-        failure = from_status(status, f"{self._subject} reports an error: {reason}")
+        failure = errors.from_status(status, f"{self._subject} reports an error: {reason}")
         if status == OVERLOADED:
-            failure.category = ErrorCategory.RETRYABLE_SERVER
+            failure.category = errors.ErrorCategory.RETRYABLE_SERVER
         return failure
 
     @property
@@ -317,10 +307,14 @@ def _base_url(dialect: Dialect, given: str | None) -> str:
     address = url.rstrip("/").removesuffix(dialect.path)
     try:
         parse_target(address)
-    except ToolPermissionError as refused:
-        raise ConfigError(f"the base URL of a model: {refused.message.removeprefix('Permission denied: ')}") from None
+    except errors.ToolPermissionError as refused:
+        raise errors.ConfigError(
+            f"the base URL of a model: {refused.message.removeprefix('Permission denied: ')}"
+        ) from None
     if "?" in address or "#" in address:
-        raise ConfigError("the base URL of a model has no query and no fragment; `headers` and `api_key` carry keys")
+        raise errors.ConfigError(
+            "the base URL of a model has no query and no fragment; `headers` and `api_key` carry keys"
+        )
     return address
 
 
@@ -331,7 +325,7 @@ def _key(dialect: Dialect, address: str, given: str | None, *, explicit: bool) -
     own = address == dialect.base_url
     key = "" if explicit and not own else os.environ.get(dialect.key_variable, "")
     if own and not key:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"{dialect.title} needs a key: set {dialect.key_variable}, or give api_key", code="secret_missing"
         )
     return Secret(key)

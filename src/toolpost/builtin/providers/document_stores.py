@@ -18,15 +18,7 @@ from urllib.parse import quote
 from toolpost.builtin.providers.api import Api, finite_number, first_text, objects
 from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, RetrievedChunks
 from toolpost.catalog.threads import run_cancellable
-from toolpost.contracts.errors import (
-    ConfigError,
-    StoreError,
-    ToolAuthError,
-    ToolClientError,
-    ToolConnectionError,
-    ToolServerError,
-    ToolTimeoutError,
-)
+from toolpost.contracts import errors
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.requests import sanitize
 
@@ -35,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolpost.builtin.web_client import WebClient
-    from toolpost.contracts.errors import ToolNodeError
 
     Embed = Callable[[str], Awaitable[Sequence[float]]]
 
@@ -143,10 +134,12 @@ class EmbeddedRetriever:
                     with connection:
                         return work(connection)
                 except (sqlite3.Error, OSError, ValueError) as failed:
-                    if isinstance(failed, ConfigError):
+                    if isinstance(failed, errors.ConfigError):
                         raise
                     where = self.path or "in memory"
-                    raise StoreError(f"the embedded store ({where}) failed: {failed}; check its file") from failed
+                    raise errors.StoreError(
+                        f"the embedded store ({where}) failed: {failed}; check its file"
+                    ) from failed
 
         return await run_cancellable(turn)
 
@@ -167,7 +160,9 @@ class EmbeddedRetriever:
         except sqlite3.Error as failed:
             connection.close()
             if "fts5" in str(failed):
-                raise ConfigError("this Python's SQLite has no FTS5; use another provider to retrieve") from failed
+                raise errors.ConfigError(
+                    "this Python's SQLite has no FTS5; use another provider to retrieve"
+                ) from failed
             raise
         self._connection = connection
         return connection
@@ -273,9 +268,9 @@ class PgVectorProvider:
         try:
             options: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(self.url)
         except psycopg.Error:
-            raise ConfigError(message) from None
+            raise errors.ConfigError(message) from None
         if "@" in str(options.get("host", "")) or re.search(r"[^\d,]", str(options.get("port", ""))):
-            raise ConfigError(message)
+            raise errors.ConfigError(message)
         return {**options, "password": self.password} if self.password else options
 
     async def _rows(
@@ -297,13 +292,13 @@ class PgVectorProvider:
                 connection = await psycopg.AsyncConnection.connect(**options, autocommit=True)
         except TimeoutError:
             message = f"pgvector did not let us in within {self.timeout_s:g} s; check its url"
-            raise ToolConnectionError(message, sent=False) from None
+            raise errors.ToolConnectionError(message, sent=False) from None
         except psycopg.Error as failed:
             reason = self._reason(failed)
             if _NOT_LET_IN.search(reason):
                 message = f"pgvector did not let us in: {reason}; check its url, and apiKey, which is the password"
-                raise ToolAuthError(message) from failed
-            raise ToolConnectionError(f"pgvector could not be reached: {reason}", sent=False) from failed
+                raise errors.ToolAuthError(message) from failed
+            raise errors.ToolConnectionError(f"pgvector could not be reached: {reason}", sent=False) from failed
         return connection
 
     async def _nearest(self, sql: Any, connection: Any, vector: list[float], filters: Filters) -> list[tuple[Any, ...]]:
@@ -318,21 +313,21 @@ class PgVectorProvider:
             rows: list[tuple[Any, ...]] = await cursor.fetchall()
             return rows
 
-    def _too_late(self, what: str, vector: list[float]) -> ToolTimeoutError:
+    def _too_late(self, what: str, vector: list[float]) -> errors.ToolTimeoutError:
         message = f"pgvector {what}; has {self.table!r} an index for {len(vector)} dimensions?"
-        return ToolTimeoutError(message, timeout_ms=self.timeout_s * 1000)
+        return errors.ToolTimeoutError(message, timeout_ms=self.timeout_s * 1000)
 
-    def _refusal(self, failed: Exception, state: str, vector: list[float]) -> ToolNodeError:
+    def _refusal(self, failed: Exception, state: str, vector: list[float]) -> errors.ToolNodeError:
         reason = self._reason(failed)
         if state == _QUERY_CANCELED:
             return self._too_late("ended the question before it had an answer", vector)
         if state.startswith(_BROKEN):
-            return ToolConnectionError(f"the connection to pgvector broke: {reason}")
+            return errors.ToolConnectionError(f"the connection to pgvector broke: {reason}")
         if state.startswith(_PASSING):
-            return ToolServerError(f"pgvector failed: {reason}")
+            return errors.ToolServerError(f"pgvector failed: {reason}")
         asked = f"table {self.table!r}, a vector of {len(vector)} numbers"
         details = "; ".join(part for part in (reason, _HINTS.get(state)) if part)
-        return ToolClientError(f"pgvector refused the question ({asked}): {details}", code="store_refused")
+        return errors.ToolClientError(f"pgvector refused the question ({asked}): {details}", code="store_refused")
 
     def _reason(self, failed: BaseException) -> str:
         line = str(failed).strip().partition("\n")[0]
@@ -345,7 +340,7 @@ def _psycopg() -> Any:
             import_module(part)
         return import_module("psycopg")
     except ImportError as missing:
-        raise ConfigError("pgvector needs psycopg; run: pip install 'psycopg[binary]'") from missing
+        raise errors.ConfigError("pgvector needs psycopg; run: pip install 'psycopg[binary]'") from missing
 
 
 def _row_chunk(row: tuple[Any, ...]) -> RetrievedChunk:
@@ -374,7 +369,7 @@ class EmbeddingApi:
         vector = found[0].get("embedding") if found else None
         if not is_array(vector) or not vector or not all(map(_is_number, vector)):
             message = f"the embeddings API answered without a vector; check its URL and its model {self.model!r}"
-            raise ToolServerError(message, code="answer_unreadable")
+            raise errors.ToolServerError(message, code="answer_unreadable")
         return [float(value) for value in vector]
 
     async def close(self) -> None:

@@ -15,18 +15,10 @@ from typing import Any, Literal, NamedTuple, cast
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.specs import closed_schema, declared_spec
+from toolpost.contracts import errors
 from toolpost.contracts.calls import AuthorizedCall, ToolOutput
 from toolpost.contracts.config import AuthType, CliTool, ExternalToolConfig
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import (
-    ConfigError,
-    ToolClientError,
-    ToolError,
-    ToolOutputError,
-    ToolServerError,
-    ToolValidationError,
-    did_you_mean,
-)
 from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.outcomes import NO_META, ToolResult, now_ms
 from toolpost.contracts.questions import Question
@@ -111,13 +103,13 @@ def parse_output(
     return ToolOutput(content, None, media_type, meta)
 
 
-def _failure(done: CommandResult, name: str, redact: Callable[[str], str]) -> ToolError:
+def _failure(done: CommandResult, name: str, redact: Callable[[str], str]) -> errors.ToolError:
     said = _end(done.stderr.strip() or done.stdout[-4 * _TOLD_CHARS :].decode("utf-8", "replace"), redact)
     if done.exit_code < 0:
         how = f"Command {name!r} was ended by {_signal_name(-done.exit_code)}"
-        return ToolServerError(f"{how}: {said}" if said else how, code="command_killed")
+        return errors.ToolServerError(f"{how}: {said}" if said else how, code="command_killed")
     how = f"Command {name!r} failed with exit code {done.exit_code}"
-    return ToolClientError(f"{how}: {said}" if said else f"{how}, and said nothing", code="command_failed")
+    return errors.ToolClientError(f"{how}: {said}" if said else f"{how}, and said nothing", code="command_failed")
 
 
 def _end(text: str, redact: Callable[[str], str]) -> str:
@@ -152,13 +144,13 @@ def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
     if not done.stdout.strip():
         said = _end(done.stderr, redact)
         message = f"; it said: {said}" if said else ""
-        raise ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected{message}")
+        raise errors.ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected{message}")
     try:
         return parse_json(done.stdout)
     except ValueError as error:
         begins = redact(done.stdout[:_LONGEST_LOOK].decode("utf-8", "replace"))[:_LONGEST_QUOTE]
         msg = f"command {name!r} did not write JSON to stdout: {error}. It begins: {begins!r}"
-        raise ToolOutputError(msg) from error
+        raise errors.ToolOutputError(msg) from error
 
 
 def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:
@@ -228,7 +220,7 @@ class CommandList:
         if written is not None and "args" in written.model_fields_set:
             return ListedCommand(_merged(written, described), self._program(name))
         if described.fault:
-            raise ConfigError(described.fault)
+            raise errors.ConfigError(described.fault)
         return ListedCommand(_merged(written, described), (), described)
 
     def _configured(self, name: str, tool: CliTool) -> ListedCommand:
@@ -255,12 +247,12 @@ def _whole_command(fixed: Sequence[str]) -> CliTool:
     )
 
 
-def _left_out(name: str, why: str) -> ConfigError:
-    return ConfigError(f"tool {name!r} is left out: {why}")
+def _left_out(name: str, why: str) -> errors.ConfigError:
+    return errors.ConfigError(f"tool {name!r} is left out: {why}")
 
 
 def _instead(name: str, known: Mapping[str, Any]) -> str:
-    if near := did_you_mean(name, known):
+    if near := errors.did_you_mean(name, known):
         return f"; {near} Correct its name"
     more = ", ..." if len(known) > _MOST_NAMES else ""
     return f"; there are: {', '.join([*known][:_MOST_NAMES])}{more}. Correct its name"
@@ -339,16 +331,16 @@ class CliSource(BaseSource):
         for name in commands.names():
             try:
                 found.append(self._tool(name, commands.find(name), problems))
-            except ToolError as error:
+            except errors.ToolError as error:
                 problems.append(str(error))
         if described is not None and problems and not found:
-            raise ConfigError(f"no tool can be used: {'; '.join(problems[:_MOST_REASONS])}")
+            raise errors.ConfigError(f"no tool can be used: {'; '.join(problems[:_MOST_REASONS])}")
         self.problems = [f"source {self.name!r}: {problem}" for problem in problems]
         return found
 
     def _refuse_credential(self) -> None:
         if self.config.auth_type is not AuthType.NONE:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"source {self.name!r}: a command has no place for auth_type {self.config.auth_type.value!r}; "
                 "hand the secret on in a variable, such as env: {TOKEN: '${TOKEN}'}"
             )
@@ -360,7 +352,7 @@ class CliSource(BaseSource):
         try:
             return tuple(shlex.split(self.config.connection))
         except ValueError as error:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"source {self.name!r}: its connection is no command line ({error}); check the quotes"
             ) from error
 
@@ -393,8 +385,8 @@ class CliSource(BaseSource):
                 self._redactor.learn({*described.secrets, *self.secrets})
                 env, cwd = {**env, **described.env}, described.cwd if cwd is None else cwd
                 locate(Launch(argv=(template.words[0].text,), env=env, cwd=cwd))
-        except ToolError as error:
-            raise ConfigError(f"tool {name!r} is left out: {error}") from None
+        except errors.ToolError as error:
+            raise errors.ConfigError(f"tool {name!r} is left out: {error}") from None
         return CommandPlan(tool, template, tool.timeout_s or self.config.timeout_s, env, cwd), schema
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
@@ -543,17 +535,17 @@ def _fit(text: str, word: Word, values: Sequence[Any]) -> str:
     """Return the text if it can be a word at this place; raise a ToolValidationError if not."""
     names = ", ".join(word.slots)
     if "\0" in text:
-        raise ToolValidationError(f"{names}: holds a NUL character, which no command line can carry")
+        raise errors.ToolValidationError(f"{names}: holds a NUL character, which no command line can carry")
     try:
         os.fsencode(text)
     except UnicodeEncodeError as error:
         what = f"the character {text[error.start]!r}, which no command line can carry here"
-        raise ToolValidationError(f"{names}: holds {what}") from None
+        raise errors.ToolValidationError(f"{names}: holds {what}") from None
     if word.is_free or not text.startswith("-"):
         return text
     are_numbers = all(isinstance(value, (int, float)) for value in values)
     if not (word.option and are_numbers):  # An option may want no operand: a text in its place would be an option.
-        raise ToolValidationError(f"{names}: begins with '-', and would be taken for an option of the command")
+        raise errors.ToolValidationError(f"{names}: begins with '-', and would be taken for an option of the command")
     return text
 
 
@@ -574,7 +566,7 @@ class CommandTemplate(NamedTuple):
         """Build the command line of one call."""
         missing = [name for name in self.required if arguments.get(name) is None and self._needs(name)]
         if missing:
-            raise ToolValidationError([f"{name}: required, and nothing runs without it" for name in missing])
+            raise errors.ToolValidationError([f"{name}: required, and nothing runs without it" for name in missing])
         return (*self.fixed, *fill_words(self.words, arguments))
 
     def _needs(self, name: str) -> bool:
@@ -627,10 +619,10 @@ def _refuse_misspelt(written: Sequence[str]) -> None:
     for text in written:
         if has_half_slot(text):
             how = "an argument is written {name}, and a brace itself {{ or }}"
-            raise ConfigError(f"the word {text!r} has a brace without its other half; {how}")
+            raise errors.ConfigError(f"the word {text!r} has a brace without its other half; {how}")
         if has_misplaced_flag(text):
             how = "{name?--word} is a word of its own, without another argument in it; a brace itself is {{ or }}"
-            raise ConfigError(f"the word {text!r} has a question mark that means nothing there: {how}")
+            raise errors.ConfigError(f"the word {text!r} has a question mark that means nothing there: {how}")
 
 
 def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, is_described: bool) -> None:
@@ -638,12 +630,12 @@ def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, 
         for name in (*word.slots, *([word.flag] if word.flag else [])):
             _refuse_unknown(name, properties)
         if word.flag is not None and not _is_boolean(properties[word.flag]):
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{{{word.flag}?{word.text}}} is a word that is there or not, but argument {word.flag!r} is no boolean"
             )
         if word.is_whole and _is_boolean(properties[word.slots[0]]) and not is_described:
             name = word.slots[0]
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"argument {name!r} is a boolean and cannot be a word of its own; "
                 f"write {{{name}?--{name}}} for a word that is there when it is true, or --{name}={{{name}}}"
             )
@@ -654,7 +646,7 @@ def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, 
 def _refuse_unknown(name: str, properties: Mapping[str, Any]) -> None:
     if name not in properties:
         known = ", ".join(properties) or "none"
-        raise ConfigError(f"{{{name}}} names no argument of its input_schema; there are: {known}")
+        raise errors.ConfigError(f"{{{name}}} names no argument of its input_schema; there are: {known}")
 
 
 def _is_boolean(schema: Any) -> bool:
@@ -665,7 +657,7 @@ def _is_boolean(schema: Any) -> bool:
 def _required(schema: JsonSchema) -> tuple[str, ...]:
     required: Any = schema.get("required", [])
     if not is_array(required) or not all(isinstance(name, str) for name in required):
-        raise ConfigError("`required` in its input_schema is a list of names")
+        raise errors.ConfigError("`required` in its input_schema is a list of names")
     return tuple(required)
 
 
@@ -677,7 +669,7 @@ def _properties(schema: JsonSchema) -> dict[str, Any]:
 def _named(schema: JsonSchema) -> dict[str, Any]:
     properties: Any = schema.get("properties", {})
     if not is_object(properties):
-        raise ConfigError("`properties` in its input_schema is a table: each name with its schema")
+        raise errors.ConfigError("`properties` in its input_schema is a table: each name with its schema")
     return properties
 
 
@@ -686,7 +678,7 @@ def _parts(schema: JsonSchema) -> Iterator[JsonSchema]:
     for keyword in _COMPOSED:
         parts: Any = schema.get(keyword, [])
         if not is_array(parts):
-            raise ConfigError(f"`{keyword}` in its input_schema is a list of schemas")
+            raise errors.ConfigError(f"`{keyword}` in its input_schema is a list of schemas")
         for part in parts:
             if is_object(part):
                 yield from _parts(part)

@@ -22,6 +22,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 from toolpost.schema.json_values import AnySchema, is_object
+from toolpost.sources.openapi import models
 from toolpost.sources.openapi.documents import (
     MAX_BYTES,
     TOO_LARGE,
@@ -32,17 +33,6 @@ from toolpost.sources.openapi.documents import (
     parse_document,
     parse_openapi,
     redact_url,
-)
-from toolpost.sources.openapi.models import (
-    ApiDescription,
-    ApiOperation,
-    ApiResponse,
-    Definitions,
-    FieldEncoding,
-    Parameter,
-    RequestBody,
-    SecurityRequirement,
-    SecurityScheme,
 )
 from toolpost.sources.openapi.naming import DefinitionNames
 from toolpost.sources.openapi.operations import OperationReader, parse_security_schemes
@@ -65,7 +55,7 @@ _MAX_PROBLEMS = 20
 
 async def read_api(
     location: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
-) -> ApiDescription:
+) -> models.ApiDescription:
     """Read an API from the URL or file of its document; `fetch` downloads remote documents.
 
     Relative servers resolve against `base_url`, or else the document's own URL. With a cache,
@@ -84,7 +74,7 @@ async def read_api(
     return await parse_api(raw, address, fetch=fetch, cache=cache, base_url=base_url)
 
 
-def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = None) -> ApiDescription | None:
+def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = None) -> models.ApiDescription | None:
     """Return the API last cached for a location, without checking for changes."""
     cached = cache.last(_origin(document_url(location), base_url))
     return None if cached is None else cached.api
@@ -92,7 +82,7 @@ def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = No
 
 async def parse_api(
     raw: bytes, address: str, *, fetch: Fetch, cache: ApiCache | None = None, base_url: str | None = None
-) -> ApiDescription:
+) -> models.ApiDescription:
     """Read an API from the bytes of its document at `address`, or from the cache if nothing changed."""
     origin = _origin(address, base_url)
     cached = None if cache is None else await asyncio.to_thread(cache.load, raw, origin)
@@ -122,7 +112,7 @@ async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
     return True
 
 
-def build_api(loaded: LoadedDocuments, address: str) -> ApiDescription:
+def build_api(loaded: LoadedDocuments, address: str) -> models.ApiDescription:
     """Build the API from its loaded documents; relative servers resolve against `address`."""
     first, registry = loaded.first, loaded.registry
     problems = list(loaded.problems)
@@ -135,8 +125,8 @@ def build_api(loaded: LoadedDocuments, address: str) -> ApiDescription:
 
     inputs = reader("readOnly")
     outputs = reader("writeOnly") if registry.has_access_flags else inputs
-    definitions = Definitions(inputs.definitions)
-    response_definitions = Definitions(outputs.definitions) if registry.has_access_flags else definitions
+    definitions = models.Definitions(inputs.definitions)
+    response_definitions = models.Definitions(outputs.definitions) if registry.has_access_flags else definitions
     operations = OperationReader(
         first, registry, inputs=inputs, outputs=outputs, address=address, problems=problems
     ).read(definitions, response_definitions)
@@ -146,7 +136,7 @@ def build_api(loaded: LoadedDocuments, address: str) -> ApiDescription:
         problems.append(f"{without_server} operations have no server that can be called; give one with base_url")
     info = first.data.get("info")
     texts: dict[str, Any] = info if is_object(info) else {}
-    return ApiDescription(
+    return models.ApiDescription(
         title=str(texts.get("title", "")),
         version=str(texts.get("version", "")),
         operations=tuple(operations),
@@ -346,7 +336,7 @@ _KEY = re.compile(r"[0-9a-f]{40}")
 class CachedApi(NamedTuple):
     """Cached API, and the digests of the other documents it was read from."""
 
-    api: ApiDescription
+    api: models.ApiDescription
     others: dict[str, str]
 
 
@@ -365,7 +355,7 @@ class ApiCache:
         key = self._last_key(origin)
         return None if key is None else self._read(key)
 
-    def save(self, raw: bytes, origin: str, api: ApiDescription, others: Mapping[str, bytes]) -> None:
+    def save(self, raw: bytes, origin: str, api: models.ApiDescription, others: Mapping[str, bytes]) -> None:
         """Store an API and remove the previous one of the same origin."""
         key, before = _key(raw, origin), self._last_key(origin)
         packed = _encode(api, {url: digest(other) for url, other in others.items()})
@@ -407,7 +397,7 @@ def code_version() -> str:
     return found.hexdigest()
 
 
-def _encode(api: ApiDescription, others: dict[str, str]) -> str:
+def _encode(api: models.ApiDescription, others: dict[str, str]) -> str:
     first = api.operations[0] if api.operations else None
     nothing: Mapping[str, AnySchema] = {}
     sent = first.definitions if first else nothing
@@ -450,13 +440,13 @@ def _plain(value: Any) -> Any:
 
 
 def _decode(data: dict[str, Any]) -> CachedApi:
-    sent = Definitions(data["definitions"])
-    answered = sent if data["response_definitions"] is None else Definitions(data["response_definitions"])
+    sent = models.Definitions(data["definitions"])
+    answered = sent if data["response_definitions"] is None else models.Definitions(data["response_definitions"])
     api = data["api"]
-    schemes = {name: SecurityScheme(**scheme) for name, scheme in api.get("schemes", {}).items()}
+    schemes = {name: models.SecurityScheme(**scheme) for name, scheme in api.get("schemes", {}).items()}
     operations = tuple(_operation(one, sent, answered) for one in data["operations"])
     return CachedApi(
-        ApiDescription(
+        models.ApiDescription(
             title=api.get("title", ""),
             version=api.get("version", ""),
             operations=operations,
@@ -468,16 +458,19 @@ def _decode(data: dict[str, Any]) -> CachedApi:
     )
 
 
-def _operation(data: dict[str, Any], sent: Definitions, answered: Definitions) -> ApiOperation:
+def _operation(data: dict[str, Any], sent: models.Definitions, answered: models.Definitions) -> models.ApiOperation:
     body = data.pop("body", None)
-    return ApiOperation(
+    return models.ApiOperation(
         servers=tuple(data.pop("servers", ())),
         tags=tuple(data.pop("tags", ())),
-        parameters=tuple(Parameter(**one) for one in data.pop("parameters", ())),
+        parameters=tuple(models.Parameter(**one) for one in data.pop("parameters", ())),
         body=None if body is None else _body(body),
-        responses=tuple(ApiResponse(**one) for one in data.pop("responses", ())),
+        responses=tuple(models.ApiResponse(**one) for one in data.pop("responses", ())),
         security=tuple(
-            tuple(SecurityRequirement(scheme=need["scheme"], scopes=tuple(need.get("scopes", ()))) for need in needs)
+            tuple(
+                models.SecurityRequirement(scheme=need["scheme"], scopes=tuple(need.get("scopes", ())))
+                for need in needs
+            )
             for needs in data.pop("security", ())
         ),
         definitions=sent,
@@ -486,6 +479,6 @@ def _operation(data: dict[str, Any], sent: Definitions, answered: Definitions) -
     )
 
 
-def _body(data: dict[str, Any]) -> RequestBody:
-    parts = {name: FieldEncoding(**part) for name, part in data.pop("parts", {}).items()}
-    return RequestBody(parts=parts, **data)
+def _body(data: dict[str, Any]) -> models.RequestBody:
+    parts = {name: models.FieldEncoding(**part) for name, part in data.pop("parts", {}).items()}
+    return models.RequestBody(parts=parts, **data)

@@ -9,19 +9,8 @@ from urllib.parse import urljoin, urlsplit
 
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import AnySchema, is_array, is_object
+from toolpost.sources.openapi import models
 from toolpost.sources.openapi.documents import DocumentRegistry, ParsedDocument, ResolvedNode
-from toolpost.sources.openapi.models import (
-    HEADER_NAME,
-    ApiOperation,
-    ApiResponse,
-    FieldEncoding,
-    Location,
-    Parameter,
-    RequestBody,
-    SecurityRequirement,
-    SecurityScheme,
-    Style,
-)
 from toolpost.sources.openapi.naming import UniqueNames, argument_name, html_to_markdown, tool_name
 from toolpost.sources.openapi.schemas import SchemaReader
 from toolpost.web.content import parse_media_type
@@ -29,11 +18,11 @@ from toolpost.web.requests import FILE, split_query
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 # On a name clash, the earlier location keeps the plain argument name.
-_LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
+_LOCATIONS: tuple[models.Location, ...] = ("path", "query", "header", "cookie")
 _PLACES = ("query", "path", "header", "cookie")
 _SWAGGER_PLACES = ("query", "path", "header", "formData", "body")
 _WHOLE_QUERY = "querystring"
-_STYLES: dict[Location, tuple[Style, ...]] = {
+_STYLES: dict[models.Location, tuple[models.Style, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
@@ -107,7 +96,7 @@ class OperationReader:
 
     def read(
         self, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
-    ) -> list[ApiOperation]:
+    ) -> list[models.ApiOperation]:
         """Read all operations in document order."""
         return [self._operation(found, definitions, response_definitions) for found in self._operation_nodes()]
 
@@ -141,12 +130,12 @@ class OperationReader:
 
     def _operation(
         self, found: _OperationNode, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
-    ) -> ApiOperation:
+    ) -> models.ApiOperation:
         node, base = found.operation
         names = UniqueNames()
         inputs = self._read_inputs(found)
         operation_id = node.get("operationId")
-        return ApiOperation(
+        return models.ApiOperation(
             tool_name=self._names.reserve(tool_name(operation_id, found.method, found.path)),
             method=found.method.upper() if found.method in _METHODS else found.method,
             path=found.path,
@@ -188,7 +177,7 @@ class OperationReader:
                 return _resolve_servers(listed, self._address)
         return _resolve_servers([{"url": "/"}], self._address)  # the root of the document's host
 
-    def _responses(self, operation: dict[str, Any], base: str) -> Iterator[ApiResponse]:
+    def _responses(self, operation: dict[str, Any], base: str) -> Iterator[models.ApiResponse]:
         answers = operation.get("responses")
         for status, given in answers.items() if is_object(answers) else ():
             target = self._registry.resolve(given, base)
@@ -197,7 +186,7 @@ class OperationReader:
             node = target.node
             if self._is_swagger:
                 node = convert_response(node, list_media_types(operation, self._document, "produces"))
-            yield ApiResponse(
+            yield models.ApiResponse(
                 status=status.upper() if status[1:].lower() == "xx" else status,
                 description=_text(node.get("description")),
                 content=self._content(node.get("content"), target.base),
@@ -267,7 +256,7 @@ def _find_fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
         return f"parameter {name[:100]!r} does not say what it is `in` ({', '.join(places)})"
     if place not in (*places, _WHOLE_QUERY):
         return f"parameter {name[:100]!r} is in {str(place)[:100]!r}, which is no place ({', '.join(places)})"
-    if place == "header" and not HEADER_NAME.fullmatch(name):
+    if place == "header" and not models.HEADER_NAME.fullmatch(name):
         return f"a parameter is left out: no header can be named {name[:100]!r}"
     return ""
 
@@ -285,7 +274,7 @@ class _ParameterReader:
         self._schemas = schemas
         self._problems = problems
 
-    def read(self, path: str, found: Sequence[ResolvedNode], names: UniqueNames) -> tuple[Parameter, ...]:
+    def read(self, path: str, found: Sequence[ResolvedNode], names: UniqueNames) -> tuple[models.Parameter, ...]:
         """Read the parameters in document order; undeclared path placeholders get one too.
 
         Placeholders for several segments are `{+name}` or `{name*}`; the parameter may use either spelling.
@@ -322,14 +311,14 @@ class _ParameterReader:
             needed = is_array(required) and name in required
             yield ResolvedNode({"name": name, "in": "query", "schema": node, "required": needed}, schema.base)
 
-    def _parameter(self, target: ResolvedNode, argument: str) -> Parameter:
+    def _parameter(self, target: ResolvedNode, argument: str) -> models.Parameter:
         node = target.node
-        location = cast("Location", node["in"])
+        location = cast("models.Location", node["in"])
         schema, content_type = self._read_content(node, target.base)
         style = _style(node, location)
         explode = node.get("explode")
         description = node.get("description")
-        return Parameter(
+        return models.Parameter(
             name=node["name"],
             location=location,
             argument=argument,
@@ -379,7 +368,7 @@ def _name_arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[in
     return arguments
 
 
-def _style(node: dict[str, Any], location: Location) -> Style:
+def _style(node: dict[str, Any], location: models.Location) -> models.Style:
     styles = _STYLES[location]
     given = node.get("style")
     return given if given in styles else styles[0]
@@ -435,9 +424,9 @@ def _variable_value(variables: Any, name: str) -> str | None:
 
 def parse_security_schemes(
     document: dict[str, Any], registry: DocumentRegistry, address: str
-) -> dict[str, SecurityScheme]:
+) -> dict[str, models.SecurityScheme]:
     """Read the security schemes by name; skip invalid ones."""
-    schemes: dict[str, SecurityScheme] = {}
+    schemes: dict[str, models.SecurityScheme] = {}
     for name, declared in _scheme_nodes(document):
         target = registry.resolve(declared, registry.root)
         if target is not None and is_object(target.node):
@@ -455,23 +444,25 @@ def _scheme_nodes(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from declared.items()
 
 
-def _scheme(name: str, node: dict[str, Any], address: str) -> SecurityScheme | None:
+def _scheme(name: str, node: dict[str, Any], address: str) -> models.SecurityScheme | None:
     kind = node.get("type")
     if kind == "basic":
-        return SecurityScheme(name=name, type="http", scheme="basic")
+        return models.SecurityScheme(name=name, type="http", scheme="basic")
     if kind == "apiKey":
         location = node.get("in")
         if location not in ("query", "header", "cookie") or not isinstance(node.get("name"), str):
             return None
-        return SecurityScheme(name=name, type="apiKey", location=location, parameter=node["name"])
+        return models.SecurityScheme(name=name, type="apiKey", location=location, parameter=node["name"])
     if kind == "http":
-        return SecurityScheme(name=name, type="http", scheme=str(node.get("scheme", "")).lower())
+        return models.SecurityScheme(name=name, type="http", scheme=str(node.get("scheme", "")).lower())
     if kind == "oauth2":
         flows = _flows(node)
-        return SecurityScheme(name=name, type="oauth2", flows=flows, token_url=_token_url(flows, address))
+        return models.SecurityScheme(name=name, type="oauth2", flows=flows, token_url=_token_url(flows, address))
     if kind == "openIdConnect":
-        return SecurityScheme(name=name, type="openIdConnect", flows={"openIdConnectUrl": node.get("openIdConnectUrl")})
-    return SecurityScheme(name=name, type="mutualTLS") if kind == "mutualTLS" else None
+        return models.SecurityScheme(
+            name=name, type="openIdConnect", flows={"openIdConnectUrl": node.get("openIdConnectUrl")}
+        )
+    return models.SecurityScheme(name=name, type="mutualTLS") if kind == "mutualTLS" else None
 
 
 def _flows(node: dict[str, Any]) -> dict[str, Any]:
@@ -497,12 +488,12 @@ def _token_url(flows: dict[str, Any], address: str) -> str | None:
     return None
 
 
-def _parse_security(declared: Any) -> tuple[tuple[SecurityRequirement, ...], ...]:
+def _parse_security(declared: Any) -> tuple[tuple[models.SecurityRequirement, ...], ...]:
     """Parse a `security` list; an empty object in it is an alternative without credentials."""
     if not is_array(declared):
         return ()
     return tuple(
-        tuple(SecurityRequirement(scheme=name, scopes=_texts(scopes)) for name, scopes in alternative.items())
+        tuple(models.SecurityRequirement(scheme=name, scopes=_texts(scopes)) for name, scopes in alternative.items())
         for alternative in declared
         if is_object(alternative)
     )
@@ -620,7 +611,7 @@ class BodyReader:
         self._registry = registry
         self._schemas = schemas
 
-    def read(self, found: ResolvedNode | None, names: UniqueNames) -> RequestBody | None:
+    def read(self, found: ResolvedNode | None, names: UniqueNames) -> models.RequestBody | None:
         """Read the body in the preferred media type; None if there is none."""
         target = self._registry.resolve(*found) if found is not None else None
         if target is None or not is_object(target.node):
@@ -633,7 +624,7 @@ class BodyReader:
         rules = media.node if media is not None and is_object(media.node) else {}
         description = target.node.get("description")
         schema, parts = self._schema_and_encodings(name, rules, media.base if media is not None else target.base)
-        return RequestBody(
+        return models.RequestBody(
             argument=names.reserve("body_" if names.is_taken("body") else "body"),
             content_type=name,
             schema=schema,
@@ -644,7 +635,7 @@ class BodyReader:
 
     def _schema_and_encodings(
         self, name: str, media: dict[str, Any], base: str
-    ) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+    ) -> tuple[AnySchema, Mapping[str, models.FieldEncoding]]:
         node = media.get("schema", {})
         match body_format(name):
             case "form" | "multipart":
@@ -658,7 +649,7 @@ class BodyReader:
             case _:
                 return self._schemas.read(node, base), {}
 
-    def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+    def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, models.FieldEncoding]]:
         layers = list(self._object_schemas(ResolvedNode(node, base)))
         if not layers or not _has_fields(layers[0].node):
             return self._undeclared_form(node, base)
@@ -666,17 +657,17 @@ class BodyReader:
         encodings: dict[str, Any] = encoding if is_object(encoding) else {}
         parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
         files = {name for name, part in parts.items() if part.is_file}
-        kept = {name: part for name, part in parts.items() if part != FieldEncoding()}
+        kept = {name: part for name, part in parts.items() if part != models.FieldEncoding()}
         if not files:
             return self._schemas.read(node, base), kept
         schemas = [self._with_files(layer, files) for layer in layers]
         return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
 
-    def _undeclared_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, FieldEncoding]]:
+    def _undeclared_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, models.FieldEncoding]]:
         """Return the schema of a form without declared fields; binary ones get a field `file`."""
         if not self._is_file(node, base):
             return {"type": "object"}, {}
-        return {"type": "object", "properties": {"file": FILE}}, {"file": FieldEncoding(is_file=True)}
+        return {"type": "object", "properties": {"file": FILE}}, {"file": models.FieldEncoding(is_file=True)}
 
     def _object_schemas(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
         """Yield the object schemas of a form: itself and its `allOf` members, each once."""
@@ -700,14 +691,14 @@ class BodyReader:
             properties.update({name: _file_schema(properties[name]) for name in files & properties.keys()})
         return schema
 
-    def _part(self, field: ResolvedNode, encoding: Any) -> FieldEncoding:
+    def _part(self, field: ResolvedNode, encoding: Any) -> models.FieldEncoding:
         rules: dict[str, Any] = encoding if is_object(encoding) else {}
         content_type, style, explode = rules.get("contentType"), rules.get("style"), rules.get("explode")
         style = style if style in _FORM_STYLES else "form"
         is_file = self._is_file(*field, content_type=content_type if isinstance(content_type, str) else None)
-        return FieldEncoding(
+        return models.FieldEncoding(
             content_type=content_type if isinstance(content_type, str) else None,
-            style=cast("Style", style),
+            style=cast("models.Style", style),
             explode=explode if isinstance(explode, bool) else style == "form",
             headers=_headers(rules.get("headers")),
             is_file=is_file,

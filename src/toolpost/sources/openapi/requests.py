@@ -13,17 +13,7 @@ from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.json_values import is_array, is_object, json_type
-from toolpost.sources.openapi.models import (
-    DEFINITION_PREFIX,
-    HEADER_NAME,
-    ApiOperation,
-    FieldEncoding,
-    Parameter,
-    RequestBody,
-    SecurityRequirement,
-    SecurityScheme,
-    Style,
-)
+from toolpost.sources.openapi import models
 from toolpost.web.client_credentials import ClientTokens, parse_grant
 from toolpost.web.content import MediaType, parse_media_type
 from toolpost.web.requests import (
@@ -62,7 +52,7 @@ _NONE: AbstractSet[str] = frozenset()
 T = TypeVar("T")
 _JSON = "application/json"
 _WITH_JSON = frozenset({"", "*/*", "application/*"})
-_PLAIN_FIELD = FieldEncoding()
+_PLAIN_FIELD = models.FieldEncoding()
 _DELIMITERS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 _TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
 # Parameter and field serialization: OpenAPI styles, percent-encoded as RFC 3986 asks. A value that its
@@ -80,7 +70,7 @@ class RequestBuilder:
 
     __slots__ = ("_accept_header", "_fixed", "_known", "_method", "_sent", "_slots", "operation")
 
-    def __init__(self, operation: ApiOperation) -> None:
+    def __init__(self, operation: models.ApiOperation) -> None:
         self.operation = operation
         self._method = operation.method.upper()
         self._known = frozenset(_arguments_of(operation))
@@ -124,7 +114,7 @@ class RequestBuilder:
         )
 
 
-def find_artifact_ids(operation: ApiOperation, arguments: Mapping[str, Any]) -> list[str]:
+def find_artifact_ids(operation: models.ApiOperation, arguments: Mapping[str, Any]) -> list[str]:
     """Return the ids of the artifacts that the request body takes files from, each once."""
     body = operation.body
     if body is None or parse_media_type(body.content_type).kind in ("json", "lines"):
@@ -137,7 +127,7 @@ def find_artifact_ids(operation: ApiOperation, arguments: Mapping[str, Any]) -> 
     return list(dict.fromkeys(found for place in places if (found := find_artifact_id(place)) is not None))
 
 
-def _arguments_of(operation: ApiOperation) -> list[str]:
+def _arguments_of(operation: models.ApiOperation) -> list[str]:
     body = operation.body
     return [*(parameter.argument for parameter in operation.parameters), *([] if body is None else [body.argument])]
 
@@ -147,11 +137,13 @@ def _refuse_unknown(known: frozenset[str], arguments: Mapping[str, Any]) -> NoRe
     raise ToolValidationError(f"unknown argument {unknown!r}; known are: {', '.join(sorted(known)) or 'none'}")
 
 
-def _missing_argument(parameter: Parameter) -> ToolValidationError:
+def _missing_argument(parameter: models.Parameter) -> ToolValidationError:
     return ToolValidationError(f"{parameter.argument!r} is required, and null cannot be sent in its place")
 
 
-def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: Mapping[str, Any]) -> BuiltUrl:
+def _target(
+    operation: models.ApiOperation, slots: Mapping[str, models.Parameter], arguments: Mapping[str, Any]
+) -> BuiltUrl:
     if not operation.servers:
         raise ToolSchemaError(f"{operation.method} {operation.path} has no server; give one with base_url.")
 
@@ -170,7 +162,7 @@ def _target(operation: ApiOperation, slots: Mapping[str, Parameter], arguments: 
         raise ToolValidationError(f"the path cannot be filled in: {error}") from error
 
 
-def _serialize(parameter: Parameter, value: Any, write: Callable[[Parameter, Any], T]) -> T:
+def _serialize(parameter: models.Parameter, value: Any, write: Callable[[models.Parameter, Any], T]) -> T:
     try:
         inner = parameter.item_delimiters
         return write(parameter, _join_nested_lists(value, inner) if inner else value)
@@ -189,16 +181,16 @@ def _unsendable(argument: str, place: str, error: Exception) -> ToolValidationEr
     return ToolValidationError(f"{argument!r} cannot be sent in the {place}: {reason}")
 
 
-def _headers(parameter: Parameter, value: Any) -> list[Pair]:
+def _headers(parameter: models.Parameter, value: Any) -> list[Pair]:
     if parameter.name.lower() in MANAGED_HEADERS:  # the transport sets them
         return []
-    if not HEADER_NAME.fullmatch(parameter.name):
+    if not models.HEADER_NAME.fullmatch(parameter.name):
         raise UnsendableError("the document gives it a name that no header can have")
     return [(parameter.name, _serialize_header(parameter, value))]
 
 
 def _encode_argument(
-    operation: ApiOperation, body: RequestBody, arguments: Mapping[str, Any], files: Mapping[str, File]
+    operation: models.ApiOperation, body: models.RequestBody, arguments: Mapping[str, Any], files: Mapping[str, File]
 ) -> EncodedBody | None:
     value = arguments.get(body.argument)
     if value is None and not (body.argument in arguments and _admits_null(body.schema, operation)):
@@ -213,7 +205,7 @@ def _encode_argument(
     return encoded
 
 
-def _admits_null(schema: object, operation: ApiOperation, depth: int = 0) -> bool:
+def _admits_null(schema: object, operation: models.ApiOperation, depth: int = 0) -> bool:
     """Return whether a schema explicitly allows null."""
     if not is_object(schema) or depth > _MAX_REFERENCE_DEPTH:
         return False
@@ -222,8 +214,8 @@ def _admits_null(schema: object, operation: ApiOperation, depth: int = 0) -> boo
         return True
     inner = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
     reference = str(schema.get("$ref", ""))
-    if reference.startswith(DEFINITION_PREFIX):
-        inner.append(operation.definitions.get(reference.removeprefix(DEFINITION_PREFIX), {}))
+    if reference.startswith(models.DEFINITION_PREFIX):
+        inner.append(operation.definitions.get(reference.removeprefix(models.DEFINITION_PREFIX), {}))
     return any(_admits_null(part, operation, depth + 1) for part in inner)
 
 
@@ -241,7 +233,7 @@ def _with_content_headers(headers: list[Pair], encoded: EncodedBody | None, acce
     return headers
 
 
-def _accept_header(operation: ApiOperation) -> str:
+def _accept_header(operation: models.ApiOperation) -> str:
     """Build the Accept header: declared media types, JSON first, then anything."""
     offered = [kind for answer in operation.responses if answer.status[:1] in ("2", "d") for kind in answer.content]
     named = [kind for kind in dict.fromkeys(offered) if _can_be_named(kind)]
@@ -261,7 +253,7 @@ class EncodedBody(NamedTuple):
     content_type: str
 
 
-def _encode_body(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+def _encode_body(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     """Encode a request body in its media type."""
     kind = parse_media_type(body.content_type)
     if kind.is_range or not kind.essence:
@@ -269,7 +261,7 @@ def _encode_body(body: RequestBody, value: Any, artifacts: Artifacts) -> Encoded
     return _WRITERS[kind.kind](body, value, artifacts)
 
 
-def _of_any_type(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+def _of_any_type(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     """Encode a body of a media range: a file in its own type, other values as JSON where the range allows it."""
     if is_file(value) or parse_media_type(body.content_type).essence not in _WITH_JSON:
         file = parse_file(value, artifacts)
@@ -277,11 +269,11 @@ def _of_any_type(body: RequestBody, value: Any, artifacts: Artifacts) -> Encoded
     return EncodedBody(compact_json(value).encode(), _JSON)
 
 
-def _json(body: RequestBody, value: Any, _: Artifacts) -> EncodedBody:
+def _json(body: models.RequestBody, value: Any, _: Artifacts) -> EncodedBody:
     return EncodedBody(compact_json(value).encode(), body.content_type)
 
 
-def _lines(body: RequestBody, value: Any, _: Artifacts) -> EncodedBody:
+def _lines(body: models.RequestBody, value: Any, _: Artifacts) -> EncodedBody:
     if isinstance(value, str):
         return EncodedBody(value.encode(), body.content_type)
     if not is_array(value):
@@ -290,7 +282,7 @@ def _lines(body: RequestBody, value: Any, _: Artifacts) -> EncodedBody:
     return EncodedBody("".join(f"{opening}{compact_json(item)}\n" for item in value).encode(), body.content_type)
 
 
-def _text(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+def _text(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     if is_file(value):
         return _file(body, value, artifacts)
     if is_object(value) or is_array(value):
@@ -308,13 +300,13 @@ def _with_charset(content_type: str, kind: MediaType, data: bytes) -> str:
     return content_type if kind.kind == "xml" or kind.charset or data.isascii() else f"{content_type}; charset=utf-8"
 
 
-def _yaml(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+def _yaml(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     if is_file(value) or isinstance(value, str):
         return _text(body, value, artifacts)
     return _json(body, value, artifacts)  # every JSON document is a YAML document
 
 
-def _file(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+def _file(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     if (is_object(value) and not is_file(value)) or is_array(value):
         raise UnsendableError(f"{body.content_type} is bytes, not {json_type(value)}; give a file or a text")
     file = parse_file(value if is_file(value) else format_value(value), artifacts)
@@ -322,14 +314,14 @@ def _file(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     return EncodedBody(file.data, str(said) if said else body.content_type)
 
 
-def _form(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+def _form(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     if isinstance(value, str):
         return EncodedBody(value.encode(), body.content_type)
     pairs = [pair for name, item, part in _fields(body, value) for pair in _form_pairs(name, item, part, artifacts)]
     return EncodedBody("&".join(f"{name}={text}" for name, text in pairs).encode(), body.content_type)
 
 
-def _form_pairs(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts) -> list[Pair]:
+def _form_pairs(name: str, value: Any, part: models.FieldEncoding, artifacts: Artifacts) -> list[Pair]:
     if part.is_file and is_file(value):
         return [(percent_encode(name), "".join(f"%{byte:02X}" for byte in parse_file(value, artifacts).data))]
     if _is_document(value, part):
@@ -341,20 +333,20 @@ def _form_pairs(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts
     return _serialize_pairs(name, value, style=part.style, explode=part.explode)
 
 
-def _is_document(value: Any, part: FieldEncoding) -> bool:
+def _is_document(value: Any, part: models.FieldEncoding) -> bool:
     """Return whether a form field is sent as one JSON document: if declared so, and by default for objects."""
     if part.content_type is not None and parse_media_type(part.content_type).kind == "json":
         return True
     return is_object(value) and part.style == "form" and part.explode
 
 
-def _multipart(body: RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
+def _multipart(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
     parts = [found for name, item, part in _fields(body, value) for found in _form_parts(name, item, part, artifacts)]
     data, boundary = encode_multipart(parts)
     return EncodedBody(data, f"{parse_media_type(body.content_type).essence}; boundary={boundary}")
 
 
-def _form_parts(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts) -> Iterator[FormPart]:
+def _form_parts(name: str, value: Any, part: models.FieldEncoding, artifacts: Artifacts) -> Iterator[FormPart]:
     headers = tuple(part.headers.items())
     if part.is_file:
         for item in value if is_array(value) else [value]:
@@ -368,7 +360,7 @@ def _form_parts(name: str, value: Any, part: FieldEncoding, artifacts: Artifacts
             yield FormPart(key, format_value(item).encode(), content_type, None, headers)
 
 
-def _plain_parts(name: str, value: Any, part: FieldEncoding) -> Iterator[tuple[str, Any]]:
+def _plain_parts(name: str, value: Any, part: models.FieldEncoding) -> Iterator[tuple[str, Any]]:
     if part.style == "deepObject":
         yield from _flatten_deep_object(name, value)
     elif is_array(value) and part.explode:
@@ -379,7 +371,7 @@ def _plain_parts(name: str, value: Any, part: FieldEncoding) -> Iterator[tuple[s
         yield name, value
 
 
-def _fields(body: RequestBody, value: Any) -> Iterator[tuple[str, Any, FieldEncoding]]:
+def _fields(body: models.RequestBody, value: Any) -> Iterator[tuple[str, Any, models.FieldEncoding]]:
     """Yield the form fields that are not null."""
     if not is_object(value):
         raise UnsendableError(f"it is {json_type(value)}; {body.content_type} wants an object, one member a field")
@@ -389,7 +381,7 @@ def _fields(body: RequestBody, value: Any) -> Iterator[tuple[str, Any, FieldEnco
             yield name, _join_nested_lists(item, part.item_delimiters), part
 
 
-_WRITERS: dict[str, Callable[[RequestBody, Any, Artifacts], EncodedBody]] = {
+_WRITERS: dict[str, Callable[[models.RequestBody, Any, Artifacts], EncodedBody]] = {
     "json": _json,
     "lines": _lines,
     "events": _text,
@@ -416,7 +408,7 @@ def _inner_text(value: Any, delimiters: str) -> Any:
     return delimiters[0].join(_check_delimiter(items, delimiters[0]))
 
 
-def _serialize_path(parameter: Parameter, value: Any, *, spanning: bool = False) -> str:
+def _serialize_path(parameter: models.Parameter, value: Any, *, spanning: bool = False) -> str:
     """Serialize a path parameter; with `spanning` (`{+name}`, `{name*}`) it may hold several segments."""
     reserved = _PATH_RESERVED if parameter.allow_reserved or spanning else ""
     safe = f"{reserved}/" if spanning else reserved
@@ -432,7 +424,7 @@ def _serialize_path(parameter: Parameter, value: Any, *, spanning: bool = False)
     return _path_style(parameter, value, items)
 
 
-def _serialize_query(parameter: Parameter, value: Any) -> list[Pair]:
+def _serialize_query(parameter: models.Parameter, value: Any) -> list[Pair]:
     """Serialize a query parameter to percent-encoded pairs; unset and empty values give none."""
     if value.__class__ is str and parameter.style == "form" and parameter.content_type is None:
         return [
@@ -450,7 +442,7 @@ def _serialize_query(parameter: Parameter, value: Any) -> list[Pair]:
 
 
 def _serialize_pairs(
-    name: str, value: Any, *, style: Style, explode: bool, encode: Callable[[str], str] | None = None
+    name: str, value: Any, *, style: models.Style, explode: bool, encode: Callable[[str], str] | None = None
 ) -> list[Pair]:
     """Serialize one value to percent-encoded pairs for a query or a form."""
     encode = encode or percent_encode
@@ -478,13 +470,13 @@ def _flatten_deep_object(name: str, value: Any) -> Iterator[Pair]:
         yield name, format_value(value)
 
 
-def _join_delimited(value: list[Any] | dict[str, Any], style: Style) -> str:
+def _join_delimited(value: list[Any] | dict[str, Any], style: models.Style) -> str:
     """Join a list or an object into one string without percent-encoding."""
     delimiter = _DELIMITERS.get(style, ",")
     return delimiter.join(_check_delimiter(_flatten(value, explode=False), delimiter))
 
 
-def _serialize_header(parameter: Parameter, value: Any) -> str:
+def _serialize_header(parameter: models.Parameter, value: Any) -> str:
     """Serialize a header parameter; raise UnsendableError for characters a header cannot carry."""
     if parameter.content_type is not None:
         return check_header_value(_document(parameter, value))
@@ -493,7 +485,7 @@ def _serialize_header(parameter: Parameter, value: Any) -> str:
     return check_header_value(",".join(_check_delimiter(_flatten(value, explode=parameter.explode), ",")))
 
 
-def _serialize_cookie(parameter: Parameter, value: Any) -> list[Pair]:
+def _serialize_cookie(parameter: models.Parameter, value: Any) -> list[Pair]:
     """Serialize a cookie parameter, percent-encoding what a cookie cannot carry."""
     if parameter.content_type is not None:
         return [(encode_cookie_name(parameter.name), encode_cookie_value(_document(parameter, value)))]
@@ -503,7 +495,7 @@ def _serialize_cookie(parameter: Parameter, value: Any) -> list[Pair]:
     return [(encode_cookie_name(parameter.name), ",".join(_flatten(value, explode=False, encode=encode_cookie_value)))]
 
 
-def _document(parameter: Parameter, value: Any) -> str:
+def _document(parameter: models.Parameter, value: Any) -> str:
     if isinstance(value, str) and parse_media_type(parameter.content_type or "").kind != "json":
         return value
     return compact_json(value)
@@ -529,7 +521,7 @@ def _explode(name: str, value: list[Any] | dict[str, Any]) -> Iterator[tuple[str
             yield key, item
 
 
-def _join(value: list[Any] | dict[str, Any], style: Style, encode: Callable[[str], str]) -> str:
+def _join(value: list[Any] | dict[str, Any], style: models.Style, encode: Callable[[str], str]) -> str:
     delimiter = _DELIMITERS.get(style)
     if delimiter is None:
         return ",".join(_flatten(value, explode=False, encode=encode))
@@ -542,7 +534,7 @@ def _check_delimiter(items: list[str], delimiter: str) -> list[str]:
     return items
 
 
-def _path_style(parameter: Parameter, value: Any, items: list[str]) -> str:
+def _path_style(parameter: models.Parameter, value: Any, items: list[str]) -> str:
     if parameter.style == "label":
         return "." + ("." if parameter.explode else ",").join(items)
     if parameter.style != "matrix":
@@ -569,7 +561,7 @@ def _quote_reserved(text: str) -> str:
     return "".join(piece if at % 2 else quote(piece, safe=_QUERY_RESERVED) for at, piece in enumerate(pieces))
 
 
-_PLACES: dict[str, tuple[int, Callable[[Parameter, Any], list[Pair]]]] = {
+_PLACES: dict[str, tuple[int, Callable[[models.Parameter, Any], list[Pair]]]] = {
     "query": (0, _serialize_query),
     "header": (1, _headers),
     "cookie": (2, _serialize_cookie),
@@ -613,7 +605,7 @@ class Credentials:
 
     def __init__(
         self,
-        schemes: Mapping[str, SecurityScheme],
+        schemes: Mapping[str, models.SecurityScheme],
         values: Mapping[str, Any],
         *,
         source: str = "",
@@ -626,7 +618,7 @@ class Credentials:
         self._tokens = tokens
         self._sent = {name.lower(): value for name, value in (headers or {}).items()}
 
-    async def present(self, operation: ApiOperation, credential: Credential = NO_CREDENTIAL) -> Presentation:
+    async def present(self, operation: models.ApiOperation, credential: Credential = NO_CREDENTIAL) -> Presentation:
         """Return the credentials to send; raise ToolAuthError naming the missing scheme and how to set it.
 
         `credential` is the source's plain one: it is used for the first scheme it fits, and sent
@@ -652,7 +644,9 @@ class Credentials:
                 self._tokens.forget(token)
         return bool(presented.tokens)
 
-    async def _alternative(self, needs: tuple[SecurityRequirement, ...], credential: Credential) -> Presentation | None:
+    async def _alternative(
+        self, needs: tuple[models.SecurityRequirement, ...], credential: Credential
+    ) -> Presentation | None:
         presented, plain = NOTHING, credential
         for need in needs:
             scheme = self._schemes.get(need.scheme)
@@ -666,7 +660,9 @@ class Credentials:
             presented = found if presented is NOTHING else presented.joined(found)
         return presented
 
-    def _without_value(self, scheme: SecurityScheme, plain: Credential) -> tuple[Presentation | None, Credential]:
+    def _without_value(
+        self, scheme: models.SecurityScheme, plain: Credential
+    ) -> tuple[Presentation | None, Credential]:
         """Use the plain credential if it fits, else a configured header; return it with the unused plain credential."""
         met = _is_satisfied(scheme, self._sent)
         if met and _header_of(scheme) not in map(str.lower, plain.headers):
@@ -676,7 +672,7 @@ class Credentials:
             return NOTHING, plain
         return found, NO_CREDENTIAL
 
-    async def _by_value(self, scheme: SecurityScheme, need: SecurityRequirement) -> Presentation | None:
+    async def _by_value(self, scheme: models.SecurityScheme, need: models.SecurityRequirement) -> Presentation | None:
         value = self._values.get(scheme.name)
         if not value or _unsupported(scheme):
             return None
@@ -685,7 +681,7 @@ class Credentials:
         return _checked(scheme.name, _by_secret(scheme, value))
 
     async def _by_client(
-        self, scheme: SecurityScheme, given: dict[str, Any], need: SecurityRequirement
+        self, scheme: models.SecurityScheme, given: dict[str, Any], need: models.SecurityRequirement
     ) -> Presentation:
         if self._tokens is None:
             raise ConfigError(f"scheme {scheme.name!r} wants client credentials, but nothing can fetch tokens here.")
@@ -696,12 +692,12 @@ class Credentials:
         token = await self._tokens.token(parse_grant(scheme.name, url, given, need.scopes))
         return Presentation(headers=(("Authorization", f"{token.kind} {token.value}"),), tokens=(token.value,))
 
-    def _fits_anywhere(self, operation: ApiOperation, credential: Credential) -> bool:
+    def _fits_anywhere(self, operation: models.ApiOperation, credential: Credential) -> bool:
         named = {need.scheme for needs in operation.security for need in needs}
         schemes = [self._schemes[name] for name in named if name in self._schemes]
         return any(_adapt(scheme, credential) is not None for scheme in schemes)
 
-    def _missing(self, operation: ApiOperation) -> str:
+    def _missing(self, operation: models.ApiOperation) -> str:
         alternatives = [" together with ".join(self._described(need.scheme) for need in n) for n in operation.security]
         names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
         name = next((name for name in names if name not in self._values), names[0])
@@ -718,7 +714,7 @@ class Credentials:
         return f"{name!r} ({_unsupported(scheme) or _kind(scheme)})"
 
 
-def _by_secret(scheme: SecurityScheme, value: Any) -> Presentation:
+def _by_secret(scheme: models.SecurityScheme, value: Any) -> Presentation:
     match scheme.type:
         case "apiKey":
             return present_key(
@@ -751,7 +747,7 @@ def _basic(name: str, value: Any) -> str:
     raise ConfigError(f"auth_config.schemes.{name} wants a table with username and password, or user:password.")
 
 
-def _adapt(scheme: SecurityScheme, credential: Credential) -> Presentation | None:
+def _adapt(scheme: models.SecurityScheme, credential: Credential) -> Presentation | None:
     """Return the plain credential in the form of this scheme, or None if it does not fit."""
     headers = {name.lower(): value for name, value in credential.headers.items()}
     word = headers.get("authorization", "").partition(" ")[0].lower()
@@ -767,7 +763,7 @@ def _adapt(scheme: SecurityScheme, credential: Credential) -> Presentation | Non
             return None
 
 
-def _find_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None:
+def _find_key(scheme: models.SecurityScheme, headers: Mapping[str, str]) -> str | None:
     if scheme.location == "header" and scheme.parameter.lower() in headers:
         return headers[scheme.parameter.lower()]
     if scheme.location == "cookie" and "cookie" in headers:
@@ -776,7 +772,7 @@ def _find_key(scheme: SecurityScheme, headers: Mapping[str, str]) -> str | None:
     return keys[0] if len(keys) == 1 else None
 
 
-def _is_satisfied(scheme: SecurityScheme, sent: Mapping[str, str]) -> bool:
+def _is_satisfied(scheme: models.SecurityScheme, sent: Mapping[str, str]) -> bool:
     """Return whether the configured headers already satisfy a scheme."""
     if _unsupported(scheme) or not sent.get(_header_of(scheme)):
         return False
@@ -785,14 +781,14 @@ def _is_satisfied(scheme: SecurityScheme, sent: Mapping[str, str]) -> bool:
     return scheme.parameter in {pair.partition("=")[0].strip() for pair in sent["cookie"].split(";")}
 
 
-def _header_of(scheme: SecurityScheme) -> str:
+def _header_of(scheme: models.SecurityScheme) -> str:
     """Return the lower-case header name of a scheme; empty for query schemes."""
     if scheme.type != "apiKey":
         return "authorization"
     return {"header": scheme.parameter.lower(), "cookie": "cookie"}.get(scheme.location, "")
 
 
-def _unsupported(scheme: SecurityScheme) -> str:
+def _unsupported(scheme: models.SecurityScheme) -> str:
     """Return why a scheme is unsupported, or an empty string."""
     if scheme.type == "mutualTLS":
         return "a client certificate, which is not supported"
@@ -801,7 +797,7 @@ def _unsupported(scheme: SecurityScheme) -> str:
     return ""
 
 
-def _kind(scheme: SecurityScheme) -> str:
+def _kind(scheme: models.SecurityScheme) -> str:
     match scheme.type:
         case "apiKey":
             return f"API key, {scheme.location} {scheme.parameter!r}"

@@ -13,15 +13,7 @@ from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_of_method
 from toolpost.contracts.spec import JsonSchema, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import AnySchema, is_array, is_object
-from toolpost.sources.openapi.models import (
-    DEFINITION_PREFIX,
-    ApiOperation,
-    ApiResponse,
-    Definitions,
-    Parameter,
-    RequestBody,
-    relax,
-)
+from toolpost.sources.openapi import models
 from toolpost.sources.openapi.naming import shorten
 from toolpost.sources.openapi.operations import body_format, choose_media_type
 from toolpost.sources.openapi.schemas import make_nullable
@@ -38,7 +30,7 @@ _REDIRECT: JsonSchema = {
 }
 
 
-def tool_spec(operation: ApiOperation, *, source: str) -> ToolSpec:
+def tool_spec(operation: models.ApiOperation, *, source: str) -> ToolSpec:
     """Build the ToolSpec of the tool that calls an operation."""
     effects = effects_of_method(operation.method)
     return ToolSpec(
@@ -65,7 +57,7 @@ def tool_spec(operation: ApiOperation, *, source: str) -> ToolSpec:
     )
 
 
-def _target(operation: ApiOperation) -> ToolTarget:
+def _target(operation: models.ApiOperation) -> ToolTarget:
     """Return the target of a call: method, URL, and where each argument goes."""
     server = operation.servers[0].rstrip("/") if operation.servers else ""
     body = operation.body
@@ -79,7 +71,7 @@ def _target(operation: ApiOperation) -> ToolTarget:
     )
 
 
-def _describe(operation: ApiOperation) -> str:
+def _describe(operation: models.ApiOperation) -> str:
     """Return the summary and description of an operation, or its method and path."""
     summary, description = operation.summary, operation.description
     if summary and not description.lower().startswith(summary.rstrip(".").lower()):
@@ -95,9 +87,9 @@ def _join_summary(summary: str, description: str) -> str:
     return f"{summary} {description}" if summary[-1] in ".!?:…" else f"{summary}. {description}"
 
 
-def input_schema(operation: ApiOperation) -> JsonSchema:
+def input_schema(operation: models.ApiOperation) -> JsonSchema:
     """Return the schema of the arguments: one property per parameter and one for the body."""
-    fields: list[Parameter | RequestBody] = [*operation.parameters]
+    fields: list[models.Parameter | models.RequestBody] = [*operation.parameters]
     if operation.body is not None:
         fields.append(operation.body)
     schema: JsonSchema = {
@@ -109,7 +101,7 @@ def input_schema(operation: ApiOperation) -> JsonSchema:
     return _with_definitions(schema, operation.definitions)
 
 
-def _argument(field: Parameter | RequestBody) -> AnySchema:
+def _argument(field: models.Parameter | models.RequestBody) -> AnySchema:
     """Return the schema of one argument; optional ones accept null, because models send null for omitted values."""
     schema: JsonSchema = dict(field.schema) if is_object(field.schema) else {}
     if field.description:
@@ -119,7 +111,7 @@ def _argument(field: Parameter | RequestBody) -> AnySchema:
     return schema if field.required else make_nullable(schema)
 
 
-def output_schema(operation: ApiOperation) -> JsonSchema | None:
+def output_schema(operation: models.ApiOperation) -> JsonSchema | None:
     """Return the schema of a successful JSON response, or None if the document declares none.
 
     Only the nearest definitions are kept: compiling hundreds of them for each of hundreds of
@@ -137,7 +129,7 @@ def output_schema(operation: ApiOperation) -> JsonSchema | None:
     return _with_definitions(schema, operation.response_definitions, most=_MAX_RESPONSE_SCHEMAS)
 
 
-def _other_outcomes(responses: tuple[ApiResponse, ...], *, empty: bool) -> Iterator[JsonSchema]:
+def _other_outcomes(responses: tuple[models.ApiResponse, ...], *, empty: bool) -> Iterator[JsonSchema]:
     """Yield the schemas of empty responses and of redirects."""
     statuses = [response.status for response in responses]
     if empty or "304" in statuses:
@@ -146,13 +138,13 @@ def _other_outcomes(responses: tuple[ApiResponse, ...], *, empty: bool) -> Itera
         yield _REDIRECT
 
 
-def _successes(responses: tuple[ApiResponse, ...]) -> Iterator[ApiResponse]:
+def _successes(responses: tuple[models.ApiResponse, ...]) -> Iterator[models.ApiResponse]:
     """Yield the 2xx responses, or `default` if there are none."""
     found = [response for response in responses if response.status.startswith("2")]
     yield from found or [response for response in responses if response.status == "default"]
 
 
-def _json_schema(response: ApiResponse) -> JsonSchema | None:
+def _json_schema(response: models.ApiResponse) -> JsonSchema | None:
     chosen = choose_media_type(response.content)
     form = None if chosen is None else body_format(chosen)
     schema = response.content[chosen] if chosen is not None and form in ("json", "any") else None
@@ -163,7 +155,7 @@ def _json_schema(response: ApiResponse) -> JsonSchema | None:
 
 def _with_definitions(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
     """Add the definitions that the schema references."""
-    known = definitions if isinstance(definitions, Definitions) else Definitions(dict(definitions))
+    known = definitions if isinstance(definitions, models.Definitions) else models.Definitions(dict(definitions))
     needed = known.collect(schema, most=most)
     return {**schema, "$defs": needed} if needed else schema
 
@@ -316,12 +308,12 @@ class _View:
             return self._part(part, _Position(optional, way.level + 1))
 
         plain = {word: value for word, value in schema.items() if word not in _NOT_SHOWN}
-        return self._worded(relax(plain, inner), way.level)
+        return self._worded(models.relax(plain, inner), way.level)
 
     def _part(self, schema: Any, way: _Position) -> AnySchema:
         if not is_object(schema):
             return schema if isinstance(schema, bool) else {}
-        name = str(schema.get("$ref", "")).removeprefix(DEFINITION_PREFIX)
+        name = str(schema.get("$ref", "")).removeprefix(models.DEFINITION_PREFIX)
         if way.level > (self._detail.depth if way.optional else max(self._detail.depth, self._detail.required)):
             return self._stub(schema, name, way.level)
         if name in self._definitions:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
+from toolpost.sources.utcp import templates
 from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, template_urls
 from toolpost.sources.utcp.local_calls import call_command, call_file, call_text, check_script
 from toolpost.sources.utcp.manuals import Manual, ManualTool
@@ -19,17 +20,6 @@ from toolpost.sources.utcp.network_calls import (
     call_tcp,
     call_udp,
     call_websocket,
-)
-from toolpost.sources.utcp.templates import (
-    TEMPLATE_TYPES,
-    CallTemplate,
-    CliTemplate,
-    FilledTemplate,
-    RequestTemplate,
-    Variables,
-    WebSocketTemplate,
-    WebTemplate,
-    parse_template,
 )
 from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
@@ -67,10 +57,10 @@ def unusable_tool(tool: ManualTool, why: str) -> ConfigError:
     return ConfigError(f"tool {tool.full_name!r} is left out: {why}")
 
 
-def compile_tool(tool: ManualTool, variables: Variables, *, timeout_s: float) -> CompiledTool:
+def compile_tool(tool: ManualTool, variables: templates.Variables, *, timeout_s: float) -> CompiledTool:
     """Fill in and check a tool's template; a ConfigError says why the tool cannot be called."""
-    if tool.kind not in TEMPLATE_TYPES:
-        known = ", ".join(TEMPLATE_TYPES)
+    if tool.kind not in templates.TEMPLATE_TYPES:
+        known = ", ".join(templates.TEMPLATE_TYPES)
         raise unusable_tool(
             tool,
             f"its call template is of the kind {tool.kind!r}; known are {known} and mcp, "
@@ -79,7 +69,7 @@ def compile_tool(tool: ManualTool, variables: Variables, *, timeout_s: float) ->
     return compile_template(tool, fill_template(tool, variables), timeout_s=timeout_s)
 
 
-def fill_template(tool: ManualTool, variables: Variables) -> FilledTemplate:
+def fill_template(tool: ManualTool, variables: templates.Variables) -> templates.FilledTemplate:
     """Fill the variables of a tool's template; a ConfigError names those that are not set."""
     filled = variables.fill(tool.template)
     if filled.missing:
@@ -87,7 +77,7 @@ def fill_template(tool: ManualTool, variables: Variables) -> FilledTemplate:
     return filled
 
 
-def unset_variables(tool: ManualTool, names: Sequence[str], variables: Variables) -> ConfigError:
+def unset_variables(tool: ManualTool, names: Sequence[str], variables: templates.Variables) -> ConfigError:
     """Build the error that names the variables that are not set."""
     return unusable_tool(
         tool,
@@ -96,12 +86,12 @@ def unset_variables(tool: ManualTool, names: Sequence[str], variables: Variables
     )
 
 
-def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: float) -> CompiledTool:
+def compile_template(tool: ManualTool, filled: templates.FilledTemplate, *, timeout_s: float) -> CompiledTool:
     """Parse and check a template whose variables are filled in."""
     try:
-        template = parse_template(filled.template)
+        template = templates.parse_template(filled.template)
         _check_urls(template)
-        if isinstance(template, CliTemplate):
+        if isinstance(template, templates.CliTemplate):
             check_script(template.commands)
     except (ConfigError, ToolPermissionError) as error:
         raise unusable_tool(tool, str(error)) from None
@@ -112,11 +102,13 @@ def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: flo
         timeout_s=timeout_s,
         secrets=filled.values,
         outputs=tool.outputs,
-        build_request=TemplateRequestBuilder(template).build if isinstance(template, RequestTemplate) else None,
+        build_request=TemplateRequestBuilder(template).build
+        if isinstance(template, templates.RequestTemplate)
+        else None,
     )
 
 
-def _check_urls(template: CallTemplate) -> None:
+def _check_urls(template: templates.CallTemplate) -> None:
     """Parse every URL as strictly as a call does; a host must not contain a placeholder."""
     for url in template_urls(template):
         origin = split_url(url)[0]
@@ -124,14 +116,14 @@ def _check_urls(template: CallTemplate) -> None:
             raise ConfigError(
                 f"the host in {origin!r} of its address has a place for an argument; a host must be written"
             )
-        is_socket = isinstance(template, WebSocketTemplate) and url == template.url
+        is_socket = isinstance(template, templates.WebSocketTemplate) and url == template.url
         parse_target(url if "{" not in url else origin, schemes=WEBSOCKET_SCHEMES if is_socket else HTTP_SCHEMES)
 
 
-def _label(tool: ManualTool, template: CallTemplate) -> str:
+def _label(tool: ManualTool, template: templates.CallTemplate) -> str:
     """Return the name of a tool in errors."""
     # The URL as the manual writes it: a variable in it may be a secret.
-    if not isinstance(template, WebTemplate):
+    if not isinstance(template, templates.WebTemplate):
         return f"tool {tool.full_name!r}"
     method: Any = getattr(template, "http_method", "")
     url = str(tool.template.get("url")).partition("?")[0]

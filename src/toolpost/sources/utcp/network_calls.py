@@ -13,8 +13,8 @@ from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTime
 from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.sources.utcp import templates
 from toolpost.sources.utcp.context import MAX_BYTES, STREAM_TIME_SHARE, argument_text, json_or_text
-from toolpost.sources.utcp.templates import HttpTemplate, SseTemplate, StreamTemplate, present_credentials
 from toolpost.web.content import (
     OCTETS,
     LineDecoder,
@@ -55,15 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, RequestFactory
-    from toolpost.sources.utcp.templates import (
-        GraphqlTemplate,
-        RequestTemplate,
-        SocketTemplate,
-        TcpTemplate,
-        UdpTemplate,
-        WebSocketTemplate,
-        WebTemplate,
-    )
     from toolpost.web.requests import BuiltUrl, Pair, PathParameter, Presentation, Send
 
 _new_request = fast_constructor(PlannedRequest)
@@ -80,12 +71,12 @@ class TemplateRequestBuilder:
 
     __slots__ = ("_body_field", "_header_fields", "_headers", "_method", "_names", "_target", "_template", "_url_parts")
 
-    def __init__(self, template: RequestTemplate) -> None:
+    def __init__(self, template: templates.RequestTemplate) -> None:
         self._template = template
         self._body_field = template.body_field
         self._header_fields = template.header_fields
         self._headers = tuple(template.headers.items())
-        self._method = None if isinstance(template, SseTemplate) else template.http_method
+        self._method = None if isinstance(template, templates.SseTemplate) else template.http_method
         self._url_parts = split_url(template.url)
         self._target: BuiltUrl | None = None  # parsed by the first call, so that its error belongs to that call
         self._names = _NO_NAMES
@@ -121,7 +112,7 @@ def plain_request(method: str, url: str, headers: Sequence[Pair], body: bytes | 
     return PlannedRequest(method=method, address=address, query=split_query(query), headers=tuple(headers), body=body)
 
 
-def build_headers(template: WebTemplate, rest: dict[str, Any]) -> list[Pair]:
+def build_headers(template: templates.WebTemplate, rest: dict[str, Any]) -> list[Pair]:
     """Merge the template's headers with those from arguments, and remove these arguments from `rest`."""
     fields = {name: rest.pop(name) for name in template.header_fields if name in rest}
     added = [(name, _header_value(name, value)) for name, value in fields.items() if value is not None]
@@ -159,10 +150,14 @@ def _query_pairs(name: str, value: Any) -> Iterator[Pair]:
             yield percent_encode(name), percent_encode(argument_text(name, item))
 
 
-def _with_body(template: RequestTemplate, sent: Any, headers: Sequence[Pair]) -> tuple[bytes, list[Pair]]:
+def _with_body(template: templates.RequestTemplate, sent: Any, headers: Sequence[Pair]) -> tuple[bytes, list[Pair]]:
     """Encode the body and set Content-Type; a header of the template overrides its `content_type`."""
     header = next((value for name, value in headers if name.lower() == "content-type"), None)
-    default = template.content_type if isinstance(template, (HttpTemplate, StreamTemplate)) else "application/json"
+    default = (
+        template.content_type
+        if isinstance(template, (templates.HttpTemplate, templates.StreamTemplate))
+        else "application/json"
+    )
     try:
         data, content_type = _encode_body(sent, header or default)
     except UnsendableError as error:
@@ -220,7 +215,7 @@ async def call_http(tool: CompiledTool, invocation: Invocation, context: ManualC
 
 async def call_graphql(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call a graphql template: POST the query with the arguments as its variables."""
-    template = cast("GraphqlTemplate", tool.template)
+    template = cast("templates.GraphqlTemplate", tool.template)
     variables = dict(invocation.arguments)
     headers = build_headers(template, variables)
     query = template.query or _build_query(template, tool.full_name, variables)
@@ -250,16 +245,16 @@ async def send_authenticated(
 
     A 401 for a token of the template's token endpoint is answered with a new token, once.
     """
-    auth = cast("WebTemplate", tool.template).auth
+    auth = cast("templates.WebTemplate", tool.template).auth
     planned = planned.with_headers(context.headers)
-    presented = await present_credentials(auth, invocation.credential, context.tokens)
+    presented = await templates.present_credentials(auth, invocation.credential, context.tokens)
     response = await send(planned.presenting(presented))
     if response.status == 401 and presented.tokens:
         # A request that was refused had no effect, so it may be sent again, whatever its method.
         await response.close()
         for token in presented.tokens:
             context.tokens.forget(token)
-        presented = await present_credentials(auth, invocation.credential, context.tokens)
+        presented = await templates.present_credentials(auth, invocation.credential, context.tokens)
         response = await send(planned.presenting(presented))
     return response, presented
 
@@ -288,7 +283,7 @@ def _declared_types(tool: CompiledTool) -> tuple[str, ...]:
     return ("application/json",) if declared in ("object", "array") else ()
 
 
-def _build_query(template: GraphqlTemplate, full_name: str, variables: Mapping[str, Any]) -> str:
+def _build_query(template: templates.GraphqlTemplate, full_name: str, variables: Mapping[str, Any]) -> str:
     """Build a query of one field without a selection set, for a template that has no query."""
     types = template.variable_types
     declared = ", ".join(f"${name}: {types.get(name, 'String')}" for name in variables)
@@ -313,7 +308,7 @@ def _graphql_output(tool: CompiledTool, answer: Any, secrets: Sequence[str]) -> 
     reported = errors if is_array(errors) else [errors]
     message = sanitize("; ".join(map(_error_message, reported[:_MAX_ERRORS])), secrets)
     is_empty = not is_object(data) or all(value is None for value in data.values())
-    if is_empty or cast("GraphqlTemplate", tool.template).is_mutation:
+    if is_empty or cast("templates.GraphqlTemplate", tool.template).is_mutation:
         effect = "" if is_empty else ". It gave data too, so it may have had its effect"
         raise ToolClientError(f"{tool.label} answered with errors: {message}{effect}", code="graphql_errors")
     return ToolOutput(data).with_note(f"The server told of errors beside this: {message}")
@@ -329,7 +324,7 @@ _MAX_LINE_BYTES = 16 * 1024 * 1024
 
 async def call_sse(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call an sse template and return the data of its events, of one type where the template names one."""
-    template = cast("SseTemplate", tool.template)
+    template = cast("templates.SseTemplate", tool.template)
     planned = build_request(tool, invocation).with_headers((("Accept", "text/event-stream"),))
     async with await open_response(planned, tool, invocation, context) as response:
         if response.media_type != "text/event-stream":
@@ -468,11 +463,11 @@ def _encode_json(value: Any) -> str:
 async def call_websocket(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Send one message and return the first that arrives."""
     # A connection per call: the first message is the answer, and no two calls can be mixed up.
-    template = cast("WebSocketTemplate", tool.template)
+    template = cast("templates.WebSocketTemplate", tool.template)
     rest = dict(invocation.arguments)
     headers = build_headers(template, rest)
     message = _build_message(template.message, rest)
-    presented = await present_credentials(template.auth, invocation.credential, context.tokens)
+    presented = await templates.present_credentials(template.auth, invocation.credential, context.tokens)
     planned = plain_request("GET", template.url, headers).with_headers(context.headers).presenting(presented)
     try:
         async with asyncio.timeout(tool.timeout_s):
@@ -484,7 +479,11 @@ async def call_websocket(tool: CompiledTool, invocation: Invocation, context: Ma
 
 
 async def _exchange_message(
-    planned: PlannedRequest, message: str, template: WebSocketTemplate, tool: CompiledTool, context: ManualContext
+    planned: PlannedRequest,
+    message: str,
+    template: templates.WebSocketTemplate,
+    tool: CompiledTool,
+    context: ManualContext,
 ) -> str | bytes:
     socket = await connect_websocket(
         planned.wire_url,
@@ -505,7 +504,7 @@ async def _exchange_message(
 
 async def call_tcp(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Send a message over a new connection and read the answer by the template's framing."""
-    template = cast("TcpTemplate", tool.template)
+    template = cast("templates.TcpTemplate", tool.template)
     received = await exchange_stream(
         template.host,
         template.port,
@@ -522,7 +521,7 @@ async def call_tcp(tool: CompiledTool, invocation: Invocation, context: ManualCo
 
 async def call_udp(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Send a datagram and wait for as many answers as the template expects."""
-    template = cast("UdpTemplate", tool.template)
+    template = cast("templates.UdpTemplate", tool.template)
     answers = await exchange_datagrams(
         template.host,
         template.port,
@@ -534,7 +533,7 @@ async def call_udp(tool: CompiledTool, invocation: Invocation, context: ManualCo
     return _socket_output(b"".join(answers), template, tool, is_truncated=False)
 
 
-def _framing(template: TcpTemplate) -> Framing:
+def _framing(template: templates.TcpTemplate) -> Framing:
     return Framing(
         strategy=template.framing_strategy,
         prefix_bytes=template.length_prefix_bytes,
@@ -545,7 +544,7 @@ def _framing(template: TcpTemplate) -> Framing:
     )
 
 
-def _encode_request(template: SocketTemplate, invocation: Invocation) -> str:
+def _encode_request(template: templates.SocketTemplate, invocation: Invocation) -> str:
     if template.request_data_format == "json":
         return _build_message(None, invocation.arguments)
     if template.request_data_template:
@@ -553,7 +552,7 @@ def _encode_request(template: SocketTemplate, invocation: Invocation) -> str:
     return _join_values(invocation.arguments)
 
 
-def _websocket_output(answer: str | bytes, template: WebSocketTemplate, tool: CompiledTool) -> ToolOutput:
+def _websocket_output(answer: str | bytes, template: templates.WebSocketTemplate, tool: CompiledTool) -> ToolOutput:
     if isinstance(answer, bytes):
         return ToolOutput(answer, media_type=OCTETS)
     if template.response_format != "json":
@@ -565,7 +564,9 @@ def _websocket_output(answer: str | bytes, template: WebSocketTemplate, tool: Co
     return ToolOutput(content)
 
 
-def _socket_output(answer: bytes, template: SocketTemplate, tool: CompiledTool, *, is_truncated: bool) -> ToolOutput:
+def _socket_output(
+    answer: bytes, template: templates.SocketTemplate, tool: CompiledTool, *, is_truncated: bool
+) -> ToolOutput:
     """Decode the answer as text, or return its bytes where it is none."""
     if template.response_byte_format is None:
         return ToolOutput(answer, media_type=OCTETS)

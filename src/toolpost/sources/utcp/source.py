@@ -23,6 +23,7 @@ from toolpost.contracts.sources import HoldingSource, ToolSource
 from toolpost.contracts.spec import JsonSchema, SafetyProfile, Tool, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import drop_secrets
+from toolpost.sources.utcp import templates
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, CallFunction, check_kind_allowed, compile_tool, fill_template
 from toolpost.sources.utcp.context import (
     CompiledTool,
@@ -43,21 +44,6 @@ from toolpost.sources.utcp.discovery import (
     redact_error,
 )
 from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual
-from toolpost.sources.utcp.templates import (
-    TEMPLATE_TYPES,
-    CallTemplate,
-    CliTemplate,
-    FileTemplate,
-    GraphqlTemplate,
-    HttpTemplate,
-    SocketTemplate,
-    SseTemplate,
-    StreamTemplate,
-    TextTemplate,
-    Variables,
-    WebSocketTemplate,
-    WebTemplate,
-)
 from toolpost.transports.base import BaseSource, Services, SourceTool
 
 _new_invocation = fast_constructor(Invocation)
@@ -148,7 +134,7 @@ class UtcpSource(BaseSource):
     async def _compile_manual(self, manual: Manual, discovery: ManualDiscovery, contexts: ContextFactory) -> list[Tool]:
         self._skip_reasons += manual.problems
         values = discovery.variables(manual.variables)
-        variables = Variables(manual.name, values, os.environ)
+        variables = templates.Variables(manual.name, values, os.environ)
         remote = None
         if manual.remote is not None:
             remote = contexts.for_remote(manual.remote, manual.operator_url, values)
@@ -165,7 +151,9 @@ class UtcpSource(BaseSource):
         self.secrets |= variables.secrets
         return [*own, *delegated, *await self._bridge_tools(compiled.bridged, manual)]
 
-    def _compile_tools(self, manual: Manual, variables: Variables, remote: RemoteContexts | None) -> _CompiledManual:
+    def _compile_tools(
+        self, manual: Manual, variables: templates.Variables, remote: RemoteContexts | None
+    ) -> _CompiledManual:
         """Compile the tools of a manual that are called here, and sort out those that others call."""
         found = _CompiledManual([], [], [], [])
         for tool in manual.tools:
@@ -175,7 +163,7 @@ class UtcpSource(BaseSource):
                 check_kind_allowed(tool, manual)
                 if tool.kind == "mcp":
                     found.mcp.append(tool)
-                elif tool.kind in TEMPLATE_TYPES or not self.config.utcp.bridge:
+                elif tool.kind in templates.TEMPLATE_TYPES or not self.config.utcp.bridge:
                     found.own.append((tool, compile_tool(tool, variables, timeout_s=self.config.timeout_s)))
                 else:
                     found.bridged.append(_check_bridgeable(tool, variables, remote))
@@ -204,7 +192,9 @@ class UtcpSource(BaseSource):
             tools.append(UtcpTool(spec, self, timed, CALL_FUNCTIONS[tool.kind], context))
         return tools
 
-    async def _mcp_tools(self, tool: ManualTool, variables: Variables, remote: RemoteContexts | None) -> list[Tool]:
+    async def _mcp_tools(
+        self, tool: ManualTool, variables: templates.Variables, remote: RemoteContexts | None
+    ) -> list[Tool]:
         """Discover the tool of an MCP server that a manual's tool names."""
         filled = fill_template(tool, variables)
         only = frozenset({tool.full_name.rpartition(".")[2]})
@@ -295,7 +285,7 @@ class UtcpSource(BaseSource):
         self._scratch.close()
 
 
-def _check_bridgeable(tool: ManualTool, variables: Variables, remote: RemoteContexts | None) -> ManualTool:
+def _check_bridgeable(tool: ManualTool, variables: templates.Variables, remote: RemoteContexts | None) -> ManualTool:
     """Refuse a tool of a remote manual that uses variables."""
     filled = variables.fill(tool.template)
     if remote is not None and (filled.values or filled.missing):
@@ -311,15 +301,15 @@ def _is_selected(tool: Tool, only: Iterable[str] | None) -> bool:
 
 
 _CATEGORIES: dict[type[object], ToolCategory] = {
-    CliTemplate: ToolCategory.SYSTEM,
-    FileTemplate: ToolCategory.FILE,
-    TextTemplate: ToolCategory.DATA,
+    templates.CliTemplate: ToolCategory.SYSTEM,
+    templates.FileTemplate: ToolCategory.FILE,
+    templates.TextTemplate: ToolCategory.DATA,
 }
-_STREAMS = (SseTemplate, StreamTemplate)
+_STREAMS = (templates.SseTemplate, templates.StreamTemplate)
 
 
 def tool_spec(
-    tool: ManualTool, template: CallTemplate | None, *, source: str, max_timeout_s: float | None = None
+    tool: ManualTool, template: templates.CallTemplate | None, *, source: str, max_timeout_s: float | None = None
 ) -> ToolSpec:
     """Build the ToolSpec of a tool; without a template, the tool is bridged and its effects are unknown.
 
@@ -350,46 +340,48 @@ def tool_spec(
     )
 
 
-def _target(tool: ManualTool, template: CallTemplate | None) -> ToolTarget:
+def _target(tool: ManualTool, template: templates.CallTemplate | None) -> ToolTarget:
     """Describe what a call does."""
     # As the manual writes it: values of variables may be secret, hosts are not.
     hosts = [] if template is None else [origin_of(address) for address in template_urls(template)]
     declared = tool.template
     match template:
-        case WebTemplate():
+        case templates.WebTemplate():
             url = str(declared.get("url")).partition("?")[0]
             method = str(getattr(template, "http_method", "") or "")
             summary = f"{method} {url}".strip() + (f" ({hosts[0]})" if "$" in url else "")
-        case SocketTemplate():
+        case templates.SocketTemplate():
             summary = f"{tool.kind} {declared.get('host')}:{declared.get('port')}"
-        case CliTemplate():
+        case templates.CliTemplate():
             steps = [step for step in declared.get("commands", ()) if is_object(step)]
             summary = "; ".join(str(step.get("command")) for step in steps)
-        case FileTemplate():
+        case templates.FileTemplate():
             summary = f"the file {declared.get('file_path')}"
-        case TextTemplate():
+        case templates.TextTemplate():
             summary = "a text in the manual"
         case _:
             summary = f"{tool.full_name} by the utcp packages ({tool.kind})"
     return ToolTarget.of("utcp", summary, template=drop_secrets(declared), hosts=hosts)
 
 
-def _effects(template: CallTemplate | None) -> Effects:
+def _effects(template: templates.CallTemplate | None) -> Effects:
     match template:
-        case HttpTemplate() | StreamTemplate():
+        case templates.HttpTemplate() | templates.StreamTemplate():
             return effects_of_method(template.http_method)
-        case SseTemplate():
+        case templates.SseTemplate():
             return effects_of_method("GET" if template.body_field is None else "POST")
-        case GraphqlTemplate():
+        case templates.GraphqlTemplate():
             return effects_of_method("POST" if template.is_mutation else "GET")
-        case TextTemplate() | FileTemplate():
-            return Effects("read", "idempotent", SafetyProfile(file=isinstance(template, FileTemplate)))
+        case templates.TextTemplate() | templates.FileTemplate():
+            return Effects("read", "idempotent", SafetyProfile(file=isinstance(template, templates.FileTemplate)))
         case _:
-            safety = SafetyProfile(network=not isinstance(template, CliTemplate), destructive=None, open_world=True)
+            safety = SafetyProfile(
+                network=not isinstance(template, templates.CliTemplate), destructive=None, open_world=True
+            )
             return Effects("external", "unsafe", safety)
 
 
-def _output_schema(tool: ManualTool, template: CallTemplate | None) -> JsonSchema | None:
+def _output_schema(tool: ManualTool, template: templates.CallTemplate | None) -> JsonSchema | None:
     """Return the schema of the output."""
     # The manual of a stream describes one item, but a call returns a list of them.
     if isinstance(template, _STREAMS) and tool.outputs is not None and tool.outputs.get("type") != "array":
@@ -397,14 +389,14 @@ def _output_schema(tool: ManualTool, template: CallTemplate | None) -> JsonSchem
     return tool.outputs
 
 
-def _timeout_s(template: CallTemplate | None, max_timeout_s: float | None) -> float | None:
+def _timeout_s(template: templates.CallTemplate | None, max_timeout_s: float | None) -> float | None:
     """Return the timeout that the template declares, in seconds."""
     if template is None or "timeout" not in template.model_fields_set:
         return None
     match template:
-        case WebSocketTemplate(timeout=float() as seconds):
+        case templates.WebSocketTemplate(timeout=float() as seconds):
             pass
-        case StreamTemplate(timeout=float() as milliseconds) | SocketTemplate(timeout=milliseconds):
+        case templates.StreamTemplate(timeout=float() as milliseconds) | templates.SocketTemplate(timeout=milliseconds):
             seconds = milliseconds / 1000
         case _:
             return None

@@ -7,17 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from toolpost.contracts import errors
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.config import AuthType, ExternalToolConfig
-from toolpost.contracts.errors import (
-    ToolAuthError,
-    ToolClientError,
-    ToolConnectionError,
-    ToolNodeError,
-    ToolOutputError,
-    ToolServerError,
-    ToolTimeoutError,
-)
 from toolpost.contracts.questions import Question
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
@@ -95,7 +87,7 @@ def _empty_output(
     why = " ".join(filter(None, (_MAY_HAVE_FAILED if may_have_failed else "", _location_note(response, secrets))))
     if declares_output:
         what = f"{subject} answered {response.status} with an empty body where a result was promised"
-        raise ToolOutputError(f"{what}. {why}".rstrip())
+        raise errors.ToolOutputError(f"{what}. {why}".rstrip())
     return ToolOutput(None, f"The answer is empty. {why}" if why else None)
 
 
@@ -117,16 +109,16 @@ def _parse_content(subject: str, response: Response, *, declares_output: bool, s
     except UnreadableError as error:
         raise unusable_error(subject, response.status, response.body, error, secrets) from error
     if declares_output and isinstance(content.value, bytes):
-        raise ToolOutputError(f"{subject} answered with {content.media_type} where JSON was promised")
+        raise errors.ToolOutputError(f"{subject} answered with {content.media_type} where JSON was promised")
     return content
 
 
-def n8n_error(subject: str, hook: Hook, response: Response, *, secrets: Sequence[str] = ()) -> ToolNodeError:
+def n8n_error(subject: str, hook: Hook, response: Response, *, secrets: Sequence[str] = ()) -> errors.ToolNodeError:
     """Map an error response of n8n to a ToolError that says what to do."""
     raw = str(_json_object(response.body).get("message") or "")
     message = sanitize(remove_stack_frames(raw), secrets)
     if response.status == 404 and (not_registered := _not_registered_message(subject, hook, message)):
-        return ToolClientError(not_registered, status_code=404, code="webhook_not_registered")
+        return errors.ToolClientError(not_registered, status_code=404, code="webhook_not_registered")
     if response.status == 500 and message == "Error in workflow":
         return workflow_error(subject, response.status)
     error = response_error(
@@ -138,10 +130,10 @@ def n8n_error(subject: str, hook: Hook, response: Response, *, secrets: Sequence
     return error
 
 
-def workflow_error(subject: str, status: int | None = None) -> ToolServerError:
+def workflow_error(subject: str, status: int | None = None) -> errors.ToolServerError:
     """Build the error of a failed workflow; a streaming one has no error status, because it already sent 200."""
     msg = f"{subject} failed while it ran. Its executions in n8n tell where; what it did before that is done"
-    return ToolServerError(msg, status_code=status, code="workflow_failed")
+    return errors.ToolServerError(msg, status_code=status, code="workflow_failed")
 
 
 def _not_registered_message(subject: str, hook: Hook, message: str) -> str:
@@ -290,7 +282,7 @@ class WebhookSource(BaseSource):
             return False
         try:
             return await self._api(()).is_n8n()
-        except (ToolConnectionError, ToolTimeoutError) as error:
+        except (errors.ToolConnectionError, errors.ToolTimeoutError) as error:
             hint = "With webhook.kind: plain nobody looks what is there before a call"
             error.message = f"{error.message.rstrip('.')}. {hint}"
             error.args = (error.message,)
@@ -319,7 +311,7 @@ class WebhookSource(BaseSource):
     def _without_api(self, declared: list[HookDefinition]) -> list[HookDefinition]:
         if not declared:
             msg = f"source {self.name!r} is an n8n, and no API key is given to find its workflows with"
-            raise ToolAuthError(f"{msg}. {API_KEY_HINT}")
+            raise errors.ToolAuthError(f"{msg}. {API_KEY_HINT}")
         self._problems.append("without an API key only webhooks with a url are tools")
         return declared
 
