@@ -27,7 +27,7 @@ _GROUPS = {
 }
 _COMMANDS = {
     "run": ("agent", "run_agent"),
-    "chat": ("chat", "chat"),
+    "chat": ("agent", "chat"),
     "import": ("connect", "import_servers"),
     "events": ("history", "events"),
     "doctor": ("diagnostics", "doctor"),
