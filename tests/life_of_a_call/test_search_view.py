@@ -103,6 +103,17 @@ async def test_bad_arguments_are_told(box: Toolbox, name: str, arguments: Any) -
         assert outcome.error.error_code == "validation_failed"
 
 
+@pytest.mark.parametrize(
+    "name", ["search_tools", "describe_tool", "call_tool", "shop.list_charges", "vault.read_secret"]
+)
+async def test_an_option_that_a_call_does_not_have_is_refused(box: Toolbox, name: str) -> None:
+    view = box.search_view(patterns=["shop.*"])
+    misspelt: Any = {"usr": "acme:ann"}
+
+    with pytest.raises(TypeError, match="unexpected keyword argument 'usr'"):
+        await view.call(name, {"query": "refund", "name": "shop.list_charges"}, **misspelt)
+
+
 async def test_the_tool_calls_of_a_reply_are_answered(box: Toolbox) -> None:
     wishes = [("search_tools", {"query": "charges"}), ("call_tool", {"name": "shop.list_charges"})]
     calls = [

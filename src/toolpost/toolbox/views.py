@@ -53,15 +53,7 @@ class ViewedBox(Protocol):
         ...
 
     def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        user: str | None = None,
-        timeout_s: float | None = None,
-        idempotency_key: str | None = None,
-        run_id: str | None = None,
-        context: ToolContext | None = None,
+        self, name: str, arguments: Mapping[str, Any] | str | None = None, **options: Unpack[CallOptions]
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool."""
         ...
@@ -100,6 +92,7 @@ class SelectedTools:
         self, name: str, arguments: Mapping[str, Any] | str | None = None, **options: Unpack[CallOptions]
     ) -> Outcome:
         """Call a tool, as `Toolbox.call` does."""
+        _check_options(options)
         if self.only:
             # A tool may be known only when its source has connected, and may then be another than was listed before.
             with suppress(ToolSourceDownError):
@@ -128,7 +121,7 @@ class SearchView:
         name = {"type": "string", "description": "The name of a tool, as search_tools tells it."}
         query = {"type": "string", "description": "What the tool should do, in a few words: refund a payment."}
         limit = {"type": "integer", "minimum": 1, "maximum": _MOST_HITS, "description": f"Default {self._limit}."}
-        given = {"type": "object", "description": "The arguments of the tool, as its input_schema says."}
+        arguments = {"type": "object", "description": "The arguments of the tool, as its input_schema says."}
         return [
             ToolDefinition(
                 SEARCH,
@@ -137,7 +130,7 @@ class SearchView:
             ),
             ToolDefinition(DESCRIBE, "Tell all about one tool, with its whole schemas.", _schema({"name": name})),
             ToolDefinition(
-                CALL, "Call a tool that search_tools found.", _schema({"name": name, "arguments": given}, ["name"])
+                CALL, "Call a tool that search_tools found.", _schema({"name": name, "arguments": arguments}, ["name"])
             ),
         ]
 
@@ -161,14 +154,15 @@ class SearchView:
     async def call(
         self, name: str, arguments: Mapping[str, Any] | str | None = None, **options: Unpack[CallOptions]
     ) -> Outcome:
-        """Answer a call of the model, as `Toolbox.call` does; the outcome of `call_tool` is that of the tool itself."""
+        """Call a tool for the model, as `Toolbox.call` does; the outcome of `call_tool` is that of the tool itself."""
+        _check_options(options)
         is_own = self.is_own(name, arguments)
-        name, given = self.unwrap(name, arguments)
+        name, arguments = self.unwrap(name, arguments)
         if not is_own:
-            return await self._tools.call(name, given, **options)
+            return await self._tools.call(name, arguments, **options)
         run_id = options.get("run_id") or ""
         try:
-            return Completed("", run_id, name, await self._answer(name, _read(given)))  # no call of a tool
+            return Completed("", run_id, name, await self._answer(name, _read(arguments)))  # no call of a tool
         except ToolError as error:
             return Failed("", run_id, name, error)
 
@@ -209,6 +203,12 @@ class SearchView:
             return {"tools": [_hit(registry.find(spec.name)) for spec in found if registry.has(spec.name)]}
         near = None if self._tools.only else await registry.correct(query)  # it knows the words of all tools
         return {"tools": [], "note": f"Nothing was found.{f' Did you mean {near!r}?' if near else ' Use other words.'}"}
+
+
+def _check_options(options: CallOptions) -> None:
+    """Raise TypeError for an option that `Toolbox.call` does not have, whether or not a call of it is made."""
+    for unknown in options.keys() - CallOptions.__optional_keys__:
+        raise TypeError(f"call() got an unexpected keyword argument {unknown!r}")
 
 
 def _hit(entry: Entry) -> dict[str, Any]:
