@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolpost.agents.conversation import UNUSABLE
 from toolpost.contracts.errors import ConfigError, ToolSchemaError, ToolValidationError
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.pydantic_types import schema_of
 from toolpost.schema.validator import compile_validator
 
@@ -207,7 +207,7 @@ def _arguments(action: dict[str, Any]) -> Any:
 
 def _answer(action: dict[str, Any]) -> Any:
     inner: Any = _arguments(action)
-    for members in (action, inner if is_object(inner) else {}):
+    for members in (action, as_object(inner)):
         for key in ("answer", "raw_answer"):
             if members.get(key) is not None:
                 return members[key]

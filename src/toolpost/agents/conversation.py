@@ -13,7 +13,7 @@ from toolpost.contracts.chat import ModelReply, Usage
 from toolpost.contracts.errors import ConfigError, did_you_mean
 from toolpost.contracts.outcomes import Completed, Failed, Outcome
 from toolpost.runtime.model_messages import model_text
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.secrets import drop_secrets
 from toolpost.stores.agent_files import close_tool_calls
 
@@ -193,8 +193,7 @@ class Conversation:
     def _tool_call(self, call: dict[str, Any]) -> PlannerCall:
         self.calls += 1
         key = f"{self.key}_{self.calls}"  # models use one id for several calls
-        given: Any = call.get("function")
-        function: dict[str, Any] = given if is_object(given) else {}
+        function = as_object(call.get("function"))
         call["id"] = str(call.get("id") or key)
         return PlannerCall(call["id"], str(function.get("name")), function.get("arguments"), key)
 

@@ -21,7 +21,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal, ToolError
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.event_bus import EventBus
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array
 from toolpost.stores.agent_files import REFLECTION_RUN
 
 if TYPE_CHECKING:
@@ -189,20 +189,20 @@ class PostTaskReflector:
 
 def _read_reflection(data: object) -> Reflection:
     """Read a reflection from a model's JSON; an unknown verdict means to go on."""
-    given = data if is_object(data) else {}
-    verdict: Any = given.get("verdict")
-    lessons: Any = given.get("lessons")
-    focus = given.get("next_focus", given.get("nextFocus"))
+    members = as_object(data)
+    verdict: Any = members.get("verdict")
+    lessons: Any = members.get("lessons")
+    focus = members.get("next_focus", members.get("nextFocus"))
     return Reflection(
         verdict=verdict if verdict in get_args(Verdict) else "continue",
-        assessment=str(given.get("assessment") or ""),
+        assessment=str(members.get("assessment") or ""),
         lessons=[str(lesson) for lesson in lessons] if is_array(lessons) else [],
         next_focus=str(focus) if focus else None,
     )
 
 
 def _facts(action: ActionResult) -> dict[str, Any]:
-    """Return an action in a few words, ."""
+    """Describe an action in a few words."""
     outcome = {"result": action.text[:_LONGEST]} if action.success else {"error": (action.error or "")[:_LONGEST]}
     return {"tool": action.tool_name, "params": action.params, **outcome}
 

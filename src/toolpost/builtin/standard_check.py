@@ -12,7 +12,7 @@ import yaml
 
 from toolpost.builtin.specs import SPECS_FILE, read_specs, schema_document
 from toolpost.contracts.errors import ToolError
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import Validator, compile_validator
 
@@ -55,7 +55,7 @@ def front_matter(folder: Path) -> dict[str, Any]:
         facts: Any = yaml.safe_load(found[1]) if found else None
     except (OSError, ValueError, yaml.YAMLError):
         return {}
-    return facts if is_object(facts) else {}
+    return as_object(facts)
 
 
 def _in_document(folder: Path) -> Iterator[str]:
@@ -85,11 +85,11 @@ def _in_facts(facts: dict[str, Any], folder: Path) -> Iterator[str]:
         yield f"{DOCUMENT}: `budgets.timeout_s` must be a number of seconds above 0"
 
 
-def _in_schema(found: Any) -> Iterator[str]:
-    if isinstance(found, str):
-        yield f"{SCHEMA} {found}; write an object with `input_schema` and, if the tool promises one, `output_schema`"
+def _in_schema(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield f"{SCHEMA} {content}; write an object with `input_schema` and, if the tool promises one, `output_schema`"
         return
-    schemas: dict[str, Any] = found if is_object(found) else {}
+    schemas = as_object(content)
     if "input_schema" not in schemas:
         yield f"{SCHEMA} has no `input_schema`"
     roles: tuple[Role, ...] = ("input", "output")

@@ -20,7 +20,7 @@ from toolpost.schema.hidden_text import (
     may_hide,
     may_hide_in,
 )
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import as_object, is_object
 from toolpost.schema.subschemas import SharedDefinitions, any_part
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ class Effects(NamedTuple):
 
 def read_annotations(annotations: Any) -> Claims:
     """Read the annotations of an MCP tool; ignore hints that are not booleans."""
-    given: dict[str, Any] = annotations if is_object(annotations) else {}
-    return Claims(*(hint if isinstance(hint := given.get(name), bool) else None for name in _HINTS))
+    hints = as_object(annotations)
+    return Claims(*(hint if isinstance(hint := hints.get(name), bool) else None for name in _HINTS))
 
 
 def effects_from_claims(claims: Claims, *, trusted: bool, remote: bool) -> Effects:

@@ -14,7 +14,7 @@ import typer
 
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import as_object, is_object
 from toolpost.web.content import OCTETS
 
 if TYPE_CHECKING:
@@ -115,9 +115,7 @@ def _parse_pair(text: str) -> Pair:
 
 
 def _property(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    properties: Any = schema.get("properties")
-    found: Any = properties.get(name) if is_object(properties) else None
-    return found if is_object(found) else {}
+    return as_object(as_object(schema.get("properties")).get(name))
 
 
 class FileArgument(NamedTuple):

@@ -13,7 +13,7 @@ import typer
 
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
@@ -106,8 +106,7 @@ def _read_names(folder: Path) -> dict[str, list[str]]:
         kept: Any = json.loads((folder / NAMES_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    found: dict[str, Any] = kept if is_object(kept) else {}
-    return {name: [str(one) for one in names] for name, names in found.items() if is_array(names)}
+    return {name: [str(one) for one in names] for name, names in as_object(kept).items() if is_array(names)}
 
 
 def _ids(ctx: typer.Context, kind: Kind, incomplete: str) -> list[str]:
@@ -138,7 +137,7 @@ def _configuration(ctx: typer.Context) -> dict[str, Any]:
         data: Any = yaml.safe_load(_config_file(ctx).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
-    return data if is_object(data) else {}
+    return as_object(data)
 
 
 def _source_names(data: dict[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import NEXT_STEPS, Question
 from toolpost.policy.approvals import answer_refusal
 from toolpost.runtime.persistence import load_outcome
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def parse_field(written: str, field: Mapping[str, Any]) -> Any:
         return _YES_OR_NO[plain]
     value, items = parse_answer(written, field), field.get("items")
     if field.get("type") == "array" and isinstance(value, str):
-        return [parse_field(part.strip(), items if is_object(items) else {}) for part in value.split(",")]
+        return [parse_field(part.strip(), as_object(items)) for part in value.split(",")]
     return value
 
 

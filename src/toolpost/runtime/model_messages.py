@@ -14,7 +14,7 @@ from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ToolClientError, ToolError, ToolExecutionError, ToolOutputError, ToolServerError
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Outcome, Paused
 from toolpost.schema.hidden_text import clean_text
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results
 
 _READ = (
@@ -81,7 +81,7 @@ def _message(choices: Sequence[Any]) -> dict[str, Any]:
     """Return the message of the first choice; there is one unless the request asked for more."""
     objects = _objects(choices)
     message = _plain(objects[0].get("message")) if objects else None
-    return message if is_object(message) else {}
+    return as_object(message)
 
 
 def _of_parts(parts: Sequence[Any]) -> ToolCalls:
@@ -96,7 +96,7 @@ def _of_parts(parts: Sequence[Any]) -> ToolCalls:
 
 def _chat_call(call: dict[str, Any]) -> ToolCall:
     function = _plain(call.get("function"))
-    return _call({**(function if is_object(function) else {}), "id": call.get("id")}, "id", "arguments")
+    return _call({**as_object(function), "id": call.get("id")}, "id", "arguments")
 
 
 def _call(data: dict[str, Any], id_key: str, arguments_key: str) -> ToolCall:

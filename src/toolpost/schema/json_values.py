@@ -34,6 +34,11 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object itself, and an empty one for any other value."""
+    return value if is_object(value) else {}
+
+
 def is_array(value: object) -> TypeGuard[list[Any]]:
     """Return whether a value is a JSON array."""
     return isinstance(value, list)

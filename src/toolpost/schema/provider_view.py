@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from toolpost.contracts.spec import JsonSchema, ToolDefinition
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.subschemas import REFERENCES, replace_subschemas, subschemas
 
 WRAPPER = "arguments"
@@ -124,7 +124,7 @@ def is_strict(schema: JsonSchema) -> bool:
     """Return whether providers can hold a model to a schema to the letter: objects name and require all they have."""
     properties = schema.get("properties")
     if is_object(properties) or schema.get("type") == "object":
-        named = properties if is_object(properties) else {}
+        named = as_object(properties)
         required: Any = schema.get("required")
         if schema.get("additionalProperties") is not False or set(required or ()) != named.keys():
             return False

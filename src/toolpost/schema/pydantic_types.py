@@ -31,7 +31,7 @@ from typing_extensions import TypedDict, is_typeddict
 
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import is_array, is_object, quote, spell_path, spell_value
+from toolpost.schema.json_values import as_object, is_array, is_object, quote, spell_path, spell_value
 from toolpost.schema.secrets import SecretPaths, is_secret_path, secret_paths
 from toolpost.schema.violations import plain_message
 
@@ -228,12 +228,12 @@ def arguments_model(name: str, schema: JsonSchema) -> type[BaseModel]:
     required = set(_array(schema.get("required")))
     types = _Types(schema)
     fields: dict[str, Any] = {}
-    for key, declared in _object(schema.get("properties")).items():
+    for key, declared in as_object(schema.get("properties")).items():
         kind = types.of(declared)
         is_required = key in required
         field = _field_name(key, fields)
         facts: dict[str, Any] = {"alias": None if field == key else key}
-        facts["description"] = _object(declared).get("description")
+        facts["description"] = as_object(declared).get("description")
         fields[field] = (kind, Field(**facts)) if is_required else (_union([kind, NoneType]), Field(None, **facts))
     more: Literal["allow", "forbid"] = "forbid" if schema.get("additionalProperties") is False else "allow"
     config = ConfigDict(extra=more, validate_by_name=True, validate_by_alias=True, protected_namespaces=())
@@ -256,7 +256,7 @@ class _Types:
         """Return the type of a schema; Any where it has none."""
         if id(declared) not in self._known:
             self._known[id(declared)] = Any  # what a schema within itself is
-            self._known[id(declared)] = self._derive(_object(declared))
+            self._known[id(declared)] = self._derive(as_object(declared))
         return self._known[id(declared)]
 
     def _derive(self, schema: Mapping[str, Any]) -> Any:
@@ -282,7 +282,7 @@ class _Types:
             return None
         found: Any = self._root
         for step in reference.removeprefix(_LOCAL).split("/"):
-            found = _object(found).get(step.replace("~1", "/").replace("~0", "~"))
+            found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
         return found
 
 
@@ -306,10 +306,6 @@ def _field_name(key: str, taken: Mapping[str, Any]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if is_object(value) else {}
 
 
 def _array(value: Any) -> Sequence[Any]:

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.stores.liveness import try_lock
 
 CURRENT = "current.jsonl"
@@ -326,8 +326,7 @@ class TaskLog:
         status, messages, created, last = "in_progress", list[Message](), dict[str, Any](), dict[str, Any]()
         restarts = 0
         for line in lines:
-            event, given = str(line.get("event")), line.get("data")
-            data: dict[str, Any] = given if is_object(given) else {}
+            event, data = str(line.get("event")), as_object(line.get("data"))
             status = _STATUS.get(event, status)
             created = data if event == "TASK_CREATED" else created
             last = data if event in _STATUS else last

@@ -15,7 +15,7 @@ from toolpost.contracts.spec import ToolDefinition
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.model_messages import ToolCallAnswers, read_tool_calls
 from toolpost.runtime.tool_runtime import read_arguments
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import as_object
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
@@ -230,7 +230,7 @@ def _schema(properties: dict[str, Any], required: Sequence[str] | None = None) -
 
 def _read(arguments: Any) -> Mapping[str, Any]:
     read = read_arguments(arguments) if isinstance(arguments, str) else arguments
-    return read if is_object(read) else {}
+    return as_object(read)
 
 
 def _text(arguments: Mapping[str, Any], key: str, tool: str) -> str:

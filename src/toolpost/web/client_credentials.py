@@ -19,7 +19,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     from_status,
 )
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import as_object
 from toolpost.web.content import parse_json
 from toolpost.web.requests import (
     Pair,
@@ -156,7 +156,7 @@ def _object(response: Response) -> dict[str, Any]:
         body = parse_json(response.body)
     except ValueError:
         return {}
-    return body if is_object(body) else {}
+    return as_object(body)
 
 
 def _refusal(grant: ClientGrant, response: Response) -> ToolNodeError:

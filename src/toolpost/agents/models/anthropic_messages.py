@@ -9,7 +9,7 @@ from toolpost.agents.models.http_model import Dialect, HttpChatModel
 from toolpost.agents.models.replies import ReplyParts, earlier_calls, reasoning_items
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta, Usage
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.subschemas import replace_subschemas
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class MessagesReader:
     def feed(self, event: dict[str, Any]) -> Iterator[TextDelta | ToolCallDelta]:
         """Read an event."""
         parts, index = self._parts, event.get("index")
-        given = event.get("delta")
-        delta: dict[str, Any] = given if is_object(given) else {}
+        delta = as_object(event.get("delta"))
         match event.get("type"):
             case "message_start" if is_object(message := event.get("message")):
                 parts.model, parts.usage = str(message.get("model") or ""), _usage(message.get("usage"))

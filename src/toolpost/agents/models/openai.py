@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolpost.agents.models.http_model import Dialect, HttpChatModel
 from toolpost.agents.models.replies import ReplyParts, earlier_calls, read_usage, reasoning_items
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.provider_view import ToolView, is_strict
 
 if TYPE_CHECKING:
@@ -24,19 +24,24 @@ _RESPONSES_API = "openai-responses"
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-class ChatDialect:
-    """Chat Completions."""
+class _OpenAI:
+    """Where both APIs are, and how they take the key."""
 
-    title = "Chat Completions"
-    path = "/chat/completions"
     base_url = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
-    stream_options: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
     def headers(self, key: str) -> dict[str, str]:
         """Return the key as a bearer token."""
         return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+class ChatDialect(_OpenAI):
+    """Chat Completions."""
+
+    title = "Chat Completions"
+    path = "/chat/completions"
+    stream_options: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
     def payload(
         self, messages: Sequence[Mapping[str, Any]], view: ToolView, response_schema: Mapping[str, Any] | None
@@ -103,8 +108,7 @@ class ChatReader:
         """Add a piece of a call; some servers do not count calls, and begin each with its name."""
         if not is_object(call):
             return
-        given = call.get("function")
-        function: dict[str, Any] = given if is_object(given) else {}
+        function = as_object(call.get("function"))
         index = call.get("index")
         if not isinstance(index, int):
             last = len(self.parts.calls) - 1
@@ -153,19 +157,12 @@ def _text(content: Any) -> Any:
     return "".join(str(part.get("text") or "") for part in content if is_object(part))
 
 
-class ResponsesDialect:
+class ResponsesDialect(_OpenAI):
     """The Responses API."""
 
     title = "Responses"
     path = "/responses"
-    base_url = "https://api.openai.com/v1"
-    key_variable = "OPENAI_API_KEY"
-    url_variable = "OPENAI_BASE_URL"
     stream_options: Mapping[str, Any] = {"stream": True}
-
-    def headers(self, key: str) -> dict[str, str]:
-        """Return the key as a bearer token."""
-        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def payload(
         self, messages: Sequence[Mapping[str, Any]], view: ToolView, response_schema: Mapping[str, Any] | None

@@ -13,7 +13,7 @@ from toolpost.contracts.chat import ChatModel, ModelReply, StreamingChatModel, T
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolError, ToolExecutionError, ToolOutputError, ToolTimeoutError
 from toolpost.runtime.resilience import backoff, may_repeat
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
@@ -170,8 +170,7 @@ def reply_deltas(reply: ModelReply) -> Iterator[TextDelta | ToolCallDelta]:
     if isinstance(text, str) and text:
         yield TextDelta(text)
     for position, call in enumerate(reply.message.get("tool_calls") or []):
-        given = call.get("function")
-        function: dict[str, Any] = given if is_object(given) else {}
+        function = as_object(call.get("function"))
         arguments = function.get("arguments")
         written = arguments if isinstance(arguments, str) else json.dumps(arguments)
         yield ToolCallDelta(position, str(call.get("id") or ""), str(function.get("name") or ""), written)

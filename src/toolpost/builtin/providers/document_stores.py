@@ -19,7 +19,7 @@ from toolpost.builtin.providers.api import Api, finite_number, first_text, objec
 from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, RetrievedChunks
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts import errors
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.web.requests import sanitize
 
 if TYPE_CHECKING:
@@ -176,8 +176,7 @@ def _encodable(text: str) -> str:
 def _matching(connection: sqlite3.Connection, asked: str, filters: Filters) -> tuple[RetrievedChunk, ...]:
     chunks: list[RetrievedChunk] = []
     for key, text, source, facts, score in connection.execute(_MATCHING_CHUNKS, (asked,)):
-        details = json.loads(facts)
-        metadata: dict[str, Any] = details if is_object(details) else {}
+        metadata = as_object(json.loads(facts))
         if all(metadata.get(name) == value for name, value in filters.equal.items()):
             chunks.append(RetrievedChunk(id=key, text=text, source=source, score=score, metadata=metadata))
         if len(chunks) >= filters.limit:
@@ -214,8 +213,7 @@ class OpenSearchProvider:
         await self.web.close()
 
     def _chunk(self, hit: dict[str, Any]) -> RetrievedChunk:
-        inside = hit.get("_source")
-        document: dict[str, Any] = inside if is_object(inside) else {}
+        document = as_object(hit.get("_source"))
         return RetrievedChunk(
             id=first_text(hit, "_id"),
             text=first_text(document, self.text_field),
@@ -347,7 +345,7 @@ def _row_chunk(row: tuple[Any, ...]) -> RetrievedChunk:
     key, text, source, facts, score = row
     # A vector of zeros has no direction, so it is near to nothing: PostgreSQL says NaN, which no JSON can say.
     near = float(score) if math.isfinite(score) else None
-    metadata: dict[str, Any] = facts if is_object(facts) else {}
+    metadata = as_object(facts)
     return RetrievedChunk(id=str(key), text=str(text or ""), source=str(source or ""), score=near, metadata=metadata)
 
 

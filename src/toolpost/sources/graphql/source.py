@@ -39,7 +39,7 @@ from toolpost.contracts.errors import (
     from_status,
 )
 from toolpost.contracts.spec import JsonSchema, SafetyProfile, ToolCategory, ToolSpec, ToolTarget
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.graphql.operations import (
     SELECTION_ARGUMENT,
@@ -372,8 +372,8 @@ def error_of(response: GraphqlResponse, subject: str, *, effect: bool = False) -
 
 def _throttle_wait_s(extensions: Any) -> float | None:
     """Return the seconds until enough query cost is restored, from Shopify's `cost` extension."""
-    cost = _as_object(_as_object(extensions).get("cost"))
-    throttle = _as_object(cost.get("throttleStatus"))
+    cost = as_object(as_object(extensions).get("cost"))
+    throttle = as_object(cost.get("throttleStatus"))
     needed = cost.get("requestedQueryCost")
     available, rate = throttle.get("currentlyAvailable"), throttle.get("restoreRate")
     if not (isinstance(needed, int | float) and isinstance(available, int | float) and isinstance(rate, int | float)):
@@ -402,11 +402,11 @@ def _error_entry(error: Any) -> ErrorEntry:
 
 def _error_code(error: dict[str, Any]) -> str:
     """Return the error code in upper snake case, from any of the places where servers put it."""
-    extensions = _as_object(error.get("extensions"))
+    extensions = as_object(error.get("extensions"))
     places = (
         extensions.get("code"),
         extensions.get("classification"),
-        _as_object(extensions.get("exception")).get("code"),
+        as_object(extensions.get("exception")).get("code"),
         extensions.get("category"),
         error.get("type"),
         error.get("errorType"),
@@ -414,10 +414,6 @@ def _error_code(error: dict[str, Any]) -> str:
     )
     code = next((str(place) for place in places if place and isinstance(place, str | int)), "")
     return _CAMEL_CASE_BOUNDARY.sub("_", code).upper().replace("-", "_")
-
-
-def _as_object(value: Any) -> dict[str, Any]:
-    return value if is_object(value) else {}
 
 
 # ---------------------------------------------------------------- the schema: from introspection, or from a file
@@ -607,7 +603,7 @@ class _Sanitizer:
         """Return the valid arguments or input fields; None when a required one is invalid."""
         found: list[dict[str, Any]] = []
         for item in raw if is_array(raw) else []:
-            inner = item if is_object(item) else {}
+            inner = as_object(item)
             kind = self._reference(inner.get("type"), _INPUT_KINDS)
             if kind is not None and _is_name(inner.get("name")):
                 found.append(

@@ -21,7 +21,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.schema.json_values import AnySchema, is_object
+from toolpost.schema.json_values import AnySchema, as_object, is_object
 from toolpost.sources.openapi import models
 from toolpost.sources.openapi.documents import (
     MAX_BYTES,
@@ -134,8 +134,7 @@ def build_api(loaded: LoadedDocuments, address: str) -> models.ApiDescription:
     outputs.finish()
     if without_server := sum(not operation.servers for operation in operations):
         problems.append(f"{without_server} operations have no server that can be called; give one with base_url")
-    info = first.data.get("info")
-    texts: dict[str, Any] = info if is_object(info) else {}
+    texts = as_object(first.data.get("info"))
     return models.ApiDescription(
         title=str(texts.get("title", "")),
         version=str(texts.get("version", "")),

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urljoin, urlsplit
 
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import AnySchema, is_array, is_object
+from toolpost.schema.json_values import AnySchema, as_object, is_array, is_object
 from toolpost.sources.openapi import models
 from toolpost.sources.openapi.documents import DocumentRegistry, ParsedDocument, ResolvedNode
 from toolpost.sources.openapi.naming import UniqueNames, argument_name, html_to_markdown, tool_name
@@ -214,7 +214,7 @@ def _methods(path_items: list[ResolvedNode]) -> Iterator[tuple[str, ResolvedNode
     for node, base in path_items:
         more = node.get("additionalOperations")
         own = {name: node[name] for name in node if name in _METHODS}
-        for name, operation in {**own, **(more if is_object(more) else {})}.items():
+        for name, operation in {**own, **as_object(more)}.items():
             found.setdefault(name, ResolvedNode(operation, base))
     yield from found.items()
 
@@ -654,7 +654,7 @@ class BodyReader:
         if not layers or not _has_fields(layers[0].node):
             return self._undeclared_form(node, base)
         fields = {name: ResolvedNode(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
-        encodings: dict[str, Any] = encoding if is_object(encoding) else {}
+        encodings = as_object(encoding)
         parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
         files = {name for name, part in parts.items() if part.is_file}
         kept = {name: part for name, part in parts.items() if part != models.FieldEncoding()}
@@ -692,7 +692,7 @@ class BodyReader:
         return schema
 
     def _part(self, field: ResolvedNode, encoding: Any) -> models.FieldEncoding:
-        rules: dict[str, Any] = encoding if is_object(encoding) else {}
+        rules = as_object(encoding)
         content_type, style, explode = rules.get("contentType"), rules.get("style"), rules.get("explode")
         style = style if style in _FORM_STYLES else "form"
         is_file = self._is_file(*field, content_type=content_type if isinstance(content_type, str) else None)

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import AnySchema, is_array, is_object, json_type
+from toolpost.schema.json_values import AnySchema, as_object, is_array, is_object, json_type
 from toolpost.schema.patterns import translate_pattern
 from toolpost.schema.validator import compile_engine
 from toolpost.sources.openapi.documents import DocumentRegistry, ResolvedNode
@@ -338,7 +338,7 @@ def _enum_values(node: Any) -> list[Any] | None:
 
 def _properties(node: dict[str, Any]) -> dict[str, Any]:
     properties = node.get("properties")
-    return properties if is_object(properties) else {}
+    return as_object(properties)
 
 
 def _required(node: dict[str, Any]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from toolpost.auth.secret import parse_env
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ConfigError, ToolClientError
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
+from toolpost.schema.json_values import as_object, cooperative_decoder, is_array, is_object
 
 # Manuals that are fetched by a message: their tools use the same connection unless they say otherwise.
 _TEMPLATE_INHERITING_KINDS = frozenset({"tcp", "udp", "websocket"})
@@ -180,7 +180,7 @@ def _parse_tool(item: Any, manual: str, number: int, default: Mapping[str, Any] 
     return ManualTool(
         full_name=name if name.startswith(f"{manual}.") else f"{manual}.{name}",
         description=str(item.get("description") or ""),
-        inputs=_object_schema(inputs if is_object(inputs) else {}),
+        inputs=_object_schema(as_object(inputs)),
         outputs=_drop_nulls(outputs) or None if is_object(outputs) else None,
         tags=tuple(map(str, tags)) if is_array(tags) else (),
         template=template,
@@ -316,7 +316,7 @@ async def load_client_config(data: Mapping[str, Any], folder: Path | None, label
     loaders = data.get("load_variables_from")
     files = tuple(_env_file(loader, folder, label) for loader in (loaders if is_array(loaders) else ()))
     loaded = [parse_env(await read_text(file)) for file in files]
-    return ClientConfig(templates, (variables if is_object(variables) else {}, *loaded), files)
+    return ClientConfig(templates, (as_object(variables), *loaded), files)
 
 
 def _is_template(item: Any) -> bool:

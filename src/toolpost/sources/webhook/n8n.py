@@ -17,7 +17,7 @@ from urllib.parse import quote
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.config import WebhookTool
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolNodeError, ToolTimeoutError
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, with_keyed_replay
 from toolpost.web.content import parse_json, parse_media_type
@@ -300,7 +300,7 @@ def _with_slots(schema: JsonSchema, slots: tuple[str, ...]) -> JsonSchema:
     """Add the path parameters to the schema as required properties."""
     if not slots:
         return schema
-    known = _object(schema.get("properties"))
+    known = as_object(schema.get("properties"))
     named: dict[str, Any] = {slot: known.get(slot, {"type": ["string", "number"]}) for slot in slots}
     required = schema.get("required")
     names = [name for name in required if isinstance(name, str)] if is_array(required) else []
@@ -360,7 +360,7 @@ class TriggerReader:
                 self.problems += _other_trigger_problems(name, node)
 
     def _add_webhook(self, workflow: dict[str, Any], name: str, node: dict[str, Any], notes: tuple[str, ...]) -> None:
-        parameters = _object(node.get("parameters"))
+        parameters = as_object(node.get("parameters"))
         methods, path = _methods(parameters), _path(workflow, node, parameters)
         if not methods or path is None:
             reason = "its path or method is worked out by n8n" if path is None else "its method cannot be called"
@@ -395,7 +395,7 @@ def _other_trigger_problems(workflow: str, node: dict[str, Any]) -> Iterator[str
     if kind in _OTHER_TRIGGERS:
         yield f"workflow {workflow!r} starts with {_OTHER_TRIGGERS[kind]}; give it a Webhook node to call it as a tool"
     elif kind == _MCP_NODE:
-        where = sanitize(f"/mcp/{_object(node.get('parameters')).get('path', '')}", ())
+        where = sanitize(f"/mcp/{as_object(node.get('parameters')).get('path', '')}", ())
         yield f"workflow {workflow!r} is an MCP server: connect it as a source of its own, transport mcp, at {where}"
 
 
@@ -436,19 +436,15 @@ def _notes(
 ) -> tuple[str, ...]:
     """Return the node's notes, the descriptions of the workflow, and the sticky notes, in this order."""
     texts = [node.get("notes"), workflow.get("description"), version.get("description")]
-    texts.append(_object(workflow.get("meta")).get("description"))
+    texts.append(as_object(workflow.get("meta")).get("description"))
     stickies = [other for other in nodes if other.get("type") == _STICKY_NOTE]
-    texts += [_object(sticky.get("parameters")).get("content") for sticky in stickies]
+    texts += [as_object(sticky.get("parameters")).get("content") for sticky in stickies]
     return tuple(text for text in texts if isinstance(text, str) and text.strip())
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if is_object(value) else {}
 
 
 def _pinned_sample(workflow: dict[str, Any], node: dict[str, Any], method: str) -> Any:
     """Return the body or query of the call that is pinned to the node as test data."""
-    items = _object(workflow.get("pinData")).get(str(node.get("name")))
+    items = as_object(workflow.get("pinData")).get(str(node.get("name")))
     first = items[0] if is_array(items) and items else None
     inner = first.get("json", first) if is_object(first) else None
     return inner.get("query" if method in ("GET", "DELETE", "HEAD") else "body") if is_object(inner) else None

@@ -11,7 +11,7 @@ from toolpost.contracts import errors
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.questions import Question
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.webhook.hooks import (
     BODILESS_METHODS,
@@ -155,7 +155,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
         value = parse_json(body)
     except ValueError:
         return {}
-    return value if is_object(value) else {}
+    return as_object(value)
 
 
 def _login_hint(hook: Hook) -> str:
