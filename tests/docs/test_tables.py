@@ -118,8 +118,10 @@ def test_the_packages_are_documented_by_layer_as_the_import_contract_has_them() 
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     files = (ROOT / "src" / "toolpost").glob("[a-z]*")
+    pictured = [name for row in _table("architecture.md", "layer") for name in re.findall(r"\w+", row[1])]
 
     assert documented == [re.findall(r"\w+", layer) for layer in layers]
+    assert pictured == list(chain(*documented))
     assert sorted(chain(*documented)) == sorted(
         file.stem for file in files if file.is_dir() or (file.suffix == ".py" and "__" not in file.stem)
     )
