@@ -1,4 +1,4 @@
-"""A kit for tests of agents: a chat model that says scripted lines, and the messages that call tools."""
+"""A kit for tests of agents: a chat model with scripted replies, and the messages that call tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIECE = 8  # characters of a streamed piece: short, so that readers of streams 
 
 
 class ScriptedModel:
-    """A chat model without a network that says its lines in order.
+    """A chat model without a network that replies with scripted lines, in order.
 
     A line is a text, a message, an exception to raise, or a function of the messages that returns one of these.
     `requests` has the messages of every request, `tools` the names of the tools that were offered,

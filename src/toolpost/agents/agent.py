@@ -179,7 +179,7 @@ class Agent:
         return True
 
     def notify(self, task_id: str, text: str) -> None:
-        """Emit what a task has to tell."""
+        """Emit the notification of a task."""
         task = self._tasks.get(task_id)
         if task is not None:
             self._recorder.record(task, EventCode.TASK_NOTIFY, {"text": text})

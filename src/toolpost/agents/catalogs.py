@@ -106,7 +106,7 @@ class AgentCatalog:
 
 
 def _read_catalog(catalog: Catalog) -> tuple[Toolbox | None, list[Tool], ToolRegistry | None]:
-    """Tell an open Toolbox, a list of tools and a registry apart; ConfigError for what cannot be called from here."""
+    """Detect an open Toolbox, a list of tools or a registry; raise ConfigError for what cannot be called from here."""
     if isinstance(catalog, SearchView):
         return _read_catalog(cast("Toolbox", catalog.box))
     if isinstance(catalog, Toolbox):

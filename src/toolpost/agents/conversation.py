@@ -79,7 +79,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningHints:
-    """What a model is told about planning, and held to: `max_parallel` is the most calls that one reply may make."""
+    """Hints on planning for the prompt, and limits on it: `max_parallel` is the most calls that one reply may make."""
 
     max_parallel: int | None = None
 
@@ -210,7 +210,7 @@ class Conversation:
         self.problem = failed[-1].message if self.mistakes else ""
 
     def add_problem(self, problem: str) -> None:
-        """Tell the model what is wrong with its reply."""
+        """Add a message for the model that says what is wrong with its reply."""
         self.mistakes += 1
         self.problem = problem
         self.messages.append({"role": "user", "content": f"{UNUSABLE}{problem}"})

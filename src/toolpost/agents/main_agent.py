@@ -75,7 +75,7 @@ _REPORTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a main agent said on a channel; `reply_to` is the id of the message that it answers, if it says so."""
+    """A message of a main agent on a channel; `reply_to` is the id of the message that it answers, if any."""
 
     channel_id: str
     text: str
@@ -149,7 +149,7 @@ class Channels:
 
 
 class MainAgent:
-    """An agent that people write to over channels, and that speaks by the tool `reply` alone.
+    """An agent that people write to over channels, and that answers by the tool `reply` alone.
 
     `tools` is an open Toolbox, or settings with which one is opened: an object, a mapping, or a file. In the latter
     cases the servers in `tools.mcpServers` are connected by an MCPManager, and their tools are both this agent's and
@@ -536,7 +536,7 @@ def _without_servers(settings: Settings) -> tuple[list[McpServerSettings], Setti
 
 
 def _text_of(event: RunEvent) -> str:
-    """Return what the model is told of an event in the inbox."""
+    """Return the text for the model of an event in the inbox."""
     facts = event.facts
     task = f"task {facts.get('task_id')}"
     match event.code:

@@ -792,7 +792,7 @@ def _ended(run: Run, call: PlannerCall, outcome: Outcome) -> CallEnded:
 
 
 def as_question(paused: Paused, refused: str) -> PlannerQuestion:
-    """Return what the application is told of a question; `refused` says why its last answer was not taken."""
+    """Return a question for the application; `refused` is the reason why its last answer was not taken."""
     question = paused.question
     return PlannerQuestion(
         pending_id=paused.pending_id,

@@ -85,7 +85,7 @@ class Reflector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostTaskReflection:
-    """What came of a reflection: an assessment of the task, and how many calls wrote to or read from memory."""
+    """Result of a reflection: an assessment of the task, and how many calls wrote to or read from memory."""
 
     assessment: str
     tool_calls_count: int
@@ -161,7 +161,7 @@ class PostTaskReflector:
         return _json(action.result) if action.success else _json({"error": action.error})
 
     async def _prompt(self, task: TaskContext, context: ToolContext) -> str:
-        """Return what the model is told: the task, the known facts, and the index of episodes."""
+        """Return the prompt of a reflection: the task, the known facts, and the index of episodes."""
         listed = await memory_list.execute({}, context)
         entries: list[dict[str, Any]] = listed.result if listed.success else []
         facts = [entry for entry in entries if str(entry["path"]).startswith("facts/")]

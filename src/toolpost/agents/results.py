@@ -126,7 +126,7 @@ PlannerResult: TypeAlias = PlannerFinish | PlannerPause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelText:
-    """A piece of what the model says."""
+    """A piece of the text that the model writes."""
 
     type: ClassVar[str] = "text"
     run_id: str

@@ -93,7 +93,7 @@ class ModelTurns:
             raise
 
     def result_message(self, call_id: str, action: ActionResult) -> dict[str, Any]:
-        """Return the message with what came of a step, with what to do next where it failed."""
+        """Return the message with the result of a step, and with advice where it failed."""
         text = action.text if action.success else f"{action.text}\n{advice(action.error_code)}"
         return {"role": "tool", "tool_call_id": call_id, "content": self.redactor.text(text)}
 

@@ -102,7 +102,7 @@ class AgentView:
         return ", ".join([*ended, *(f"{name} was stopped" for name in self._running.values())])
 
     def _note(self, event: PlannerEvent) -> None:
-        """Remember what the status line and the end of the run tell."""
+        """Remember what the status line and the end of the run show."""
         match event:
             case ModelReplied(usage=usage):
                 self._usage = usage

@@ -249,7 +249,7 @@ def _with_public_url(loaded: LoadedSettings, address: str) -> LoadedSettings:
 
 
 class UpOptions(NamedTuple):
-    """What `toolpost up` was told on its command line."""
+    """Options of `toolpost up`."""
 
     config: Path | None
     user: str
@@ -266,7 +266,7 @@ class UpOptions(NamedTuple):
         return f"http://{host}:{listening.getsockname()[1]}"
 
     def announce(self, listening: ListeningSocket, folder: Path, output: Output) -> None:
-        """Say that it serves, and where."""
+        """Write the addresses that are served."""
         address, token = self.address(listening), str(folder / "token")
         if output.as_json:
             output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token})

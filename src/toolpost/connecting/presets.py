@@ -193,7 +193,7 @@ def pinned_preset(name: str, arguments: Sequence[str] = ()) -> ExternalToolConfi
 
 
 def with_token_variable(config: ExternalToolConfig) -> ExternalToolConfig:
-    """Add to a source with `oauth2_user` what a preset knows of its program.
+    """Add to a source with `oauth2_user` what its preset defines for its program.
 
     That is the variable from which the program reads a user's token, and the endpoints of the sign-in.
     """

@@ -1,1 +1,1 @@
-"""Frozen data, errors and Protocols: what every layer speaks. No I/O."""
+"""Frozen data, errors and Protocols: what every layer shares. No I/O."""

@@ -155,7 +155,7 @@ class ContentSource(ToolSource, Protocol):
 
     @property
     def subscriptions(self) -> Sequence[str]:
-        """The URIs of resources that somebody wants to hear of, one for each who does."""
+        """The URIs of resources with subscribers, one for each subscriber."""
         ...
 
     async def complete(self, call: AuthorizedCall, params: Mapping[str, Any]) -> Mapping[str, Any]:

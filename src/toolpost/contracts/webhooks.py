@@ -1,4 +1,4 @@
-"""Webhooks: which events go to which address, and how a receiver knows that they are ours."""
+"""Webhooks: which events go to which address, and how a receiver verifies them."""
 
 from __future__ import annotations
 

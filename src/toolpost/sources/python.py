@@ -65,7 +65,7 @@ class PythonSource(BaseSource):
         return RenamedTool(tool, replace(spec, target=spec.target or code_target(tool.execute)))
 
     def _collect(self) -> list[Tool]:
-        """The tools that the module holds, each once however many names it has there."""
+        """Collect the tools of the module, each once however many names it has there."""
         connection = self.config.connection
         try:
             module = _import(connection, self.name)
@@ -95,7 +95,7 @@ class RenamedTool:
 
 
 def _is_tool(value: object) -> TypeGuard[Tool]:
-    """Whether a module's value is a tool: not its class, and not a stranger with attributes of the same names."""
+    """Whether a module's value is a tool: not its class, and not another object with attributes of the same names."""
     if isinstance(value, type) or not callable(getattr(value, "execute", None)):
         return False
     return isinstance(getattr(value, "spec", None), ToolSpec)

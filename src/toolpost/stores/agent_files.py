@@ -134,7 +134,7 @@ class SessionFile:
         return len(gone)
 
     def close(self) -> None:
-        """Let go of the session; safe to call twice."""
+        """Release the session; safe to call twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

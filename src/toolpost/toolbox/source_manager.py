@@ -732,12 +732,12 @@ class SourceManager:
         self._emit(source.name, EventCode.SOURCE_LOGGED, {"level": level, "text": line})
 
     def contents_changed(self, source: ToolSource) -> None:
-        """Tell listeners that a source lists other resources or prompts."""
+        """Notify listeners that a source lists other resources or prompts."""
         for listener in list(self._content_listeners):
             listener(source.name, None)
 
     def resource_updated(self, source: ToolSource, uri: str) -> None:
-        """Tell listeners that a resource of a source has changed."""
+        """Notify listeners that a resource of a source has changed."""
         for listener in list(self._content_listeners):
             listener(source.name, uri)
 

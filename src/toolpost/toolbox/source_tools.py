@@ -51,7 +51,7 @@ class PreparedTool(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredTools:
-    """The tools of a source that are in the catalog, and what there is to say about the others.
+    """The tools of a source that are in the catalog, and messages about those that are not.
 
     `collided` are tools whose names were taken, `collisions` the problem of each by name. `held` are the names of tools
     that were held back; `offered` counts the tools that can be called, without hidden tools and helpers.

@@ -48,7 +48,7 @@ def find_transport(name: str, plugged: Mapping[str, Transport] | None = None) ->
 
 
 def describe_transport(name: str) -> Transport:
-    """Return the transport of a name for what it says of its sources; the defaults where a plug-in does not load.
+    """Return the transport of a name to describe its sources; the defaults where a plug-in does not load.
 
     A broken plug-in then takes out its own sources alone, when they are made.
     """

@@ -258,7 +258,7 @@ class WebSocket:
             await asyncio.wait([self._reader], timeout=timeout_s)
 
     async def _read(self) -> None:
-        """Hand on messages and answer pings until the connection ends."""
+        """Deliver messages and answer pings until the connection ends."""
         receive = self._socket.receive
         try:
             while True:

@@ -178,7 +178,7 @@ class _Connection(HttpToolsProtocol):
             self._deadline = None
 
     def _refuse(self, status: bytes) -> None:
-        """Say why, unless a response has begun, and close the connection."""
+        """Send the reason, unless a response has begun, and close the connection."""
         if self.transport.is_closing():
             return
         cycle = cast("RequestResponseCycle | None", self.cycle)

@@ -1,4 +1,4 @@
-"""Chat models over HTTP: requests, deadlines and server-sent events, whatever the provider speaks."""
+"""Chat models over HTTP: requests, deadlines and server-sent events, for the API of any provider."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ReplyReader(Protocol):
 
 
 class Dialect(Protocol):
-    """What one API of a provider speaks: its address, its key, its requests and its replies."""
+    """One API of a provider: its address, its key, its requests and its replies."""
 
     title: str
     path: str

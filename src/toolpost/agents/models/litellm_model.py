@@ -1,4 +1,4 @@
-"""Chat models by litellm, which knows a hundred providers and opens sockets of its own."""
+"""Chat models by litellm, which supports a hundred providers and opens sockets of its own."""
 
 from __future__ import annotations
 

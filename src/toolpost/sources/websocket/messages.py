@@ -162,14 +162,14 @@ def result_of(answer: Any) -> Any:
     """Return the result of an answer: its JSON-RPC `result`, or all of it; raise a ToolClientError for an error."""
     if not is_object(answer):
         return answer
-    if (error := answer.get("error")) and _is_told(error):
+    if (error := answer.get("error")) and _describes_failure(error):
         raise ToolClientError(f"the server answered with an error: {_words(error, answer)}", code="error_answer")
     if answer.get("jsonrpc") == _JSON_RPC and "result" in answer:
         return answer["result"]
     return answer
 
 
-def _is_told(error: Any) -> bool:
+def _describes_failure(error: Any) -> bool:
     """Whether an `error` value describes a failure; a number may as well be the error of a measurement."""
     return error is True or isinstance(error, (str, dict))
 

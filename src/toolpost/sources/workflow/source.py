@@ -109,7 +109,7 @@ class WorkflowSource(BaseSource):
         self._path = Path(config.connection)
 
     async def discover(self) -> Sequence[Tool]:
-        """Read the files; those with a fault are left out and told."""
+        """Read the files; leave out and report those with a fault."""
         found, problems, files = await asyncio.to_thread(self._read)
         self.files = files
         versions, doubles = _by_version(found)

@@ -64,7 +64,7 @@ class SourceNodeSpec(NodeSpec):
 
     @property
     def redactor(self) -> Redactor:
-        """Knows the secrets of the source, for events about its calls."""
+        """The redactor with the secrets of the source, for events about its calls."""
         return self.tool.redactor
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
