@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+from toolpost.agents import results
 from toolpost.agents.answers import AnswerSchema, action_rules, action_schema, as_actions, read_action
 from toolpost.agents.catalogs import ARTIFACT_TOOLS, AgentCatalog, Catalog, has_effects
 from toolpost.agents.conversation import (
@@ -27,18 +28,6 @@ from toolpost.agents.conversation import (
 )
 from toolpost.agents.models.names import open_model
 from toolpost.agents.models.replies import ask_model
-from toolpost.agents.results import (
-    CallEnded,
-    CallProgress,
-    CallStarted,
-    ModelReplied,
-    ModelText,
-    PlannerFinish,
-    PlannerPause,
-    PlannerQuestion,
-    RunFinished,
-    RunPaused,
-)
 from toolpost.contracts import errors
 from toolpost.contracts.calls import writable
 from toolpost.contracts.chat import ChatModel, ModelReply, TextDelta, ToolCallDelta
@@ -61,7 +50,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from toolpost.agents.conversation import BudgetKind
-    from toolpost.agents.results import FinishReason, OnEvent, PlannerEvent, PlannerResult
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.spec import ToolDefinition
     from toolpost.contracts.storage import PlannerStateStore, StateStore
@@ -112,7 +100,7 @@ class ReactPlanner:
         repair_attempts: int = 3,
         llm_timeout_s: float = 120.0,
         instructions: str = INSTRUCTIONS,
-        on_event: OnEvent | None = None,
+        on_event: results.OnEvent | None = None,
     ) -> None:
         limited = {"max_iters": max_iters, "absolute_max_parallel": absolute_max_parallel}
         for name, limit in {**limited, "repair_attempts": repair_attempts}.items():
@@ -169,8 +157,8 @@ class ReactPlanner:
         messages: Sequence[Mapping[str, Any]] | None = None,
         budget: Budget | None = None,
         resume_token: str | None = None,
-        on_event: OnEvent | None = None,
-    ) -> PlannerResult:
+        on_event: results.OnEvent | None = None,
+    ) -> results.PlannerResult:
         """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see.
 
         `llm_context` is shown to the model, without what stands under secret-like names. `messages` are those of an
@@ -213,8 +201,8 @@ class ReactPlanner:
         by: str | None = None,
         tool_context: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
-        on_event: OnEvent | None = None,
-    ) -> PlannerResult:
+        on_event: results.OnEvent | None = None,
+    ) -> results.PlannerResult:
         """Resume a run: the calls whose questions are answered run again with their answers.
 
         The token is that of a pause, or the one that the run began with. `user_input` answers the first question of the
@@ -261,7 +249,7 @@ class ReactPlanner:
         messages: Sequence[Mapping[str, Any]] | None = None,
         budget: Budget | None = None,
         resume_token: str | None = None,
-    ) -> AsyncGenerator[PlannerEvent]:
+    ) -> AsyncGenerator[results.PlannerEvent]:
         """Run a request and yield its events, the last of which has the result; its error is raised at the end.
 
         The run is cancelled when the generator is closed.
@@ -286,17 +274,19 @@ class ReactPlanner:
         by: str | None = None,
         tool_context: Mapping[str, Any] | None = None,
         budget: Budget | None = None,
-    ) -> AsyncGenerator[PlannerEvent]:
+    ) -> AsyncGenerator[results.PlannerEvent]:
         """Resume a run as `resume` does and yield its events as `stream` does."""
         start = partial(
             self.resume, resume_token, user_input, answers=answers, by=by, tool_context=tool_context, budget=budget
         )
         return self._stream(start)
 
-    async def _stream(self, start: Callable[..., Awaitable[PlannerResult]]) -> AsyncGenerator[PlannerEvent]:
-        events: asyncio.Queue[PlannerEvent | None] = asyncio.Queue()
+    async def _stream(
+        self, start: Callable[..., Awaitable[results.PlannerResult]]
+    ) -> AsyncGenerator[results.PlannerEvent]:
+        events: asyncio.Queue[results.PlannerEvent | None] = asyncio.Queue()
 
-        def receive(event: PlannerEvent) -> None:
+        def receive(event: results.PlannerEvent) -> None:
             events.put_nowait(event)
             if self._on_event is not None:
                 self._on_event(event)
@@ -316,12 +306,12 @@ class ReactPlanner:
             return self._pauses
         return PlannerPauses(box.store.state, ttl_s=self._pause_ttl_s)
 
-    async def _conclude(self, run: Run, result: PlannerResult) -> PlannerResult:
+    async def _conclude(self, run: Run, result: results.PlannerResult) -> results.PlannerResult:
         """Emit the last event of this part of the run."""
-        if isinstance(result, PlannerPause):
-            run.emit(RunPaused(run_id=run.conversation.run_id, result=result))
+        if isinstance(result, results.PlannerPause):
+            run.emit(results.RunPaused(run_id=run.conversation.run_id, result=result))
         else:
-            run.emit(RunFinished(run_id=run.conversation.run_id, result=result))
+            run.emit(results.RunFinished(run_id=run.conversation.run_id, result=result))
         await self._flush_events()
         return result
 
@@ -334,7 +324,7 @@ class ReactPlanner:
             except TimeoutError:
                 _log.warning("the state store has not saved all events within %g s", _FLUSH_S)
 
-    async def _loop(self, run: Run) -> PlannerResult:
+    async def _loop(self, run: Run) -> results.PlannerResult:
         """Take turns with the model until it has answered, has to wait for people or must not go on."""
         conversation = run.conversation
         while True:
@@ -383,7 +373,7 @@ class ReactPlanner:
 
     def _pass_on(self, run: Run, delta: TextDelta | ToolCallDelta) -> None:
         if isinstance(delta, TextDelta) and self._mode == "native":
-            run.emit(ModelText(run_id=run.conversation.run_id, text=delta.text))
+            run.emit(results.ModelText(run_id=run.conversation.run_id, text=delta.text))
 
     def _with_rules(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         answer = "" if self._answer is None else json.dumps(self._answer.schema, ensure_ascii=False)
@@ -398,11 +388,11 @@ class ReactPlanner:
             return rules
         return f"\nCall at most {self._hints.max_parallel} tools at once.{rules}"
 
-    def _take_reply(self, run: Run, reply: ModelReply) -> PlannerFinish | None:
+    def _take_reply(self, run: Run, reply: ModelReply) -> results.PlannerFinish | None:
         """Add a reply to the conversation; return the result of the run if it ends it, or leave its calls waiting."""
         conversation, message = run.conversation, reply.message
         conversation.count(reply)
-        run.emit(ModelReplied(run_id=conversation.run_id, steps=conversation.turns, usage=conversation.usage))
+        run.emit(results.ModelReplied(run_id=conversation.run_id, steps=conversation.turns, usage=conversation.usage))
         cut = reply.finish_reason == "length"
         try:
             if self._mode == "json" and not message.get("tool_calls") and not cut:
@@ -420,7 +410,7 @@ class ReactPlanner:
         conversation.waiting = wanted
         return None
 
-    def _take_answer(self, run: Run, reply: Any, finish_reason: str) -> PlannerFinish | None:
+    def _take_answer(self, run: Run, reply: Any, finish_reason: str) -> results.PlannerFinish | None:
         """Return the result of a run with an answer; None where the model has to correct it."""
         conversation = run.conversation
         if finish_reason in _REFUSALS:
@@ -437,14 +427,14 @@ class ReactPlanner:
             conversation.must_answer = True
             return None
         if self._mode == "json":
-            run.emit(ModelText(run_id=conversation.run_id, text=str(reply)))
+            run.emit(results.ModelText(run_id=conversation.run_id, text=str(reply)))
         return _finish(run, "answer_complete", answer=answer)
 
-    async def _pause(self, run: Run, paused: Sequence[Paused]) -> PlannerPause:
+    async def _pause(self, run: Run, paused: Sequence[Paused]) -> results.PlannerPause:
         asked = [each.pending_id for each in paused]
         token = await self._pauses_of(run.box).keep({**run.snapshot(), "asked": asked})
         questions = tuple(as_question(each, run.refused.get(each.pending_id, "")) for each in paused)
-        return PlannerPause(questions=questions, resume_token=token, run_id=run.conversation.run_id)
+        return results.PlannerPause(questions=questions, resume_token=token, run_id=run.conversation.run_id)
 
 
 @asynccontextmanager
@@ -481,8 +471,8 @@ def _user_of(tool_context: Mapping[str, Any]) -> str:
 
 
 def _finish(
-    run: Run, reason: FinishReason, *, answer: Any = None, problem: str = "", budget: BudgetKind | None = None
-) -> PlannerFinish:
+    run: Run, reason: results.FinishReason, *, answer: Any = None, problem: str = "", budget: BudgetKind | None = None
+) -> results.PlannerFinish:
     conversation = run.conversation
     facts: dict[str, Any] = {
         "run_id": conversation.run_id,
@@ -498,7 +488,7 @@ def _finish(
     if budget is not None:
         facts["budget"] = budget
     messages = close_tool_calls(conversation.messages, "This call was not made: the budget of the run was used up.")
-    return PlannerFinish(reason=reason, payload={"answer": answer}, metadata=facts, messages=messages)
+    return results.PlannerFinish(reason=reason, payload={"answer": answer}, metadata=facts, messages=messages)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -512,7 +502,7 @@ class Run:
     box: Toolbox
     conversation: Conversation
     context: ToolContext
-    on_event: OnEvent | None
+    on_event: results.OnEvent | None
     claim: ClaimedPause | None = None
     asked: list[str] = field(default_factory=list[str])
     refused: dict[str, str] = field(default_factory=dict[str, str])
@@ -530,7 +520,7 @@ class Run:
         limit = self.conversation.budget.time_s
         return None if limit is None else max(0.0, limit - self.seconds)
 
-    def emit(self, event: PlannerEvent) -> None:
+    def emit(self, event: results.PlannerEvent) -> None:
         """Pass an event to the caller, whose errors do not disturb the run."""
         if self.on_event is not None:
             try:
@@ -757,7 +747,7 @@ class _ProgressRelay:
         if event.code is not EventCode.SUBAGENT_ACTION or event.call.run_id != self._run.conversation.run_id:
             return
         call, facts = event.call, event.payload
-        progress = CallProgress(
+        progress = results.CallProgress(
             run_id=call.run_id,
             call_id=self._keys.get(call.tool_name, ""),
             tool_name=call.tool_name,
@@ -768,7 +758,7 @@ class _ProgressRelay:
         self._loop.call_soon_threadsafe(self._run.emit, progress)  # plain functions report from their thread
 
 
-def _started(run: Run, call: PlannerCall) -> CallStarted:
+def _started(run: Run, call: PlannerCall) -> results.CallStarted:
     registry = run.box.registry
     arguments: Any = read_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
     entry = registry.find(call.name) if registry.has(call.name) else None
@@ -777,11 +767,11 @@ def _started(run: Run, call: PlannerCall) -> CallStarted:
         with suppress(errors.ToolError):  # of a schema that cannot be used
             shown = arguments_summary(arguments, run.box.redactor, entry.secret_paths[0])
     name = call.name if entry is None else entry.spec.name
-    return CallStarted(run_id=run.conversation.run_id, call_id=call.key, tool_name=name, arguments=shown)
+    return results.CallStarted(run_id=run.conversation.run_id, call_id=call.key, tool_name=name, arguments=shown)
 
 
-def _ended(run: Run, call: PlannerCall, outcome: Outcome) -> CallEnded:
-    return CallEnded(
+def _ended(run: Run, call: PlannerCall, outcome: Outcome) -> results.CallEnded:
+    return results.CallEnded(
         run_id=run.conversation.run_id,
         call_id=call.key,
         tool_name=outcome.tool_name,
@@ -791,10 +781,10 @@ def _ended(run: Run, call: PlannerCall, outcome: Outcome) -> CallEnded:
     )
 
 
-def as_question(paused: Paused, refused: str) -> PlannerQuestion:
+def as_question(paused: Paused, refused: str) -> results.PlannerQuestion:
     """Return a question for the application; `refused` is the reason why its last answer was not taken."""
     question = paused.question
-    return PlannerQuestion(
+    return results.PlannerQuestion(
         pending_id=paused.pending_id,
         kind=question.kind,
         prompt=question.prompt,

@@ -12,17 +12,7 @@ from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
-from toolpost.builtin.providers.protocols import (
-    Chain,
-    Filters,
-    RetrievedChunk,
-    RetrieveProvider,
-    ScrapedPage,
-    ScrapeProvider,
-    SearchProvider,
-    SearchResult,
-    SearchResults,
-)
+from toolpost.builtin.providers import protocols
 from toolpost.builtin.web_client import TIMEOUT_S, WebClient, WebResponse
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.calls import ToolOutput
@@ -200,7 +190,9 @@ class FetchedPage(TypedDict):
 _PAGE_SCHEMA = schema_of(TypeAdapter(FetchedPage), "serialization")
 
 
-def web_fetch_tools(chain: Chain[ScrapeProvider], *, timeout_s: float = TIMEOUT_S) -> list[FunctionTool]:
+def web_fetch_tools(
+    chain: protocols.Chain[protocols.ScrapeProvider], *, timeout_s: float = TIMEOUT_S
+) -> list[FunctionTool]:
     """Return web_fetch over a chain of page readers, which together may take `timeout_s`."""
 
     @read_tool(_PAGE_SCHEMA, timeout_s=timeout_s, host_argument="url")
@@ -221,7 +213,7 @@ def web_fetch_tools(chain: Chain[ScrapeProvider], *, timeout_s: float = TIMEOUT_
     return [with_camel_case(web_fetch)]
 
 
-def _page_output(page: ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
+def _page_output(page: protocols.ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
     seen = clean_text(page.content)
     part = seen.text[offset : offset + max_chars]
     end = offset + len(part)
@@ -253,7 +245,7 @@ class WebSearchResult(TypedDict):
     """What a search found, the best first; `provider` is who found it."""
 
     query: str
-    results: list[SearchResult]
+    results: list[protocols.SearchResult]
     total_results: int
     provider: str
 
@@ -262,7 +254,7 @@ class RetrieveResult(TypedDict):
     """Pieces of documents, the best first; `source` says where each is from."""
 
     query: str
-    chunks: list[RetrievedChunk]
+    chunks: list[protocols.RetrievedChunk]
     provider: str
 
 
@@ -270,7 +262,7 @@ _SEARCH_SCHEMA = schema_of(TypeAdapter(WebSearchResult), "serialization")
 _RETRIEVE_SCHEMA = schema_of(TypeAdapter(RetrieveResult), "serialization")
 
 
-def web_search_tools(chain: Chain[SearchProvider], *, max_results: int = 10) -> list[FunctionTool]:
+def web_search_tools(chain: protocols.Chain[protocols.SearchProvider], *, max_results: int = 10) -> list[FunctionTool]:
     """Return web_search over a chain of search engines; `max_results` is the default of `limit`."""
 
     @read_tool(_SEARCH_SCHEMA, timeout_s=_TIMEOUT_S)
@@ -294,7 +286,7 @@ def web_search_tools(chain: Chain[SearchProvider], *, max_results: int = 10) -> 
     return [with_camel_case(web_search, also={"limit": _OTHER_NAMES})]
 
 
-def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
+def retrieve_tools(chain: protocols.Chain[protocols.RetrieveProvider]) -> list[FunctionTool]:
     """Return retrieve over a chain of document stores."""
 
     @read_tool(_RETRIEVE_SCHEMA, timeout_s=_TIMEOUT_S, category=ToolCategory.DATA)
@@ -306,9 +298,9 @@ def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
         limit: Annotated[int, Field(ge=1, le=_MOST, description="The most pieces to get")] = 10,
     ) -> ToolOutput:
         """Find pieces of documents in the stores that the operator configured."""
-        wanted = Filters(limit=limit, equal=filters)
+        wanted = protocols.Filters(limit=limit, equal=filters)
         found = await chain.first(lambda provider: provider.retrieve(query, wanted), ctx)
-        chunks: list[RetrievedChunk] = [
+        chunks: list[protocols.RetrievedChunk] = [
             {**one, "text": _short(one["text"], _LONGEST_CHUNK), "source": one_line(one["source"])}
             for one in found.chunks
         ]
@@ -319,7 +311,7 @@ def retrieve_tools(chain: Chain[RetrieveProvider]) -> list[FunctionTool]:
     return [retrieve]
 
 
-def _search_output(found: SearchResults) -> ToolOutput:
+def _search_output(found: protocols.SearchResults) -> ToolOutput:
     hidden = sum(clean_text(f"{one['title']}{one['content']}").hidden for one in found.results)
     results = [_clean_result(one) for one in found.results]
     content = WebSearchResult(query=found.query, results=results, total_results=len(results), provider=found.provider)
@@ -337,8 +329,8 @@ def _output_with_citations(
     return mark_untrusted(content, origin=origin, model_text=model_text or "(nothing was found)", facts=facts)
 
 
-def _clean_result(result: SearchResult) -> SearchResult:
-    return SearchResult(
+def _clean_result(result: protocols.SearchResult) -> protocols.SearchResult:
+    return protocols.SearchResult(
         title=one_line(result["title"]),
         url=_shown_url(result["url"]),
         content=_short(result["content"], _LONGEST_CONTENT),
