@@ -134,7 +134,7 @@ async def test_events_of_one_worker_come_to_listeners_of_the_other(pair: Pair) -
 
 @pytest.mark.parametrize("mark", ["9" * 5000, "٣", "01", "-1", "2", ""])
 async def test_a_session_of_a_worker_that_there_is_not_is_answered_as_unknown(pair: Pair, mark: str) -> None:
-    headers = {"Mcp-Session-Id": f"x.{mark}".encode(), "Accept": "application/json, text/event-stream"}
+    headers: dict[str, Any] = {"Mcp-Session-Id": f"x.{mark}".encode(), "Accept": "application/json, text/event-stream"}
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     reply = await pair.one.http.post("/mcp", json=ping, headers=headers)
 

@@ -46,8 +46,9 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 def finite_number(value: object) -> float | None:
     """Return a number that can be computed with; None for anything else, such as infinity or one of 400 digits."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and abs(value) <= sys.float_info.max else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) <= sys.float_info.max else None
 
 
 def json_type(value: object) -> str:
