@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from bench.rest.kills import start
+from bench.rest.gateways import start
 
 _BARE = """
 import asyncio

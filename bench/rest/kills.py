@@ -1,26 +1,34 @@
 """Kill a gateway between a question and its answer, or during the answer, and count how often the call ran.
 
-Each round is one process: it settles what the round before left behind, asks again, and is killed.
+Each round is one process on the same data folder: it settles what the round before left behind, asks again, and is
+killed. A person who is asked whether an interrupted call has happened says what is true of it.
 """
 
 from __future__ import annotations
 
-import json
 import random
-import signal
-import subprocess
-import sys
+import statistics
 import tempfile
 import threading
 import time
 import urllib.error
-import urllib.request
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
+from bench.rest.gateways import Gateway, preloaded, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Moment = Literal["before the answer", "during the answer"]
 _CONFIG = "builtins: none\nsources:\n  - {name: local, transport: python, connection: ./tools.py}\n"
 _TOOLS = '''
+import asyncio
 from pathlib import Path
 
 from toolpost import tool
@@ -29,79 +37,93 @@ from toolpost import tool
 @tool(side_effects="write", destructive=True)
 async def drop(name: str) -> str:
     """Drop a table, and say so in a file."""
+    await asyncio.sleep(0.003)
     with Path(__file__).with_name("dropped").open("a") as file:
         file.write(f"{name}\\n")
+    await asyncio.sleep(0.003)
     return name
 '''
-_LATEST_KILL_S = 0.02  # after an answer was sent
+_REHEARSALS = 7
 _PATIENCE_S = 60.0
 
 
-class Gateway(NamedTuple):
-    """A running gateway."""
+@dataclass(slots=True)
+class Kill:
+    """One kill: when it came, what the next process found, and how often the call ran in the end.
 
-    process: subprocess.Popen[str]
-    address: str
-    token: str
+    `found` is what a person was asked then: `approval` again, `unknown` about a call that had or had not happened;
+    `ended` where nobody was asked. `replied` says that the answer of the gateway came before the kill.
+    """
 
-    def ask(self, path: str, body: Any = None) -> Any:
-        """Send a request and return the JSON of its answer."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.address}{path}", data=data, headers=headers)
-        with urllib.request.urlopen(request, timeout=_PATIENCE_S) as reply:
-            return json.load(reply)
-
-    def kill(self) -> None:
-        """Kill the process, which can do nothing about it."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+    moment: Moment
+    name: str
+    run_id: str = ""
+    replied: bool = False
+    found: str = "ended"
+    prompt: str = ""
+    ran: int = 0
 
 
-def start(home: Path) -> Gateway:
-    """Start a gateway on a free port."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "toolpost", "up", "--port", "0", "--json"], cwd=home, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    told = json.loads(process.stdout.readline())
-    return Gateway(process, told["rest"], Path(told["token_file"]).read_text())
+def kill_gateways(kills: int, *, stores: int = 1, fork: bool = True, seed: int = 0) -> list[Kill]:
+    """Kill so many gateways, on some stores side by side; each one a forked process, or the real command."""
+    shares = [kills // stores + (number < kills % stores) for number in range(stores)]
+    with ThreadPoolExecutor(stores) as pool:
+        found = pool.map(partial(_kill_on_one_store, fork=fork), shares, range(seed, seed + stores))
+        return [kill for kills_of_one in found for kill in kills_of_one]
 
 
-def count_runs(kills: int, *, seed: int = 0) -> Counter[int]:
-    """Kill so many gateways, and return how many calls ran how often."""
+def _kill_on_one_store(kills: int, seed: int, *, fork: bool) -> list[Kill]:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="toolpost-kills-") as folder:
         home = Path(folder)
         (home / "toolpost.yaml").write_text(_CONFIG)
         (home / "tools.py").write_text(_TOOLS)
-        left: dict[str, Any] | None = None
-        for number in range(kills):
-            gateway = start(home)
-            if left is not None:
-                _settle(gateway, left, home)
-            left = gateway.ask("/calls", {"tool": "local.drop", "arguments": {"name": f"n{number}"}})
-            assert left is not None
-            if number % 2:
-                _answer_and_kill(gateway, left, chance.random() * _LATEST_KILL_S)
-            else:
-                gateway.kill()
-        gateway = start(home)
-        if left is not None:
-            _settle(gateway, left, home)
+        done: list[Kill] = []
+        with preloaded(home) if fork else nullcontext(partial(start, home)) as start_next:
+            answer_s = _rehearse(start_next)
+            spread = [(number + chance.random()) / max(1, kills // 2) * answer_s for number in range(kills // 2 + 1)]
+            chance.shuffle(spread)
+            for number in range(kills):
+                gateway = start_next()
+                if done:
+                    _settle(gateway, done[-1], home)
+                done.append(_ask_and_kill(gateway, number, spread[number // 2]))
+            gateway = start_next()
+            _settle(gateway, done[-1], home)
+            _verify(gateway)
+            gateway.kill()
+        ran = Counter(_dropped(home))
+    for kill in done:
+        kill.ran = ran[kill.name]
+    return done
+
+
+def _rehearse(start_next: Callable[[], Gateway]) -> float:
+    """Return how long an answer takes that nobody disturbs."""
+    gateway = start_next()
+    taken: list[float] = []
+    for number in range(_REHEARSALS):
+        asked = gateway.ask("/calls", {"tool": "local.drop", "arguments": {"name": f"rehearsal{number}"}})
+        began = time.perf_counter()
+        gateway.ask(f"/pending/{asked['pending']['id']}/answer", {"decision": "approve"})
+        taken.append(time.perf_counter() - began)
+    gateway.kill()
+    return statistics.median(taken)
+
+
+def _ask_and_kill(gateway: Gateway, number: int, after_s: float) -> Kill:
+    """Let a call be asked about, and kill the gateway; every other time while it is told the answer."""
+    kill = Kill("during the answer" if number % 2 else "before the answer", f"n{number}")
+    asked = gateway.ask("/calls", {"tool": "local.drop", "arguments": {"name": kill.name}})
+    kill.run_id = asked["run_id"]
+    if kill.moment == "before the answer":
         gateway.kill()
-        ran = Counter((home / "dropped").read_text().split())
-    return Counter(ran.get(f"n{number}", 0) for number in range(kills))
-
-
-def _answer_and_kill(gateway: Gateway, asked: dict[str, Any], after_s: float) -> None:
-    """Approve a call, and kill the gateway while it may be doing that."""
+        return kill
 
     def approve() -> None:
         try:
             gateway.ask(f"/pending/{asked['pending']['id']}/answer", {"decision": "approve"})
+            kill.replied = True
         except (OSError, ValueError):
             return  # it was killed before it could answer
 
@@ -110,29 +132,41 @@ def _answer_and_kill(gateway: Gateway, asked: dict[str, Any], after_s: float) ->
     time.sleep(after_s)
     gateway.kill()
     answering.join()
+    return kill
 
 
-def _settle(gateway: Gateway, asked: dict[str, Any], home: Path) -> None:
+def _settle(gateway: Gateway, kill: Kill, home: Path) -> None:
     """Answer whatever is still asked about a call until it has ended."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
-        run = gateway.ask(f"/runs/{asked['run_id']}")
-        if run["status"] not in ("running", "paused"):
+        if gateway.ask(f"/runs/{kill.run_id}")["status"] not in ("running", "paused"):
             return
         for card in gateway.ask("/pending")["items"]:
-            _decide(gateway, card, home)
-        time.sleep(0.02)
-    raise TimeoutError(f"{asked['run_id']} did not end")
+            _decide(gateway, card, kill, happened=kill.name in _dropped(home))
+        time.sleep(0.005)
+    raise TimeoutError(f"{kill.run_id} did not end")
 
 
-def _decide(gateway: Gateway, card: dict[str, Any], home: Path) -> None:
+def _decide(gateway: Gateway, card: dict[str, Any], kill: Kill, *, happened: bool) -> None:
     """Approve, or say of an interrupted call what is true of it."""
     decision = "approve"
     if card["kind"] == "unknown":
-        dropped = (home / "dropped").read_text().split() if (home / "dropped").exists() else []
-        decision = "happened" if card["arguments"]["name"] in dropped else "rerun"
+        decision = "happened" if happened else "rerun"
     try:
         gateway.ask(f"/pending/{card['id']}/answer", {"decision": decision})
     except urllib.error.HTTPError as error:
         if error.code != 409:  # it goes on by itself meanwhile
             raise
+        return
+    kill.prompt = card["prompt"]
+    kill.found = card["kind"] if decision == "approve" else f"unknown, it had {'' if happened else 'not '}happened"
+
+
+def _dropped(home: Path) -> list[str]:
+    return (home / "dropped").read_text().split() if (home / "dropped").exists() else []
+
+
+def _verify(gateway: Gateway) -> None:
+    """Check that the record of all processes is whole."""
+    problems = gateway.ask("/audit?verify=yes&after=9223372036854775807")["problems"]
+    assert problems == [], problems
