@@ -23,9 +23,9 @@ from toolpost import Toolbox, ToolContext, tool
 from toolpost.contracts.callers import Caller
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.access import Rates
 from toolpost.gateway.callers import local_token, new_caller_key
 from toolpost.gateway.http import open_callers
+from toolpost.gateway.rates import Rates
 
 AUDIENCE = "https://tools.example"
 KEY, STRANGER = RSAKey.generate_key(2048, {"kid": "one"}), RSAKey.generate_key(2048, {"kid": "one"})

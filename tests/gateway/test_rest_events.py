@@ -27,10 +27,10 @@ async def listening(gate: Served, headers: dict[str, str] | None = None, **param
     async with gate.http.stream("GET", "/api/v1/events", params=params, headers=headers or {}) as reply:
         lines = reply.aiter_lines()
         assert await anext(lines) == ": listening"
-        yield _events(lines)
+        yield read_events(lines)
 
 
-async def _events(lines: Any) -> AsyncIterator[dict[str, Any]]:
+async def read_events(lines: Any) -> AsyncIterator[dict[str, Any]]:
     block: dict[str, str] = {}
     async for line in lines:
         if line:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,12 +14,13 @@ from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller
     from toolpost.gateway.callers import Callers
+    from toolpost.gateway.rates import Rates
 
 CALLER = "toolpost.caller"
 METADATA = "/.well-known/oauth-protected-resource"
@@ -29,7 +29,6 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD})
 _OPEN_BELOW = (METADATA, "/oauth/")
 _HEADER_BYTES, _HEADERS = 32 * 1024, 100
-_MOST_CALLERS = 10_000
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -47,26 +46,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-class Rates:
-    """How many requests each caller may send in a minute; a caller that was quiet may send them at once."""
-
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most = per_minute
-        self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}  # requests left, and when that was counted
-
-    def take(self, caller_id: str) -> float:
-        """Count a request; return 0, or after how many seconds the caller may send it."""
-        now = self._clock()
-        if len(self._left) >= _MOST_CALLERS:
-            self._left.clear()
-        left, at = self._left.get(caller_id, (float(self._most), now))
-        left = min(float(self._most), left + (now - at) * self._most / 60)
-        allowed = left >= 1
-        self._left[caller_id] = (left - allowed, now)
-        return 0.0 if allowed else (1 - left) * 60 / self._most
 
 
 class Access:

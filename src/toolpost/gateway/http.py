@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -14,11 +14,12 @@ from toolpost.auth.caller_tokens import CallerTokens
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
-from toolpost.gateway.access import CALLER, METADATA, Access, Rates, is_loopback
+from toolpost.gateway.access import CALLER, METADATA, Access, is_loopback
 from toolpost.gateway.callers import Callers, local_token
 from toolpost.gateway.mcp_http import http_sessions
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
+from toolpost.gateway.rates import Rates
 from toolpost.gateway.rest.routes import rest_routes
 from toolpost.gateway.rest.service import RestService
 from toolpost.gateway.service_routes import service_routes
@@ -72,10 +73,14 @@ def gateway_app(
     rest = RestService(box, feed, lambda: mcp.view, public_url=public_url, siblings=siblings)
     rest.source_changes.extend(source_changes)
 
+    shared = None if siblings is None else siblings.rates
+    rates = Rates(box.settings.server.requests_per_minute, shared=shared)
+
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        async with mcp.publishing(), sessions.run(), named.running(), rest.running():
-            yield
+        with closing(rates):
+            async with mcp.publishing(), sessions.run(), named.running(), rest.running():
+                yield
 
     host = urlsplit(public_url).hostname
     routes: list[BaseRoute] = [
@@ -95,7 +100,6 @@ def gateway_app(
         is_mcp = scope["type"] == "http" and scope["path"] == "/mcp"
         await (sessions.handle_request if is_mcp else app)(scope, receive, send)
 
-    rates = Rates(box.settings.server.requests_per_minute)
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
     behind = observed(Access(routed, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url))
     return behind if siblings is None else siblings.routed(behind)
@@ -129,11 +133,11 @@ async def open_callers(box: Toolbox, folder: Path, operator: str, *, host: str) 
             )
         if settings.server.public_url is None:
             raise ConfigError(f"{host} is open to other machines: set server.public_url to the address they use")
-    async with AsyncExitStack() as closing:
+    async with AsyncExitStack() as stack:
         tokens = None
         if oidc is not None:
             tokens = CallerTokens(oidc.issuer, oidc.audience, network=network_policy(settings))
-            closing.push_async_callback(tokens.close)
+            stack.push_async_callback(tokens.close)
         who = Principal.parse(operator)
         yield Callers(operator=who, token=local_token(folder), keys=keys, oidc=oidc, tokens=tokens)
 

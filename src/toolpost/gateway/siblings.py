@@ -53,6 +53,7 @@ class Siblings:
         self._bearer = f"Bearer {token}"
         self.number = place.number
         self._numbers = {b"%d" % number: number for number in range(place.workers)}
+        self.rates = Path(place.folder) / "rates"  # the file by which all workers count requests
 
     @property
     def mark(self) -> str:
