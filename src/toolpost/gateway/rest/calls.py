@@ -133,8 +133,11 @@ def _is_parked(outcome: Outcome) -> bool:
 
 
 async def _started(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str) -> Response:
-    """Return the run's id at once, or what is already known to be wrong."""
+    """Return the run's id once the run is recorded, or what is already known to be wrong."""
     await asyncio.wait([task], timeout=0.02)
+    # Where the outcome will be is asked of other processes, too, and of the next one if this one is killed now.
+    while not task.done() and await ask.box.run(run_id, user=ask.user) is None:
+        await asyncio.wait([task], timeout=0.02)
     if task.done():
         refused = _refusal(task.result())
         if refused is not None:
