@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from toolpost.wire.http_server import ListeningSocket
 
 
+_STARTUP_WAIT_S = 0.5  # clients are told of tools that come later
 _SIBLINGS_LOOK_S = 0.1  # how late events of other workers may come
 
 ViewOption = Annotated[
@@ -159,7 +160,7 @@ async def _serve_on(
     loaded, view, address = load_settings(options.config), options.view, options.address(sockets[0])
     folder = _data_folder(loaded)
     relay, feed = ProgressRelay(), EventFeed() if worker is None else EventFeed(look_s=_SIBLINGS_LOOK_S)
-    opened = Toolbox.open(_with_public_url(loaded, address), sinks=[relay, feed, CallLog()])
+    opened = Toolbox.open(_as_gateway(loaded, address), sinks=[relay, feed, CallLog()])
     async with opened as box, open_callers(box, folder, options.user, host=options.host) as callers:
         siblings = None if worker is None else Siblings(WorkerPlace(*worker[:3]), callers.token)
         changes = [] if siblings is None or worker is None or not worker.again else await siblings.source_changes()
@@ -181,7 +182,7 @@ async def _serve_on(
             await named.show(views)
 
         def load() -> LoadedSettings:
-            return _with_public_url(load_settings(box.config_path), address)
+            return _as_gateway(load_settings(box.config_path), address)
 
         async with _following(box, load, show_views, output):
             if worker is None:
@@ -239,13 +240,18 @@ async def _following(
         await asyncio.gather(following, return_exceptions=True)
 
 
-def _with_public_url(loaded: LoadedSettings, address: str) -> LoadedSettings:
-    """Return settings by which people sign in at the gateway itself, unless they name another place for it."""
-    accounts = loaded.settings.accounts
-    if accounts.public_url or accounts.redirect_uri or loaded.settings.server.public_url:
-        return loaded
-    settings = loaded.settings.model_copy(update={"accounts": accounts.model_copy(update={"public_url": address})})
-    return replace(loaded, settings=settings)
+def _as_gateway(loaded: LoadedSettings, address: str) -> LoadedSettings:
+    """Return settings by which people sign in at the gateway itself and slow sources do not hold it up.
+
+    What the configuration says about either stays.
+    """
+    settings, changed = loaded.settings, dict[str, Any]()
+    accounts = settings.accounts
+    if not (accounts.public_url or accounts.redirect_uri or settings.server.public_url):
+        changed["accounts"] = accounts.model_copy(update={"public_url": address})
+    if "startup_wait_s" not in settings.model_fields_set:
+        changed["startup_wait_s"] = _STARTUP_WAIT_S
+    return replace(loaded, settings=settings.model_copy(update=changed))
 
 
 class UpOptions(NamedTuple):
