@@ -156,6 +156,30 @@ async def test_events_are_filtered_and_redacted_and_a_question_comes_with_its_ca
     assert "hunter2" not in str(message)
 
 
+async def test_closing_leaves_the_events_of_a_slow_receiver_to_the_next_process(tmp_path: Path) -> None:
+    hanging, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(_request: Request) -> Response:
+        hanging.set()
+        await may_answer.wait()
+        return Response(status_code=204)
+
+    folder = tmp_path / "data"
+    late = Starlette(routes=[Route("/hook", answer_late, methods=["POST"])])
+    async with receiving() as receiver, listening(late) as slow:
+        settings, url = receiver.settings(folder), receiver.url
+        receiver.url = slow
+        async with Toolbox(tools=[add], settings=receiver.settings(folder)) as box:
+            await box.call("add", {"a": 1, "b": 2})
+            await hanging.wait()
+        receiver.url = url
+        async with Toolbox(tools=[add], settings=settings):
+            await receiver.until(lambda: receiver.has(3))
+        may_answer.set()
+
+    assert receiver.ids == await logged(folder)
+
+
 async def test_a_private_address_is_refused_unless_the_network_allows_it(receiver: Receiver, tmp_path: Path) -> None:
     refused = receiver.settings(tmp_path / "data").model_copy(update={"network": Settings().network})
     async with Toolbox(tools=[add], settings=refused) as box:

@@ -41,6 +41,7 @@ _PAGE = 100
 _LOOK_S = 1.0  # other processes write to the log, and may die while they send
 _SAVE_S = 0.2  # a killed process delivers again what it delivered in this time
 _LAST_S = 2.0  # for what is left when a Toolbox closes
+_LAST_EVENT_S = 0.5  # then, for each event: a slow receiver gets the rest from the next process
 _GONE = 410
 
 
@@ -162,11 +163,13 @@ class _Sender:
                 await self._store.webhooks.release(self.webhook.name)
 
     async def reach(self, position: int) -> None:
-        """Wait until the webhook has come to an event; not where it fails, or where another process sends."""
+        """Wait until the webhook has come to an event; not where it is slow or fails, or another process sends."""
         self.written.set()
-        while (now := self._progress) is not None and now.position < position and not now.failures:
-            self._moved.clear()
-            await self._moved.wait()
+        with suppress(TimeoutError):
+            while (now := self._progress) is not None and now.position < position and not now.failures:
+                self._moved.clear()
+                async with asyncio.timeout(_LAST_EVENT_S):
+                    await self._moved.wait()
 
     @property
     def problem(self) -> str:
