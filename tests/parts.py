@@ -119,6 +119,11 @@ def memory() -> str:
     return _node_server("memory")
 
 
+def searxng() -> str:
+    """Web search and a page reader; they ask the search engine that SEARXNG_URL names."""
+    return shlex.join([str(node24()), str(found("node_modules/mcp-searxng/dist/cli.js"))])
+
+
 def time() -> str:
     return shlex.join([str(_installed("mcp-server-time")), "--local-timezone", "Europe/Oslo"])
 
