@@ -10,9 +10,9 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from tests.auth.oauth.provider import provider
+from tests.auth.oauth.provider import Browser, provider
 from tests.gateway.serving import serving, whole_app
-from tests.toolbox.signing_in import ANN, CLIENT, NotesApi, Person, address, notes_source, toolbox
+from tests.toolbox.signing_in import ANN, CLIENT, NotesApi, Person, address, notes_source, outcome_of, toolbox
 from toolpost.gateway.http import open_callers
 
 pytestmark = pytest.mark.programs
@@ -54,3 +54,41 @@ async def test_a_clients_user_signs_in_and_the_call_goes_on(
 
     assert "remember the milk" in str(result.content)
     assert len(api.readers) == 1
+
+
+async def test_a_front_end_starts_and_finishes_a_sign_in_and_lets_the_account_go(
+    issuer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTES_CLIENT_SECRET", CLIENT["client_secret"])
+    page = "http://127.0.0.1/callback"  # of the front end, which hands on what the browser brings
+    with address() as (url, listening):
+        folder, api = tmp_path / "data", NotesApi(issuer)
+        async with (
+            api,
+            toolbox(notes_source(api, tmp_path), url, folder) as box,
+            open_callers(box, folder, ANN, host="127.0.0.1") as callers,
+            serving(whole_app(box, callers, url), listening),
+            httpx2.AsyncClient(base_url=f"{url}/api/v1", timeout=60, trust_env=False) as http,
+        ):
+            http.headers["Authorization"] = f"Bearer {(folder / 'token').read_text()}"
+            call = {"tool": "notes.read_note", "arguments": {"id": 7}}
+            asked = (await http.post("/calls", json=call)).json()
+            before = (await http.get("/accounts")).json()
+            started = (await http.post("/accounts/notes/sign-in", json={"redirect_uri": page})).json()
+            brought = await Browser(f"{page}/notes").visit(started["url"])
+            forged = {"parameters": {**brought, "state": "made-up"}}
+            refused = await http.post("/accounts/notes/callback", json=forged)
+            finished = await http.post("/accounts/notes/callback", json={"parameters": brought})
+            after = (await http.get("/accounts")).json()
+            outcome = await outcome_of(box, asked["pending"]["id"], by=ANN)
+            gone = [(await http.delete("/accounts/notes")).status_code for _ in range(2)]
+            strange = await http.post("/accounts/nowhere/sign-in", json={})
+
+    assert (asked["status"], started["status"]) == ("paused", "started")
+    assert finished.json() == {"status": "connected", "provider": "notes", "url": None}
+    assert 400 <= refused.status_code < 500
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert [one["provider"] for one in before + after] == ["notes", "notes"]
+    assert before != after
+    assert "remember the milk" in str(outcome)
+    assert (gone, strange.status_code) == ([204, 404], 404)

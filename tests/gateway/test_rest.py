@@ -325,6 +325,42 @@ async def test_a_source_is_added_reloaded_and_removed_while_it_runs(gate: Served
     assert (reloaded.json()["state"], removed.status_code, gone.status_code) == ("up", 204, 404)
 
 
+async def test_a_source_that_is_reloaded_during_a_call_lets_it_end(gate: Served, tmp_path: Path) -> None:
+    file, begun, may_end = tmp_path / "slow.py", tmp_path / "begun", tmp_path / "may_end"
+    code = """import asyncio
+from pathlib import Path
+
+from toolpost import tool
+
+
+@tool(side_effects="write")
+async def work() -> str:
+    \"\"\"Work until a file says that it is enough.\"\"\"
+    Path({begun!r}).touch()
+    while not Path({may_end!r}).exists():
+        await asyncio.sleep(0.01)
+    return {result!r}
+"""
+    names = {"begun": str(begun), "may_end": str(may_end)}
+    file.write_text(code.format(**names, result="old"))
+    source = {"name": "slow", "transport": "python", "connection": str(file), "trust": True}
+    assert (await gate.http.post("/api/v1/sources", json=source)).status_code == 201
+    async with asyncio.timeout(60):
+        calling = asyncio.create_task(gate.http.post("/api/v1/calls", json={"tool": "slow.work"}))
+        while not begun.exists():
+            await asyncio.sleep(0.01)
+        file.write_text(code.format(**names, result="new, and longer"))
+        reloading = asyncio.create_task(gate.http.post("/api/v1/sources/slow/reload"))
+        other = await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 2}})
+        may_end.touch()
+        called, reloaded = await calling, await reloading
+        again = await gate.http.post("/api/v1/calls", json={"tool": "slow.work"})
+
+    assert (called.json()["content"], other.json()["content"]) == ("old", 3)
+    assert reloaded.status_code == 200
+    assert again.json()["content"] == "new, and longer"
+
+
 async def test_the_record_is_exported_with_its_hashes_and_verified(gate: Served) -> None:
     await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 1}})
     reply = await gate.http.get("/api/v1/audit", params={"verify": "yes"})

@@ -79,7 +79,14 @@ OPERATIONS = [
         handler=_start_sign_in,
         takes={
             "type": "object",
-            "properties": {"redirect_uri": {"type": "string", "pattern": r"^https?://[^\s#]+$", "maxLength": 2000}},
+            "properties": {
+                "redirect_uri": {
+                    "type": "string",
+                    "pattern": r"^https?://[^\s#]+$",
+                    "maxLength": 2000,
+                    "description": "The browser comes back to this address, followed by / and the name of the service",
+                }
+            },
             "additionalProperties": False,
         },
         answers={200: ref("SignIn")},
