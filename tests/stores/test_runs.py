@@ -13,7 +13,7 @@ def status_after(told: Told) -> str:
     head = RunHead.of_first(call_ref("run_1", told[0][0]), 0.0)
     for call_id, code in told:
         ref = call_ref("run_1", call_id)
-        head.advance(event(code, call=ref), ref, id=1, key=LogKey(b"k"))
+        head.advance(event(code, call=ref), ref, 1, LogKey(b"k"))
     return head.status
 
 

@@ -328,8 +328,7 @@ _ARGUMENT_KEYS = ("params", "input", "arguments")
 _RESULT_KEYS = ("summary", "result")
 _SCALARS = frozenset({str, int, float, bool})
 _SECRET_TYPES = frozenset({str, int, float})
-_PLAIN = frozenset({*_SCALARS, type(None)})
-_NAMES = frozenset({str})
+_UNMARKED = frozenset({int, float, bool, type(None)})  # no URL stands in them
 _NOTHING: SecretPaths = frozenset()
 _MARK = "://"
 # Possessive quantifiers, so that matching a hostile text takes linear time.
@@ -360,6 +359,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = (), *, beside: tuple[SecretMatcher, ...] = ()) -> None:
         self._own = SecretMatcher()
         self._matchers = (*beside, self._own)
+        self._is_empty = not beside  # asked for every event
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
@@ -368,15 +368,13 @@ class Redactor:
             self._own.learn(secret)
             if "\n" in secret:  # it may be printed line by line
                 self._own.learn_lines(secret)
+        self._is_empty = self._is_empty and self._own.is_empty
 
     def join(self, other: Redactor) -> None:
         """Also mask the secrets of another redactor, those that it learns later included."""
         more = [matcher for matcher in other._matchers if matcher not in self._matchers]
         self._matchers = (*more, *self._matchers)
-
-    @property
-    def _is_empty(self) -> bool:
-        return self._own.is_empty and len(self._matchers) == 1
+        self._is_empty = self._is_empty and not more
 
     def with_secrets(self, secrets: Iterable[str]) -> Redactor:
         """Return a redactor with more secrets, such as those in the arguments of one call."""
@@ -480,12 +478,12 @@ class Redactor:
 
     def plain(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Redact the facts of an event of no known tool; the keys of facts are ours and name no secrets."""
-        if isinstance(facts, dict) and self._is_empty and all(map(_is_harmless, facts.values())):
-            return facts
+        if self._is_empty and facts.__class__ is dict and _are_harmless(facts.values()):
+            return cast("dict[str, Any]", facts)
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, fact: Any, secret: SecretPaths) -> Any:
-        if not secret and self._is_empty and _is_harmless(fact):
+        if not secret and self._is_empty and _are_harmless((fact,)):
             return fact
         if () in secret:  # the whole value is a secret
             return MASK
@@ -529,14 +527,19 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield "*", part
 
 
-def _is_harmless(fact: Any) -> bool:
-    """Return whether a fact is plain values under harmless names without a URL; most are, and need no redaction."""
-    if fact.__class__ is not dict:
-        return fact.__class__ in _PLAIN and not may_hold_url(fact)
-    for name, value in fact.items():
-        if value.__class__ not in _PLAIN or may_hold_url(value):
-            return False
-        if name.__class__ is not str or is_secret_name(name):
+def _are_harmless(facts: Iterable[Any]) -> bool:
+    """Return whether facts are plain values under harmless names without a URL; most are, and need no redaction."""
+    for fact in facts:
+        if fact.__class__ is str:
+            if _MARK in fact:
+                return False
+        elif fact.__class__ is dict:
+            for name, value in fact.items():
+                if name.__class__ is not str or is_secret_name(name):
+                    return False
+                if value.__class__ not in _UNMARKED and (value.__class__ is not str or _MARK in value):
+                    return False
+        elif fact.__class__ not in _UNMARKED:
             return False
     return True
 
@@ -547,11 +550,6 @@ def mask_url_secrets(text: str) -> str:
         return text
     text = _LOGIN.sub(rf"\g<1>{MASK}@", text)
     return _FIELD.sub(_mask_field, text) if "=" in text else text
-
-
-def may_hold_url(value: object) -> bool:
-    """Return whether a value is text with a URL in it."""
-    return isinstance(value, str) and _MARK in value
 
 
 def _mask_field(found: re.Match[str]) -> str:

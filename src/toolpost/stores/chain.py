@@ -30,6 +30,7 @@ _EVENT, _FORGOTTEN = b"toolpost event", b"toolpost forgot"
 
 # Well below the gigabyte at which SQLite refuses a value.
 MAX_BYTES = 256 * 1024 * 1024
+_WIDEST = 4  # bytes of a character in UTF-8
 _encode_any = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
 # Only what both encoders write alike: all else is refused, and left to the other one.
 _EXACT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -68,7 +69,7 @@ class EventRow(NamedTuple):
     forgotten: bytes | None = None
 
 
-EventFields: TypeAlias = tuple[int, str, int, int, float, str, str, str, str, bytes, bytes | None]  # of an EventRow
+EventFields: TypeAlias = tuple[int, str, int, int, float, str, str, str, str, bytes]  # of a row as it is appended
 
 
 class PlainRow(NamedTuple):
@@ -90,22 +91,23 @@ ChainRow = TypeVar("ChainRow", EventRow, PlainRow)
 class LogKey:
     """The key of one event log: makes digests of events and seals of rows."""
 
-    __slots__ = ("_events", "_key")
+    __slots__ = ("_begun", "_events", "_key")
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._events = blake2b(digest_size=DIGEST_BYTES, key=key, person=_EVENT)
+        self._events = self._begin(_EVENT)
+        self._begun: dict[bytes, blake2b] = {}
 
     def __repr__(self) -> str:
         return "LogKey()"
 
-    def digest(self, ids: str, *, id: int, seq: int, code: int, at: float, payload: str) -> bytes:
+    def digest(self, ids: str, id: int, seq: int, code: int, at: float, payload: str) -> bytes:
         """Return the digest of an event; `ids` comes from `join_ids`."""
-        mac = self._events.copy()  # with the key in it, which takes as long as the event
+        mac = self._events.copy()
         mac.update(_bits(at) + f"{id}|{seq}|{code}|{ids}|{payload}".encode())
         return mac.digest()
 
-    def seal(self, kind: str, *fields: object) -> bytes:
+    def seal(self, kind: str, fields: Iterable[object]) -> bytes:
         """Return a MAC over the fields of a row of some kind (at most 16 letters)."""
         return self._mac(kind.encode(), fields)
 
@@ -131,11 +133,17 @@ class LogKey:
 
     def _digest_of(self, row: EventRow) -> bytes:
         ids = join_ids(row.run_id, row.call_id, row.tenant, row.user)
-        return self.digest(ids, id=row.id, seq=row.seq, code=row.code, at=row.at, payload=row.payload)
+        return self.digest(ids, row.id, row.seq, row.code, row.at, row.payload)
 
     def _mac(self, kind: bytes, fields: Iterable[object]) -> bytes:
-        text = "\0".join(map(repr, fields))  # repr is exact, and never holds a NUL
-        return blake2b(text.encode(), digest_size=DIGEST_BYTES, key=self._key, person=kind).digest()
+        begun = self._begun.get(kind) or self._begun.setdefault(kind, self._begin(kind))
+        mac = begun.copy()
+        mac.update("\0".join(map(repr, fields)).encode())  # repr is exact, and never holds a NUL
+        return mac.digest()
+
+    def _begin(self, kind: bytes) -> blake2b:
+        """Return a MAC with the key in it, to be copied: the key takes as long to hash as an event."""
+        return blake2b(digest_size=DIGEST_BYTES, key=self._key, person=kind)
 
 
 def join_ids(*ids: str) -> str:
@@ -218,7 +226,7 @@ def payload_text(event: RunEvent, start: str = "") -> str:
         if not start or "tool_name" in facts or "correlation_id" in facts:
             return _encode_payload(event.payload)
         text = _encode_payload(event.call.redact(facts))
-        return f"{start}{text[1:]}" if len(text) > len("{}") else f"{start[:-1]}}}"
+        return f"{start[:-1]}}}" if text == "{}" else f"{start}{text[1:]}"
     except Exception as exc:  # noqa: BLE001 - foreign values and the redaction of foreign code; that it happened is kept
         return _encode_any({"unrenderable": type(exc).__name__})
 
@@ -234,11 +242,11 @@ def payload_start(call: CallRef) -> str:
 
 def _encode_payload(payload: dict[str, Any]) -> str:
     try:
-        data = orjson.dumps(payload, option=_EXACT)
+        text = orjson.dumps(payload, option=_EXACT).decode()
     except TypeError:  # whole numbers of more than 64 bits, lone surrogates, names that are no text, foreign types
-        data = b""
-    if data and b"null" not in data and len(data) <= MAX_BYTES:  # NaN, too, is written as null
-        return data.decode()
+        text = "null"
+    if "null" not in text and len(text) * _WIDEST <= MAX_BYTES:  # NaN, too, is written as null
+        return text
     try:
         text = _encode_any(payload)
     except ValueError:
@@ -274,6 +282,7 @@ class RunHead:
         "_call",
         "_ids",
         "_start",
+        "_whose",
         "hash",
         "is_damaged",
         "nr",
@@ -321,6 +330,7 @@ class RunHead:
         self.is_damaged = False
         self._call: CallRef | None = None
         self._ids = self._start = ""
+        self._whose = ("", "", "")
 
     @classmethod
     def of_first(cls, call: CallRef, at: float, nr: int = 0) -> RunHead:
@@ -336,30 +346,34 @@ class RunHead:
         head.seal = seal
         return head
 
-    def advance(
-        self, event: RunEvent, call: CallRef, *, id: int, key: LogKey, payload: str | None = None
-    ) -> EventFields:
+    def advance(self, event: RunEvent, call: CallRef, id: int, key: LogKey, payload: str | None = None) -> EventFields:
         """Number, render and chain one more event, or one with this payload, and return its row.
 
         Raises, without a change, when an id cannot be encoded.
         """
         if call is not self._call:
-            run_id, call_id, tenant, user = self.run_id, call.call_id, call.tenant, call.user
-            # As `join_ids`, in a third of the time.
-            self._ids = f"{len(run_id)}|{len(call_id)}|{len(tenant)}|{len(user)}|{run_id}|{call_id}|{tenant}|{user}"
-            self._start = payload_start(call)
-            self._call = call
+            self._begin_call(call)
         if payload is None:
             payload = payload_text(event, self._start)
+        call_id, tenant, user = self._whose
         code, at, seq = int(event.code), float(event.at), self.seq + 1
-        digest = key.digest(self._ids, id=id, seq=seq, code=code, at=at, payload=payload)
-        self.seq, self.hash, self.updated_at = seq, link(self.hash, digest), at
-        self.update_status(code, call.call_id)
-        return id, self.run_id, seq, code, at, call.call_id, call.tenant, call.user, payload, self.hash, None
+        self.hash = link(self.hash, key.digest(self._ids, id, seq, code, at, payload))
+        self.seq, self.updated_at = seq, at
+        self.update_status(code, call_id)
+        return id, self.run_id, seq, code, at, call_id, tenant, user, payload, self.hash
+
+    def _begin_call(self, call: CallRef) -> None:
+        """Keep what all events of a call share; most runs have one call."""
+        run_id, (_, call_id, _, tenant, user, _, _) = self.run_id, call
+        # As `join_ids`, in a third of the time.
+        self._ids = f"{len(run_id)}|{len(call_id)}|{len(tenant)}|{len(user)}|{run_id}|{call_id}|{tenant}|{user}"
+        self._start = payload_start(call)
+        self._whose = (call_id, tenant, user)
+        self._call = call
 
     def make_seal(self, key: LogKey) -> bytes:
         """Compute the seal of this head."""
-        return key.seal("run", *self.columns())
+        return key.seal("run", self.columns())
 
     def update_status(self, code: int, call_id: str) -> None:
         """Update the status after an event. A run ends with the call that began it, not with a nested call.

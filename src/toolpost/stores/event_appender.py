@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from toolpost.contracts.events import RunEvent
+    from toolpost.contracts.events import CallRef, RunEvent
     from toolpost.stores.chain import EventFields
 
 _log = logging.getLogger("toolpost.stores")
 _ROW = ("ledger", "1", "key")
-_BITS = 8 * DIGEST_BYTES
+_MODULUS = 1 << 8 * DIGEST_BYTES
 _LOAD = "SELECT last_event, last_run, runs, total, seal FROM ledger"
 _SAVE = "UPDATE ledger SET last_event = ?, last_run = ?, runs = ?, total = ?, seal = ?"
 
@@ -49,7 +49,7 @@ RunName: TypeAlias = tuple[str, str]  # tenant and run id
 # hand it back.
 _CHUNKS = (128, 32, 8, 1)
 _EVENTS = """
-INSERT INTO events (id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten) VALUES $ROWS
+INSERT INTO events (id, run_id, seq, code, at, call_id, tenant, user, payload, hash) VALUES $ROWS
 """
 _HEADS = f"""
 INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES $ROWS
@@ -82,9 +82,9 @@ class Ledger:
         total = self.total.to_bytes(DIGEST_BYTES, "big")
         db.execute(_SAVE, (self.last_event, self.last_run, self.runs, total, seal))
 
-    def change(self, *, old: bytes = b"", new: bytes = b"") -> None:
-        """Replace a seal in the sum."""
-        self.total = (self.total - int.from_bytes(old, "big") + int.from_bytes(new, "big")) % (1 << _BITS)
+    def change(self, *, old: Iterable[bytes] = (), new: Iterable[bytes] = ()) -> None:
+        """Replace seals in the sum."""
+        self.total = (self.total - _sum(old) + _sum(new)) % _MODULUS
 
     def find_breaks(self, seals: list[bytes]) -> list[str]:
         """Return the problems of the runs as a whole, given the seals of the stored runs."""
@@ -92,12 +92,16 @@ class Ledger:
             return ["the ledger of the log was changed, so that nobody can tell how many runs there should be"]
         if self.runs != len(seals):
             return [f"the log should hold {self.runs} runs and holds {len(seals)}: runs were removed or added"]
-        if self.total != sum(int.from_bytes(seal, "big") for seal in seals) % (1 << _BITS):
+        if self.total != _sum(seals) % _MODULUS:
             return ["a run was exchanged for another, or put back to how it was before"]
         return []
 
     def _seal(self) -> bytes:
-        return self.key.seal("ledger", self.last_event, self.last_run, self.runs, self.total)
+        return self.key.seal("ledger", (self.last_event, self.last_run, self.runs, self.total))
+
+
+def _sum(seals: Iterable[bytes]) -> int:
+    return sum(map(int.from_bytes, seals))  # big-endian
 
 
 def load_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger | None:
@@ -164,14 +168,15 @@ class EventAppender:
 
         They are written again when the transaction ends: the function that called this may be rolled back.
         """
-        ledger = self.ledger
+        key, owner = self.ledger.key, self._owner_id
+        heads = [head for _, head in sorted(self._touched.items())]
+        self.ledger.change(old=[head.seal for head in heads])
         rows: list[tuple[object, ...]] = []
-        for _, head in sorted(self._touched.items()):
+        for head in heads:
             columns = head.columns()
-            seal = b"" if head.is_damaged else ledger.key.seal("run", *columns)
-            ledger.change(old=head.seal, new=seal)
-            head.seal = seal
-            rows.append((*columns, seal, self._owner_id))
+            head.seal = b"" if head.is_damaged else key.seal("run", columns)
+            rows.append((*columns, head.seal, owner))
+        self.ledger.change(new=[head.seal for head in heads])
         _insert(db, _HEADS, rows)
 
     def finish(self, db: sqlite3.Connection) -> None:
@@ -191,7 +196,7 @@ class EventAppender:
             if head is not None:
                 self._touched.pop(head.nr, None)
             self.ledger.runs -= 1
-            self.ledger.change(old=seal)
+            self.ledger.change(old=[seal])
             self._unsaved = True
 
     def rename_user(self, db: sqlite3.Connection, names: Iterable[RunName], user: str) -> None:
@@ -215,7 +220,14 @@ class EventAppender:
         """Load the heads of these events' runs into the cache, the most recently used last."""
         heads = self._heads
         missing: list[str] = []
-        for name in {(event.call.tenant, event.call.run_id) for event in events}:
+        names: set[RunName] = set()
+        known: CallRef | None = None
+        for event in events:
+            call = event.call
+            if call is not known:  # the events of a call mostly come one after the other, here and below
+                names.add((call.tenant, call.run_id))
+                known = call
+        for name in names:
             head = heads.pop(name, None)
             if head is None:
                 missing.append(escape_surrogates(name[1]))
@@ -238,16 +250,20 @@ class EventAppender:
         heads, touched, ledger = self._heads, self._touched, self.ledger
         key, id_ = ledger.key, ledger.last_event
         rows: list[EventFields] = []
+        known: CallRef | None = None
+        head: RunHead | None = None
         for event in events:
-            call = event.call
             id_ += 1
-            head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
+            call = event.call
+            if call is not known or head is None:
+                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at), call
             try:
-                rows.append(head.advance(event, call, id=id_, key=key))
+                rows.append(head.advance(event, call, id_, key))
             except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
+                known = None
                 call = escape_call_ids(call)
                 head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
-                rows.append(head.advance(event, call, id=id_, key=key))
+                rows.append(head.advance(event, call, id_, key))
             if head.nr == 0:
                 ledger.last_run = head.nr = ledger.last_run + 1
                 ledger.runs += 1

@@ -63,7 +63,7 @@ _OLD_STRAY_EVENTS = """
 SELECT run_id, min(tenant), '', '', 0, x'', '' FROM events_before
 WHERE run_id NOT IN (SELECT run_id FROM runs_before) GROUP BY run_id
 """
-_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 _INSERT_RUN = f"INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 
 
@@ -320,7 +320,7 @@ def _migrate_run(db: sqlite3.Connection, ledger: Ledger, run: _OldRun) -> None:
         head = _chain_old_events(db, ledger, call, theirs)
         if head is not None:
             seal = b"" if is_broken else head.make_seal(ledger.key)
-            ledger.change(new=seal)
+            ledger.change(new=[seal])
             db.execute(_INSERT_RUN, (*head.columns(), seal, run.owner))
 
 
@@ -334,7 +334,7 @@ def _chain_old_events(
             ledger.last_run, ledger.runs = ledger.last_run + 1, ledger.runs + 1
             head = RunHead.of_first(ref, event.at, ledger.last_run)
         same = RunEvent(EventCode(event.code), event.at, ref, {})
-        db.execute(_INSERT_EVENT, head.advance(same, ref, id=event.id, key=ledger.key, payload=event.payload))
+        db.execute(_INSERT_EVENT, head.advance(same, ref, event.id, ledger.key, event.payload))
         if not head.tool_name:
             head.tool_name = parse_payload(event.payload).get("tool_name", "")
     return head

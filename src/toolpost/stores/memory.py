@@ -91,7 +91,7 @@ class MemoryRun:
         for id_, event in zip(self.ids[len(self._rows) :], self.fresh, strict=True):
             call = escape_call_ids(event.call)
             self._chain = self._chain or RunHead.of_first(call, event.at)
-            self._rows.append(EventRow(*self._chain.advance(event, call, id=id_, key=self._key)))
+            self._rows.append(EventRow(*self._chain.advance(event, call, id_, self._key)))
         self.fresh.clear()
         self._turned = 0
         return self._rows

@@ -243,4 +243,4 @@ class SQLitePendingStore:
 
 def status_seal(key: LogKey, status: tuple[Any, ...]) -> bytes:
     """Return the seal over the `STATUS_COLUMNS` of a question."""
-    return key.seal("pending", *status)
+    return key.seal("pending", status)
