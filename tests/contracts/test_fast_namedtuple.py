@@ -1,5 +1,7 @@
-"""Representations of records tell the shape of what may hold a secret, and not the secret."""
+"""Representations of records tell the shape of what may hold a secret; records built fast are as others."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from toolpost.agents.results import PlannerFinish
 from toolpost.agents.turns import ActionResult, PlanStep
 from toolpost.contracts.calls import RequestedCall, ToolOutput, ValidatedCall
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
+from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import JournalEntry, KeyRecord
@@ -81,3 +84,23 @@ def test_numbers_and_shapes_are_shown() -> None:
     assert "content={'a': ...}," in repr(Completed("c", "r", "t", {"a": 1}))
     assert "content=<list of 2>," in repr(Completed("c", "r", "t", [1, 2]))
     assert "content=<text of 3 characters>," in repr(Completed("c", "r", "t", "abc"))
+
+
+def test_a_record_built_fast_is_as_one_built_by_its_class() -> None:
+    plain = Completed("c", "r", "t", {"a": 1}, 2.0)
+    fast = fast_constructor(Completed)(tuple(plain))
+
+    assert isinstance(fast, Completed)
+    assert fast == plain
+    assert repr(fast) == repr(plain)
+    assert (fast.content, fast.status) == ({"a": 1}, "completed")
+    assert fast._replace(cached=True) == plain._replace(cached=True)
+    assert not hasattr(fast, "__dict__")
+
+
+def test_a_record_built_fast_is_copied_and_pickled_as_its_class() -> None:
+    ann = fast_constructor(Principal)(("acme", "ann"))
+
+    for other in (pickle.loads(pickle.dumps(ann)), copy.copy(ann), copy.deepcopy(ann)):
+        assert other == ANN
+        assert type(other) is Principal

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T", bound=tuple[Any, ...])
 _MAX_NAMES = 10
 
 
+class _Direct(tuple[Any, ...]):
+    """A tuple whose constructor stays that of tuples when a NamedTuple is mixed in."""
+
+    __slots__ = ()
+    __new__ = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - its fields are Any
+
+
 def fast_constructor(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """Return a function that builds a NamedTuple from a tuple of all its fields, in order and unchecked."""
+    """Return a function that builds a NamedTuple from a tuple of all its fields, in order and unchecked.
+
+    What it builds is of a subclass, and is copied and pickled as the NamedTuple itself.
+    """
     # The class's own constructor runs Python code; ten of them for every call cost twice as much.
-    return partial(tuple.__new__, kind)  # pyright: ignore[reportUnknownMemberType] - its fields are Any
+
+    def reduce(record: tuple[Any, ...]) -> tuple[type[T], tuple[Any, ...]]:
+        return kind, tuple(record)
+
+    members: dict[str, Any] = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
+    members |= {"__slots__": (), "__reduce__": reduce}
+    return cast("Callable[[tuple[Any, ...]], T]", type(kind.__name__, (_Direct, kind), members))
 
 
 def represent(record: Any, *hidden: str) -> str:

@@ -537,7 +537,7 @@ class IdMaker:
         """Choose a new mark and restart the count."""
         self._mark = secrets.token_hex(4)
         self._count = itertools.count()
-        self._stem, self._at_ms = "", 0
+        self._stem, self._since, self._until = "", 0.0, 0.0
 
     def make(self, prefix: str) -> str:
         """Return a new id."""
@@ -545,10 +545,11 @@ class IdMaker:
 
     def tick(self) -> str:
         """Return an id without prefix; a call and the run that it opens share one."""
-        now = int(time.time() * 1000)
-        if now != self._at_ms:  # many calls begin within a millisecond
-            self._stem = f"{now:011x}{self._mark}"
-            self._at_ms = now
+        now = time.time()
+        if not self._since <= now < self._until:  # many calls begin within a millisecond
+            ms = int(now * 1000)
+            self._stem = f"{ms:011x}{self._mark}"
+            self._since, self._until = ms / 1000, (ms + 1) / 1000
         return f"{self._stem}{next(self._count):06x}"
 
 

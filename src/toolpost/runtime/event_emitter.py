@@ -76,7 +76,11 @@ class EventEmitter:
         self._emit(_new_event((code, _now(), call, facts, "", "", None)))
 
     def emit_end(
-        self, call: CallRef, outcome: Completed | Failed, *, summary: Any = None, journaled: bool = False
+        self,
+        call: CallRef,
+        outcome: Completed | Failed,
+        summary: Any = None,
+        journaled: bool = False,  # noqa: FBT001, FBT002 - made for every call
     ) -> None:
         """Emit the one event that ends a call; `journaled` says that its journal entry was written, for `verify`."""
         facts: dict[str, Any]
@@ -84,8 +88,9 @@ class EventEmitter:
             code, facts = _COMPLETED, {"summary": summary, "duration_ms": outcome.duration_ms}
             if outcome.artifacts:
                 facts["output_artifact_id"] = outcome.artifacts[0]
-            if OUTPUT_ISSUES in outcome.meta:
-                facts[OUTPUT_ISSUES] = outcome.meta[OUTPUT_ISSUES]
+            meta = outcome.meta
+            if meta and OUTPUT_ISSUES in meta:
+                facts[OUTPUT_ISSUES] = meta[OUTPUT_ISSUES]
         else:
             code = EventCode.TOOL_CALL_FAILED
             facts = {**error_facts(outcome.error), "duration_ms": outcome.duration_ms}

@@ -130,6 +130,7 @@ class ToolRouter:
         retry_ratio: float = 0.1,
     ) -> None:
         self.store = store
+        self._log = store.events
         self.sources: ConnectingSources = _NoSources()
         self.inflight = InFlightCalls()
         self.background = BackgroundTasks()
@@ -200,11 +201,24 @@ class ToolRouter:
         run_id = f"run_{tick}" if run_id is None else writable(run_id)
         key = None if idempotency_key is None else writable(idempotency_key)
         snapshot = snapshot_arguments({} if arguments is None else arguments)
-        call_id = f"call_{tick}" if call_id is None else call_id
-        private = snapshot if snapshot.__class__ is dict else _private(arguments, snapshot)
-        what = (call_id, run_id, tool_name, private, principal, timeout_s, key)
-        how = (correlation_id, task_id, context, NO_ANSWERS, None, False, held)
-        request = _new_request(what + how)
+        request = _new_request(
+            (
+                f"call_{tick}" if call_id is None else call_id,
+                run_id,
+                tool_name,
+                snapshot if snapshot.__class__ is dict else _private(arguments, snapshot),
+                principal,
+                timeout_s,
+                key,
+                correlation_id,
+                task_id,
+                context,
+                NO_ANSWERS,
+                None,
+                False,
+                held,
+            )
+        )
         running = self._run(request, snapshot)
         return running if self.tracer is None else self.tracer.trace(request, running)
 
@@ -221,8 +235,8 @@ class ToolRouter:
         """Run a requested or resumed call to its outcome; each ends in exactly one event."""
         attempt = self._begin(request, snapshot)
         try:
-            if self.store.events.congested:
-                await self.store.events.drain()
+            if self._log.congested:
+                await self._log.drain()
             outcome = await self._advance(attempt)
         except asyncio.CancelledError:
             outcome = (
@@ -234,7 +248,8 @@ class ToolRouter:
             self.inflight.leave(attempt)
         if isinstance(outcome, Failed) and _is_unbegun(attempt, outcome.error):
             raise outcome.error
-        if attempt.task is not None and attempt.task.cancelling() != attempt.cancelling:
+        task = attempt.task
+        if task is not None and task.cancelling() != attempt.cancelling:
             return await self._stop(attempt, outcome)
         try:
             if attempt.journaled or request.idempotency_key is not None:
@@ -270,14 +285,16 @@ class ToolRouter:
 
     async def _advance(self, attempt: Attempt) -> Outcome:
         """Run all stages in order; each builds the input of the next, and any may return a question."""
+        request = attempt.request
         runtime = attempt.runtime or await self._wait_for_runtime(attempt)
-        validated = runtime.validate(attempt.request)
+        validated = runtime.validate(request)
         if attempt.snapshot.__class__ is NotJson:
             raise ToolValidationError("$: the arguments are nested too deeply or not JSON", tool_name=runtime.name)
 
-        earlier = await self._keys.reserve(validated, runtime) if attempt.request.idempotency_key is not None else None
-        if earlier is not None:
-            return earlier
+        if request.idempotency_key is not None:
+            earlier = await self._keys.reserve(validated, runtime)
+            if earlier is not None:
+                return earlier
 
         permitted = (
             runtime.verdict.review(validated)
@@ -416,10 +433,10 @@ class ToolRouter:
             arguments: object = attempt.original_arguments
             self._emit_requested(attempt, dict.fromkeys(arguments, MASK) if is_object(arguments) else {})
         if attempt.runtime is not None:
-            attempt.runtime.entry.counts.record(outcome.duration_ms, isinstance(outcome, Completed))
+            attempt.runtime.counts.record(outcome.duration_ms, isinstance(outcome, Completed))
         if self._auto_emit:
             journaled = attempt.journaled and attempt.intent_written
-            self.emitter.emit_end(attempt.call, outcome, summary=attempt.summary, journaled=journaled)
+            self.emitter.emit_end(attempt.call, outcome, attempt.summary, journaled)
 
     def _stopped(self, attempt: Attempt) -> ToolError:
         """Return the error of a cancelled call; one that timed out while its source was connecting never began."""
@@ -497,11 +514,12 @@ class Invoker:
             attempt.started = True
             self._emitter.emit(attempt.call, _STARTED, {"input": attempt.input_of(call.permitted.validated)})
         upstream = runtime.upstream if runtime.hosts is None else runtime.hosts.of(call)
+        limiters = runtime.limiters
         tries = 0
         while True:
             tries += 1
             upstream.admit(runtime.name)
-            if runtime.limiters and not runtime.try_acquire(request.held):
+            if limiters and not runtime.try_acquire(request.held):
                 await runtime.acquire(request.held)
             began = _now()
             try:
@@ -519,7 +537,7 @@ class Invoker:
                     output, attempt.result_json = await self._scrubber.scrub(output, call.credential, secrets)
                 return output
             finally:
-                if runtime.limiters:
+                if limiters:
                     runtime.release(request.held)
             credential = await self._wait_for_retry(attempt, runtime, upstream, call, error, tries, _now() - began)
             if isinstance(credential, Question):

@@ -68,6 +68,7 @@ class ToolRuntime:
         "_redactor",
         "access",
         "cache_ttl_s",
+        "counts",
         "entry",
         "hosts",
         "invoke",
@@ -104,6 +105,7 @@ class ToolRuntime:
         redactor: Redactor,
     ) -> None:
         self.entry = entry
+        self.counts = entry.counts
         self.spec = entry.spec
         self.name = entry.spec.name
         self.tool = entry.tool

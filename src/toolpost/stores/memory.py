@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -184,14 +185,15 @@ class MemoryEventLog:
 
     def __init__(self, *, max_events: int | None = None) -> None:
         self._max_events = max_events
-        self._collect_at = None if max_events is None else max(1, max_events // 4)
+        self._collect_at = sys.maxsize if max_events is None else max(1, max_events // 4)
         self._lock = threading.Lock()
         self._fresh: list[RunEvent] = []
         self._runs = MemoryRuns(LogKey(secrets.token_bytes(KEY_BYTES)))
 
     def emit(self, event: RunEvent) -> None:
-        self._fresh.append(event)
-        if self._collect_at is not None and len(self._fresh) >= self._collect_at:
+        fresh = self._fresh
+        fresh.append(event)
+        if len(fresh) >= self._collect_at:
             self.collect_runs()
 
     @property
