@@ -42,6 +42,15 @@ async def test_the_end_of_an_iteration_is_told_as_an_error() -> None:
         await run_in_thread(lambda: next(iter(())))
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
+async def test_what_would_end_the_loop_is_told_as_an_error(kind: type[BaseException]) -> None:
+    def give_up() -> None:
+        raise kind
+
+    with pytest.raises(RuntimeError, match=f"the tool raised {kind.__name__}"):
+        await run_in_thread(give_up)
+
+
 async def test_a_thread_is_used_again() -> None:
     threads = {await run_in_thread(threading.get_ident) for _ in range(20)}
 

@@ -14,6 +14,9 @@ from typing import Any, TypeVar, cast
 _Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
 idle_workers: deque[_Worker] = deque()
 T = TypeVar("T")
+# A future cannot carry the first, and the others would end the event loop. Ctrl-C reaches the main thread alone, so a
+# KeyboardInterrupt in a worker is one that its function raised.
+_NOT_FOR_A_LOOP = (StopIteration, KeyboardInterrupt, GeneratorExit)
 
 
 class WorkCancelled(Exception):  # noqa: N818 - no failure: nobody waits for the work
@@ -83,8 +86,8 @@ def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | No
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, StopIteration):  # a future cannot carry it
-            future.set_exception(RuntimeError("the tool raised StopIteration"))
+        elif isinstance(error, _NOT_FOR_A_LOOP):
+            future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
         else:
             future.set_exception(error)
 
