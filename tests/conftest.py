@@ -2,7 +2,9 @@
 
 import gc
 import os
+import subprocess
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +57,20 @@ def _leaves_the_process_as_it_was() -> Iterator[None]:
     yield
     if changes := before.restore():
         pytest.fail(f"This test leaves the process changed for the next one: {'; '.join(changes)}", pytrace=False)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own that a test can fill."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"NOT TESTED on a real full disk: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.hookimpl(trylast=True)

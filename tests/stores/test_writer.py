@@ -3,9 +3,8 @@
 import asyncio
 import os
 import sqlite3
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -246,19 +245,6 @@ async def test_a_closed_store_refuses_and_closes_twice(tmp_path: Path) -> None:
         await store.journal.find("call_1", "")
     async with open_store(tmp_path) as again:
         assert len(await again.events.read()) == 1
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"NOT TESTED on a real full disk: {mounted.stderr.strip()}; the twin with max_page_count was")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.programs

@@ -33,6 +33,7 @@ State = Literal["ok", "note", "broken"]
 OLDEST_PYTHON = (3, 11)
 OLDEST_SQLITE = (3, 35)  # UPDATE ... RETURNING, which makes a claim one statement
 _LOW_SPACE = 256 * 1024 * 1024
+_NO_SPACE = 1024 * 1024
 _FEW_FILES = 256
 
 
@@ -304,8 +305,12 @@ def _writable(folder: Path) -> Check:
 
 def _space(folder: Path) -> Check:
     free = shutil.disk_usage(folder).free
-    state: State = "ok" if free >= _LOW_SPACE else "note"
-    return Check("free space", state, f"{free // (1024 * 1024)} MB")
+    megabytes = f"{free // (1024 * 1024)} MB"
+    if free < _NO_SPACE:
+        return Check(
+            "free space", "broken", f"{megabytes}: the disk is full; make room or set data_dir to another folder"
+        )
+    return Check("free space", "ok" if free >= _LOW_SPACE else "note", megabytes)
 
 
 def _database(folder: Path) -> Iterator[Check]:

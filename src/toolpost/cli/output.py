@@ -51,6 +51,7 @@ class Output:
         self.status = StatusLine()
         self.reader_gone = False
         self._stream = stream
+        self._has_document = False
 
     @property
     def stream(self) -> TextIO:
@@ -59,6 +60,7 @@ class Output:
 
     def document(self, value: Any) -> None:
         """Write the only JSON document of a command."""
+        self._has_document = True
         self._write(json.dumps(value, indent=2, ensure_ascii=not _is_utf8(self._stream), default=str))
 
     def line(self, value: Any) -> None:
@@ -143,8 +145,11 @@ class Output:
         sys.stderr.flush()
 
     def failure(self, error: ToolError, *, advice: str | None = None) -> None:
-        """Write the error that ended the command: as the JSON of a failed call, or as text."""
-        if self.as_json:
+        """Write the error that ended the command: as the JSON of a failed call, or as text.
+
+        A command that fails after its JSON document, for events that cannot be written, says so on stderr.
+        """
+        if self.as_json and not self._has_document:
             self.line(failure_to_dict(error))  # on one line, so that it fits among JSON lines too
         else:
             self.explain(error, advice=advice)

@@ -1,0 +1,41 @@
+"""The program on a disk that is full: every command says so, once, where it is expected."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import Run
+
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not Path("/bin/mount").exists(), reason="NOT TESTED on a full disk: there is no mount here"),
+]
+
+
+@pytest.fixture
+def full(toolpost: Run, home: Path, small_disk: Path) -> Run:
+    """The program with a data folder on a disk that has filled up since the first call."""
+    with (home / "toolpost.yaml").open("a") as config:
+        config.write(f"data_dir: {small_disk / 'data'}\n")
+    assert toolpost("tools", "call", "local.noisy").code == 0
+    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(os.urandom(4096))
+    return toolpost
+
+
+def test_json_is_one_document_even_if_the_events_are_not_written(full: Run) -> None:
+    done = full("tools", "call", "local.noisy", "--json")
+
+    assert (done.code, done.json["status"]) == (1, "completed")
+    assert "events were not written" in done.err
+
+
+def test_doctor_finds_what_is_wrong(full: Run) -> None:
+    done = full("doctor", "--json")
+
+    [space] = [check for check in done.json["checks"] if check["name"] == "free space"]
+    assert (done.code, done.json["status"], space["state"]) == (1, "failed", "broken")
+    assert "the disk is full; make room" in space["detail"]
