@@ -47,6 +47,16 @@ def srv(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+def test_a_source_that_is_not_pinned_is_not_called_the_same(toolpost: Run, srv: Path) -> None:
+    for command in ("diff", "approve"):
+        done = toolpost("lock", command)
+
+        assert done.code == 0
+        assert "srv: not pinned yet, 2 tools" in done.out
+        assert "toolpost.lock does not have all sources; `toolpost lock` adds them." in done.err
+        assert "othing differs" not in done.err
+
+
 def test_the_lock_is_written_after_a_yes_and_then_holds(toolpost: Run, srv: Path) -> None:
     asked = toolpost("lock")
     written = toolpost("lock", "--yes", "--json")

@@ -74,7 +74,9 @@ def diff(config: Config = None, user: User = "", json: Json = False) -> None:  #
         comparison = await _compare_sources(config, output)
         found = comparison.differences()
         _show_differences(comparison, found, output)
-        if not found:
+        if comparison.unpinned:
+            _advise_to_pin(comparison, output)
+        elif not found and not comparison.failed:
             output.note("Nothing differs.")
         return _finish(comparison, found, output, written=False)
 
@@ -106,7 +108,9 @@ def approve(
             )
             comparison.lock.write(comparison.with_only(chosen))
             output.note(f"Agreed; {comparison.lock.path.name} is written, commit it.")
-        else:
+        elif comparison.unpinned:
+            _advise_to_pin(comparison, output)
+        elif not comparison.failed:
             output.note("Nothing to agree to: nothing differs.")
         return _finish(comparison, chosen, output, written=bool(chosen))
 
@@ -194,10 +198,14 @@ def _check(comparison: _LockComparison, output: Output) -> int:
             "`toolpost lock approve` agrees to them."
         )
     elif comparison.unpinned:
-        output.note(f"{comparison.lock.path.name} does not have all sources; `toolpost lock` adds them.")
+        _advise_to_pin(comparison, output)
     elif not comparison.failed:
         output.note(f"All is as {comparison.lock.path.name} has it.")
     return max(_finish(comparison, found, output, written=False), int(bool(found or comparison.unpinned)))
+
+
+def _advise_to_pin(comparison: _LockComparison, output: Output) -> None:
+    output.note(f"{comparison.lock.path.name} does not have all sources; `toolpost lock` adds them.")
 
 
 def _select(comparison: _LockComparison, names: Sequence[str]) -> list[Difference]:
