@@ -96,3 +96,41 @@ async def test_a_form_that_two_processes_get_at_once_is_handed_in_once(home: Pat
 
     assert [result.structured_content for result in results] == [{"result": "a table for eight"}] * 2
     assert (home / "booked").read_text() == "eight\n"
+
+
+async def until_it_hangs(home: Path) -> None:
+    while not (home / "hanging").exists():
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("surface", ["rest", "a2a"])
+async def test_a_call_that_may_be_repeated_has_failed_when_its_gateway_was_killed(home: Path, surface: str) -> None:
+    data = {"tool": "local.hang", "arguments": {}}
+    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"data": data}]}
+    begin = {
+        "rest": ("api/v1/calls", {**data, "mode": "async"}),
+        "a2a": ("a2a", rpc("SendMessage", {"message": message, "configuration": {"returnImmediately": True}})),
+    }
+    with running(home, stopping=True) as gateway:
+        path, body = begin[surface]
+        async with httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
+            begun = (await http.post(gateway.address.replace("mcp", path), json=body)).json()
+            await until_it_hangs(home)
+        gateway.process.send_signal(signal.SIGKILL)
+
+    with running(home) as gateway:
+        async with httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
+            if surface == "rest":
+                at = gateway.address.replace("mcp", f"api/v1/runs/{begun['run_id']}/outcome")
+                outcome = (await http.get(at)).json()
+                told = (outcome["status"], outcome["error"]["error_code"])
+            else:
+                at, asked = gateway.address.replace("mcp", "a2a"), rpc("GetTask", {"id": begun["result"]["task"]["id"]})
+                status = (await http.post(at, json=asked)).json()["result"]["status"]
+                told = (status["state"], "interrupted" if "safe to call again" in str(status) else str(status))
+
+    assert told in [("failed", "interrupted"), ("TASK_STATE_FAILED", "interrupted")]
+
+
+def rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

@@ -20,13 +20,12 @@ from toolpost import __version__
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
-from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import AGENT_CARD, CALLER, insufficient_scope
 from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.event_stream import event_stream
 from toolpost.gateway.rest.operations import JSON_BYTES, json_bytes, read_body
-from toolpost.runtime.persistence import current_outcome
+from toolpost.runtime.persistence import kept_outcome
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from toolpost.contracts.callers import Caller
-    from toolpost.contracts.events import RunSummary
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.rest.service import RestService
@@ -312,14 +310,7 @@ async def _find(ask: _Ask) -> _TaskState:
     is_shown = run is not None and (not ask.caller.scopes <= {"call"} or run.user == principal.user)
     if run is None or not is_shown:
         raise _RpcError(_NO_TASK, f"there is no task {task_id[:_LONGEST_ID]!r}")
-    return _TaskState(task_id, await _outcome_of(ask, run))
-
-
-async def _outcome_of(ask: _Ask, run: RunSummary) -> Outcome | None:
-    """Return what came of a run, or its question; None while it runs."""
-    store = ask.service.box.store
-    record = await store.keys.find(Principal(run.tenant, run.user), run.call_id)
-    return None if record is None or record.outcome is None else await current_outcome(store.pending, record.outcome)
+    return _TaskState(task_id, await kept_outcome(box.store, run))
 
 
 async def _cancel(ask: _Ask) -> _TaskState:

@@ -30,7 +30,14 @@ from toolpost.contracts.sources import HoldingSource
 from toolpost.contracts.storage import JournalEntry, Store
 from toolpost.policy.approvals import answer_refusal, arguments_summary, call_hash, target_summary, tool_hash
 from toolpost.policy.redaction import LONGEST_MESSAGE, Redactor
-from toolpost.runtime.persistence import dump_context, dump_outcome, load_context, load_outcome, paused_outcome
+from toolpost.runtime.persistence import (
+    dump_context,
+    dump_outcome,
+    interrupted_error,
+    load_context,
+    load_outcome,
+    paused_outcome,
+)
 from toolpost.runtime.results import summary_of
 from toolpost.schema.validator import compile_validator
 
@@ -584,8 +591,7 @@ class OutcomeReporter:
 
     def interrupt(self, of: JournalEntry | RunSummary) -> Failed:
         """Fail a call that is safe to repeat and whose process died."""
-        message = "the process running this call ended before it did; it is safe to call again"
-        return self._fail(of, ToolError(message, code="interrupted"))
+        return self._fail(of, interrupted_error(of.tool_name))
 
     def _fail(self, of: PendingAction | JournalEntry | RunSummary, error: ToolError) -> Failed:
         if isinstance(of, PendingAction) and self._registry.has(of.tool_name):

@@ -43,11 +43,23 @@ def load_outcome(data: Mapping[str, Any]) -> Outcome:
 
 
 async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
-    """Return the outcome of a run with a key or with effects, or its open question; None where none is kept."""
+    """Return the outcome of a run with a key or with effects, or its open question; None where none is kept.
+
+    A run with a key that failed without an outcome is one whose process died, and that had no effects.
+    """
     record = await store.keys.find(Principal(run.tenant, run.user), run.call_id)
     if record is not None and record.outcome is not None:
         return await current_outcome(store.pending, record.outcome)
-    return await recorded_outcome(store, run.call_id, tenant=run.tenant)
+    known = await recorded_outcome(store, run.call_id, tenant=run.tenant)
+    if known is None and record is not None and not record.owner_alive and run.status == "failed":
+        return Failed(run.call_id, run.run_id, run.tool_name, interrupted_error(run.tool_name))
+    return known
+
+
+def interrupted_error(tool_name: str) -> ToolError:
+    """Return the error of a call that is safe to repeat and whose process died."""
+    message = "the process running this call ended before it did; it is safe to call again"
+    return ToolError(message, tool_name=tool_name, code="interrupted")
 
 
 async def recorded_outcome(store: Store, call_id: str, *, tenant: str) -> Outcome | None:

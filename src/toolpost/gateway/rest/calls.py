@@ -207,7 +207,7 @@ async def _run_outcome(ask: RestRequest) -> Response:
         known = await kept_outcome(ask.box.store, run)
         if known is not None and not _is_parked(known):
             return JsonResponse(outcome_to_dict(known))
-        if run.status not in _OPEN and not await _is_kept(ask, run):
+        if known is None and run.status not in _OPEN and not await _is_kept(ask, run):
             raise Problem(404, "outcome_not_kept", "the outcome was given to the caller that waited; it is not kept")
         if time.monotonic() >= deadline:
             return JsonResponse({"status": "running", "run_id": run.run_id}, 202)
@@ -215,7 +215,9 @@ async def _run_outcome(ask: RestRequest) -> Response:
 
 
 async def _is_kept(ask: RestRequest, run: RunSummary) -> bool:
-    return await ask.box.store.keys.find(Principal(run.tenant, run.user), run.call_id) is not None
+    """Return whether the outcome of a run that has ended is about to be written."""
+    record = await ask.box.store.keys.find(Principal(run.tenant, run.user), run.call_id)
+    return record is not None and record.owner_alive
 
 
 _KEY = {
