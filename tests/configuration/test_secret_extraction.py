@@ -103,6 +103,20 @@ def test_a_url_loses_its_keys_and_a_login_is_taken_apart(concealer: SecretExtrac
     assert [variable.value for variable in concealer.variables] == ["abc-12", "p@ss"]
 
 
+@pytest.mark.parametrize("password", ["pw", "true", "1"])
+def test_a_password_in_a_url_is_one_however_short_or_plain(concealer: SecretExtractor, password: str) -> None:
+    address, login = concealer.login("srv", f"https://ann:{password}@a.example/mcp")
+
+    assert (address, login["password"]) == ("https://a.example/mcp", "${SRV_PASSWORD}")
+    assert [variable.value for variable in concealer.variables] == [password]
+
+
+def test_a_reference_in_the_place_of_a_password_stays(concealer: SecretExtractor) -> None:
+    _, login = concealer.login("srv", "https://ann:${WIKI_PASSWORD}@a.example/mcp")
+
+    assert (login["password"], concealer.variables) == ("${WIKI_PASSWORD}", [])
+
+
 def test_the_same_secret_gets_the_same_variable_and_another_one_another() -> None:
     concealer = SecretExtractor({"API_KEY": "somebody else's", "B_API_KEY": "second"})
 

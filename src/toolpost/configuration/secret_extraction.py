@@ -108,9 +108,11 @@ class SecretExtractor:
         who, at, host = authority.rpartition("@")
         if not (separator and at):
             return url, {}
-        username, _, password = who.partition(":")
-        secret = self._named(unquote(password), "password", _Place(source, "password", f"the password of {source!r}"))
-        return f"{scheme}://{host}{slash}{path}", {"username": unquote(username), "password": secret}
+        username, _, encoded = who.partition(":")
+        password = unquote(encoded)
+        if password and not references(password):  # however short: in this place nothing else can be meant
+            password = self._reference(password, _Place(source, "password", f"the password of {source!r}"))
+        return f"{scheme}://{host}{slash}{path}", {"username": unquote(username), "password": password}
 
     def words(self, source: str, words: Sequence[str]) -> list[str]:
         """Replace secrets in the words of a command line: after `--token`, in `API_KEY=...`, and well-known keys."""
