@@ -225,6 +225,32 @@ def test_a_relative_path_goes_with_the_folder_that_it_is_meant_in(toolpost: Run,
     assert f"in the folder {home / 'sub'}" in there.out
 
 
+def test_a_document_in_a_file_takes_the_header_as_the_credential(toolpost: Run, home: Path) -> None:
+    (home / "weather.json").write_text(json.dumps({"openapi": "3.1.0", "info": {"title": "W", "version": "1"}}))
+
+    done = toolpost("tools", "connect", "weather.json", "--dry-run", "--header", f"Authorization: Bearer {SECRET}")
+
+    assert done.code == 0
+    assert "auth_type: bearer\n    auth_config:\n      token: ${WEATHER_AUTHORIZATION}\n" in done.out
+    assert SECRET not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("file", "option", "message"),
+    [
+        ("tools.py", ("--header", "X-Key: a"), "tools.py describes no API; only requests have headers"),
+        ("tools.py", ("--env", "A=b"), "only a program that is started has one"),
+        ("tools.py", ("--cwd", "."), "only a program that is started has one"),
+        ("tools.py", ("--transport", "sse"), "only an MCP server has one, and this is a file"),
+    ],
+)
+def test_what_a_file_has_no_use_for_is_refused(toolpost: Run, file: str, option: tuple[str, str], message: str) -> None:
+    done = toolpost("tools", "connect", file, "--dry-run", *option)
+
+    assert done.code == 2
+    assert message in done.err
+
+
 def test_headers_and_logins_of_a_url_are_kept_out_of_the_file(toolpost: Run) -> None:
     done = toolpost(
         *("tools", "connect", "https://ann:zzz-login@far.example/mcp?apiKey=zzz-query", "--name", "far", "--dry-run"),

@@ -116,8 +116,8 @@ def make_plan(wanted: ConnectArguments, environ: Mapping[str, str]) -> SourcePla
         source = _preset(wanted, first, rest, extractor, environ)
         notes = list(_unset(first, source, environ))
     elif not rest and is_document(first):
-        _refuse_for_program(wanted)
-        source = _document(wanted, first)
+        _refuse_for_document(wanted)
+        source = _document(wanted, first, extractor)
         notes = []
     else:
         source = _program(wanted, _command_words(wanted.words, environ), extractor)
@@ -151,10 +151,18 @@ def _remote(wanted: ConnectArguments, url: str, extractor: SecretExtractor) -> E
     )
 
 
-def _document(wanted: ConnectArguments, file: str) -> ExternalToolConfig:
+def _refuse_for_document(wanted: ConnectArguments) -> None:
+    if wanted.env or wanted.cwd is not None:
+        raise typer.BadParameter("only a program that is started has one", param_hint="--env, --cwd")
+    if wanted.transport is not McpTransport.AUTO:
+        raise typer.BadParameter("only an MCP server has one, and this is a file", param_hint="--transport")
+
+
+def _document(wanted: ConnectArguments, file: str, extractor: SecretExtractor) -> ExternalToolConfig:
     """Build the source for the file of an API document."""
     name = _name(wanted, fit_name(PurePosixPath(file).name.partition(".")[0]))
-    return ExternalToolConfig(name=name, transport=TransportType.HTTP, connection=file)
+    headers = {key: extractor.header(name, key, value) for key, value in _headers(wanted.headers)}
+    return ExternalToolConfig(name=name, transport=TransportType.HTTP, connection=file, headers=headers)
 
 
 def _preset(
@@ -389,6 +397,8 @@ def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
     """Configure the source by the content of its file; raise a ToolError where that is not recognised."""
     found, file = detect_file(source.connection), source.connection
     if found.transport is not None and found.detection is not None:
+        if source.headers and found.transport.name not in (TransportType.HTTP, TransportType.UTCP):
+            raise typer.BadParameter(f"{file} describes no API; only requests have headers", param_hint="--header")
         return found.transport.configure(source, found.detection)
     if found.kind is not None:
         raise ToolError(f"{file} {found.because}", code="not_recognised")
