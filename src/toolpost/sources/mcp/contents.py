@@ -82,7 +82,7 @@ class ResourceNews:
             await session.request("resources/subscribe", {"uri": uri})
         self._wanted[uri] = self._wanted.get(uri, 0) + 1
         if first:
-            await self._restart()
+            self._restart()
 
     async def unsubscribe(self, uri: str) -> None:
         """Say that one less wants a resource, and end the subscription with the last."""
@@ -92,7 +92,7 @@ class ResourceNews:
             return
         if self._wanted.pop(uri, None) is None:
             return
-        await self._restart()
+        self._restart()
         with contextlib.suppress(ToolError):  # it ends with the session at the latest
             session = await self._connect()
             if not session.client_session.modern:
@@ -105,10 +105,12 @@ class ResourceNews:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _restart(self) -> None:
-        await self.stop()
-        if self._wanted:
-            self._task = asyncio.get_running_loop().create_task(self._run(subscribed=True))
+    def _restart(self) -> None:
+        """Listen anew; without an await, so that of two at once none leaves a task behind."""
+        if self._task is not None:
+            self._task.cancel()
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._run(subscribed=True)) if self._wanted else None
 
     async def _run(self, *, subscribed: bool) -> None:
         """Listen in the newer protocol; in the older one, subscribe anew to each session."""
