@@ -45,9 +45,10 @@ async def gateway(
     twice: bool = False,
     fixture: Fixture | None = None,
     view: ViewSettings | None = None,
+    boxes: list[Toolbox] | None = None,
     **given: Any,
 ) -> AsyncGenerator[McpServer]:
-    """A gateway in front of the fixture; with `twice`, as two sources."""
+    """A gateway in front of the fixture; with `twice`, as two sources. Its Toolbox is put into `boxes`."""
     async with serving_fixture(fixture) as url:
         options = {"protocol": behind, "sampling": True, **given.pop("mcp", {})}
         sources = [
@@ -57,6 +58,8 @@ async def gateway(
         settings = {"data_dir": None, "policy": "exploratory", "builtins": "none", "sources": sources}
         relay = ProgressRelay()
         async with Toolbox(settings=Settings.model_validate(settings), sinks=[relay]) as box:
+            if boxes is not None:
+                boxes.append(box)
             shown = View(box, "view", view or ViewSettings())
             server = McpServer(box, principal=lambda _ctx: ME, relay=relay, view=shown)
             async with server.publishing():
@@ -241,6 +244,24 @@ async def test_an_older_client_hears_of_the_resources_it_subscribed_to_and_of_ch
         await client.unsubscribe_resource(WATCHED)  # pyright: ignore[reportDeprecated]
 
     assert told.result() == f"notifications/resources/updated {WATCHED}"
+
+
+@pytest.mark.parametrize("behind", ["legacy", "auto"])
+async def test_subscriptions_that_come_at_once_or_twice_all_end_with_their_client(behind: str) -> None:
+    uris, boxes = [STILL, WATCHED, "toolpost://fixture/test://static-binary"], list[Toolbox]()
+    async with gateway(behind, boxes=boxes) as gate:
+        source: Any = boxes[0].sources.content_sources()["fixture"]
+        async with Client(gate.server, mode="legacy") as client:
+            await asyncio.gather(*(client.subscribe_resource(uri) for uri in uris for _ in range(3)))
+            once = sorted(source.subscriptions)
+            await client.unsubscribe_resource(WATCHED)
+            left = sorted(source.subscriptions)
+        async with asyncio.timeout(30):
+            while source.subscriptions or any("ResourceNews" in repr(task) for task in asyncio.all_tasks()):
+                await asyncio.sleep(0.01)
+
+    assert once == ["test://static-binary", "test://static-text", "test://watched-resource"]
+    assert left == once[:2]
 
 
 async def test_a_changed_list_of_prompts_is_told_and_listed_anew() -> None:

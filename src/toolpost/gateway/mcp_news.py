@@ -68,8 +68,9 @@ class News:
 
     def add_older_client(self, connection: Connection) -> None:
         """Tell an older client of changes from now on, for as long as it is connected."""
-        self._clients[connection] = {}
-        connection.exit_stack.push_async_callback(self._forget, connection)
+        if connection not in self._clients:
+            self._clients[connection] = {}
+            connection.exit_stack.push_async_callback(self._forget, connection)
 
     async def _forget(self, connection: Connection) -> None:
         for origin in self._clients.pop(connection, {}).values():
@@ -77,9 +78,15 @@ class News:
 
     async def subscribe(self, connection: Connection, uri: str, user: str) -> None:
         """Tell an older client of updates of a resource."""
-        wanted = self._clients.setdefault(connection, {})
-        if uri not in wanted:
-            wanted[uri] = await self._contents.subscribe(uri, user)
+        self.add_older_client(connection)
+        if uri in self._clients[connection]:
+            return
+        origin = await self._contents.subscribe(uri, user)
+        wanted = self._clients.get(connection)
+        if wanted is None or uri in wanted:  # it has gone meanwhile, or asked twice at once
+            await self._release(origin)
+        else:
+            wanted[uri] = origin
 
     async def unsubscribe(self, connection: Connection, uri: str) -> None:
         """Tell an older client of a resource no more."""
