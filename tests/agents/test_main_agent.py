@@ -374,6 +374,15 @@ async def test_settings_are_enough_to_start_one(tmp_path: Path, given: str) -> N
         assert agent.agent.registry.has("read_file")
 
 
+async def test_a_stream_that_nobody_reads_any_more_takes_no_replies() -> None:
+    async with MainAgent(Settings(data_dir=None), ScriptedModel(says("hello"), ""), reflect=False) as agent:
+        for _ in range(3):
+            agent.replies("web")  # of a connection that is closed
+        await agent.send("web", "hi")
+        await idle(agent)
+        assert (await asyncio.wait_for(anext(agent.replies()), 10)).text == "hello"
+
+
 async def test_others_of_the_tenant_do_not_see_the_tasks(tmp_path: Path) -> None:
     rules = Rules(("please", spawns("secret plan")))
     async with main_agent(rules, task=("done",), data_dir=tmp_path) as (agent, _, __):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from toolpost.agents.agent import BUDGET, Agent, collection_members
 from toolpost.agents.catalogs import agent_registry
@@ -116,7 +117,7 @@ class Channels:
     def __init__(self, on_reply: Callable[[Reply], Awaitable[None] | None] | None) -> None:
         self.known: set[str] = set()
         self._on_reply = on_reply
-        self._streams: list[ReplyStream] = []
+        self._streams: WeakSet[ReplyStream] = WeakSet()  # one that nobody reads any more ends by itself
         self._kept: deque[Reply] = deque(maxlen=_MOST_KEPT)
 
     def stream(self, channel_id: str | None) -> ReplyStream:
@@ -124,7 +125,7 @@ class Channels:
         earlier = list(self._kept)
         self._kept.clear()
         opened = ReplyStream(channel_id, earlier)
-        self._streams.append(opened)
+        self._streams.add(opened)
         return opened
 
     async def deliver(self, reply: Reply) -> None:
