@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,28 @@ async def test_a_required_source_that_does_not_start_can_be_added_again(tmp_path
         await box.sources.add(good)
 
         assert tool_names(box) == ["srv.old"]
+
+
+async def test_a_source_whose_adding_is_given_up_is_not_reported_and_can_be_added_again(tmp_path: Path) -> None:
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        with closing(writer):
+            await reader.read()  # until the client has gone
+
+    reached, good = asyncio.Event(), config("python", "old", tmp_path)
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    mute = ExternalToolConfig(
+        name="srv", transport="mcp", connection=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    )
+    async with server, opened() as box:
+        adding = asyncio.create_task(box.sources.add(mute))
+        await reached.wait()
+        adding.cancel()
+        await asyncio.gather(adding, return_exceptions=True)
+        left = list(box.report)
+        await box.sources.add(good)
+
+        assert (left, tool_names(box)) == ([], ["srv.old"])
 
 
 async def test_a_variable_in_the_settings_of_an_added_source_is_filled_in(

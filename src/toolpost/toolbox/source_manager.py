@@ -307,7 +307,7 @@ class SourceManager:
         """Connect one more source and wait for it; a source that is not `enabled` is left out.
 
         A source that does not connect is reported as down and tried again by calls; one that is `required` is left out
-        and raises ConfigError.
+        and raises ConfigError. It is left out, too, when this is cancelled.
         """
         async with self._turn(config.name):
             if not config.enabled:
@@ -315,7 +315,7 @@ class SourceManager:
             managed = self._add(config)
             try:
                 await self._start(managed)
-            except ConfigError:
+            except (ConfigError, asyncio.CancelledError):
                 await self._drop(managed)
                 raise
 
