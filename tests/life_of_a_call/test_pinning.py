@@ -92,6 +92,19 @@ async def test_what_was_agreed_to_runs_unasked(place: Place) -> None:
     assert outcome.content == "ran look"
 
 
+async def test_a_yes_that_comes_after_a_no_pins_nothing(place: Place) -> None:
+    place.list({**LOOK, "description": POISON}, SEND, ANNOUNCE)
+    async with place.box() as box:
+        asked = await box.call("srv.look")
+        denied = await box.deny(asked.pending_id, by="local:ann")
+        with pytest.raises(ToolConflictError, match="already answered"):
+            await box.approve(asked.pending_id, by="local:bob")
+        again = await box.call("srv.look")
+    assert isinstance(denied, Failed)
+    assert isinstance(again, Paused)
+    assert POISON not in place.lock.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("tool", "changed", "part"),
     [

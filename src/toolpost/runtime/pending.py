@@ -194,6 +194,8 @@ class PendingActions:
         if responses is None:
             self._check_value(action, value, decision)
         if decision == "approve":
+            if action.status != "open" or action.expires_at <= time.time():
+                raise await self._too_late(pending_id)  # before a definition is accepted
             value = self._grant(action, arguments)
         elif decision == "rerun":
             self._refuse_changed(action)
