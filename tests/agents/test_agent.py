@@ -232,6 +232,22 @@ async def test_a_task_that_has_ended_goes_on_with_more_input(tmp_path: Path) -> 
     assert [message["content"] for message in model.requests[0][1:]] == ["count", "one", "and now?"]
 
 
+async def test_a_task_of_an_earlier_process_that_is_resumed_twice_at_once_is_one_task(tmp_path: Path) -> None:
+    async with agent_of("one", data_dir=tmp_path) as (agent, _, __):
+        task = await agent.submit("count")
+        await task.wait(timeout_s=10)
+
+    async with agent_of("two", "three", data_dir=tmp_path) as (agent, _, __):
+        resumes = (agent.resume(task.id, text) for text in ("and now?", "and then?"))
+        first, second = await asyncio.gather(*resumes, return_exceptions=True)
+        [resumed] = agent.tasks
+        await resumed.wait(timeout_s=10)
+
+    # The other one came while it ran, or once it had ended.
+    assert first is resumed or isinstance(first, ToolConflictError)
+    assert second is resumed or isinstance(second, ToolConflictError)
+
+
 async def test_the_tasks_of_others_cannot_be_resumed(tmp_path: Path) -> None:
     async with agent_of("one", data_dir=tmp_path) as (agent, _, __):
         task = await agent.submit("count")
