@@ -1,5 +1,6 @@
 """Who is calling: the operator, keys with scopes, and tokens of an issuer; everybody else is refused."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from starlette.routing import Route
 from tests.auth.oauth.provider import RESOURCE, provider
 from tests.gateway.serving import Served, listening, served
 from toolpost import Toolbox, ToolContext, tool
+from toolpost.auth import caller_tokens
 from toolpost.contracts.callers import Caller
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
@@ -187,6 +189,40 @@ def signed(issuer: str, key: RSAKey = KEY, alg: str = "RS256", **claims: Any) ->
 def oidc(issuer: str, **more: Any) -> dict[str, Any]:
     roles = {"agent": {"scopes": ["call"]}, "payer": {"scopes": ["answer"], "tools": ["pay.*"]}}
     return {"oidc": {"issuer": issuer, "audience": AUDIENCE, "tenant_claim": "org", "roles": roles, **more}}
+
+
+async def test_nobody_waits_while_a_forged_token_makes_keys_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches, asked, may_answer = list[int](), asyncio.Event(), asyncio.Event()
+
+    async def metadata(request: Any) -> JSONResponse:
+        here = f"http://{request.headers['host']}"
+        return JSONResponse({"issuer": here, "token_endpoint": f"{here}/token", "jwks_uri": f"{here}/keys"})
+
+    async def keys(_request: Any) -> JSONResponse:
+        fetches.append(1)
+        if len(fetches) > 1:
+            asked.set()
+            await may_answer.wait()
+        return JSONResponse(KeySet([KEY]).as_dict(private=False))
+
+    monkeypatch.setattr(caller_tokens, "_AGAIN_S", 0.0)
+    routes = [Route("/.well-known/openid-configuration", metadata), Route("/keys", keys)]
+    async with (
+        listening(Starlette(routes=routes)) as issuer,
+        served(tmp_path / "data", [whoami], server=oidc(issuer)) as gate,
+    ):
+        first = await gate.http.get("/api/v1/tools", headers=signed(issuer))
+        forged = asyncio.create_task(gate.http.get("/api/v1/tools", headers=signed(issuer, STRANGER)))
+        await asked.wait()
+        meanwhile = await gate.http.get("/api/v1/tools", headers=signed(issuer))
+        was_waiting = not forged.done()
+        may_answer.set()
+        refused = await forged
+
+    assert [first.status_code, meanwhile.status_code, refused.status_code] == [200, 200, 401]
+    assert was_waiting
 
 
 async def test_a_token_says_tenant_user_and_roles_and_forgeries_are_refused(tmp_path: Path, issuer: str) -> None:

@@ -79,11 +79,17 @@ class CallerTokens:
         return claims
 
     async def _current_keys(self, *, older_s: float) -> KeySet:
-        async with self._fetching:
-            if self._keys is None or time.monotonic() - self._fetched_at >= older_s:
-                self._keys = await self._fetch_keys()
-                self._fetched_at = time.monotonic()
-            return self._keys
+        keys = self._fresh_keys(older_s)
+        if keys is None:  # nobody else waits while they are fetched
+            async with self._fetching:
+                keys = self._fresh_keys(older_s)
+                if keys is None:
+                    keys = self._keys = await self._fetch_keys()
+                    self._fetched_at = time.monotonic()
+        return keys
+
+    def _fresh_keys(self, older_s: float) -> KeySet | None:
+        return None if time.monotonic() - self._fetched_at >= older_s else self._keys
 
     async def _fetch_keys(self) -> KeySet:
         from joserfc.errors import JoseError  # noqa: PLC0415 - an extra
