@@ -93,6 +93,20 @@ async def test_an_asynchronous_call_is_collected_by_its_run(gate: Served) -> Non
     assert done.json()["content"] == "released"
 
 
+@pytest.mark.parametrize("mode", ["wait", "async"])
+async def test_a_call_of_a_tool_that_the_caller_does_not_see_starts_nothing(tmp_path: Path, mode: str) -> None:
+    views = {"few": {"tools": ["nothing"]}}
+    async with served(tmp_path / "data", [add], views=views, view="few") as gate:
+        bot = await gate.key("acme:bot", "call")
+        call = {"tool": "add", "arguments": {"a": 1, "b": 2}, "mode": mode}
+        reply = await gate.http.post("/api/v1/calls", json=call, headers=bot)
+        runs = (await gate.http.get("/api/v1/runs")).json()["items"]
+
+    assert reply.status_code == (404 if mode == "async" else 200)
+    assert "not found" in reply.text
+    assert runs == []
+
+
 async def test_a_streamed_call_sends_its_events_and_then_the_outcome(gate: Served) -> None:
     released[-1].set()
     async with gate.http.stream("POST", "/api/v1/calls", json={"tool": "hold", "mode": "stream"}) as reply:

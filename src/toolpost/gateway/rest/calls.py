@@ -139,10 +139,13 @@ async def _started(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str) -
     while not task.done() and await ask.box.run(run_id, user=ask.user) is None:
         await asyncio.wait([task], timeout=0.02)
     if task.done():
-        refused = _refusal(task.result())
+        outcome = task.result()
+        refused = _refusal(outcome)
         if refused is not None:
             return refused
-        run_id = task.result().run_id  # of the first call with this key
+        if isinstance(outcome, Failed) and not outcome.call_id:  # of a tool that the caller does not see: nothing ran
+            return problem_of(outcome.error)
+        run_id = outcome.run_id  # of the first call with this key
     location = f"{ask.service.public_url}/api/v1/runs/{run_id}/outcome"
     return JsonResponse({"status": "running", "run_id": run_id}, 202, headers={"Location": location})
 
@@ -244,7 +247,7 @@ OPERATIONS = [
             200: {"application/json": ref("Outcome"), "text/event-stream": {}},
             202: ref("Started"),
         },
-        problems=(409, 503),
+        problems=(404, 409, 503),
     ),
     Operation(
         id="call_tool",
