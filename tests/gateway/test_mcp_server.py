@@ -221,6 +221,17 @@ async def test_a_client_that_can_be_asked_nothing_is_told_what_waits_and_collect
     assert done.structured_content == {"gone": "logs"}
 
 
+async def test_what_waits_is_listed_however_many_questions_of_others_came_since() -> None:
+    async with gateway() as (box, gate), Client(gate.server, mode="legacy") as client:
+        told = await client.call_tool("drop", {"name": "logs"})
+        for number in range(101):
+            await box.call("drop", {"name": f"{number}"}, user="acme:bob")
+        listed = await client.call_tool("pending_status", {})
+
+    assert (told.meta or {})["toolpost/pending_id"] in str(listed.content)
+    assert str(listed.content).count("drop") == 1
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_progress_reaches_the_request_that_asked_for_it(era: Era) -> None:
     heard: list[str | None] = []

@@ -41,6 +41,7 @@ COLLECT_S = 25.0  # a retry waits this long for a person before it says again wh
 _STATUS, _WAIT = "pending_status", "pending_wait"
 _LONGEST_WAIT_S = 120.0
 _MOST_LISTED = 20
+_MOST_SEEN = 10_000  # of the whole tenant, among whose questions this user's are
 _AND = "&"
 _PENDING_ID = {"pending_id": {"type": "string", "description": "The id that the waiting call's result named"}}
 _EMPTY_FORM: dict[str, Any] = {"type": "object", "properties": {}}
@@ -226,7 +227,8 @@ class PausedCalls:
 
     async def _list(self, user: str) -> dict[str, Any]:
         """Return the newest calls of this user that waited or still wait."""
-        found = [action for action in await self._pending.list(by=user, status=None) if self._is_own(action, user)]
+        listed = await self._pending.list(by=user, status=None, limit=_MOST_SEEN)
+        found = [action for action in listed if self._is_own(action, user)]
         lines = [
             f"{action.id} {action.tool_name} {dict(action.question.arguments)}: {action.status}"
             for action in found[:_MOST_LISTED]
