@@ -15,6 +15,8 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/list":
             return {"tools": TOOLS}
         case "tools/call":
+            if params["name"] == "wait":  # for ever: nobody sends another line before they leave
+                sys.stdin.readline()
             said = f"{params['name']} got {json.dumps(params.get('arguments') or {})}"
             return {"content": [{"type": "text", "text": said}], "isError": params["name"] == "fail"}
     return None

@@ -107,6 +107,19 @@ def test_a_table_that_was_written_is_read_with_its_type(store: Callable[[Any, Pa
     assert tool_values(read["Tool"]) == samples.EVERY
 
 
+@pytest.mark.parametrize("store", [_parquet, _feather, _ipc, _stream])
+def test_equal_types_are_one_object_that_stays(store: Callable[[Any, Path], Any], tmp_path: Path) -> None:
+    """Threads of Arrow let go of types when they like, and must not need the interpreter for it while it ends."""
+    first, known = tool_column([samples.MCP]).type, id(tool_column([]).type)
+
+    read = store(tool_table(samples.EVERY), tmp_path / "tools").schema.field("Tool").type
+    assert read is first is ToolColumnType()
+    del first, read
+
+    assert id(ToolColumnType()) == known
+    assert ToolColumnType(version=2) is ToolColumnType(version=2) is not ToolColumnType()
+
+
 def test_pandas_takes_a_table_and_gives_it_back() -> None:
     table = tool_table(samples.EVERY)
 

@@ -9,10 +9,10 @@ import gc
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from toolpost.adapters.values import (
     FIELDS,
@@ -62,12 +62,18 @@ class ToolScalar(pyarrow.ExtensionScalar):
 class ToolColumnType(pyarrow.ExtensionType):
     """The Arrow type of tool values of every kind: a struct with the twelve fields of version 1 and two optional ones.
 
-    It is one type whatever the values are, so that tables of different origin can be concatenated.
+    It is one type whatever the values are, so that tables of different origin can be concatenated. Equal types are one
+    object that stays: Arrow's threads may let go of a type after a read has returned, and the last one to let go needs
+    the interpreter. While a program ends that is fatal before Python 3.14, where a thread that waits for it is unwound.
     """
 
-    def __init__(self, storage_type: Any = _STORAGE, version: int = SCHEMA_VERSION) -> None:
-        self.version = version
-        super().__init__(storage_type, "toolpost.tool")
+    version: int
+
+    def __new__(cls, storage_type: Any = _STORAGE, version: int = SCHEMA_VERSION) -> Self:
+        return cast("Self", _column_type(cast("Any", cls), storage_type, version))
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Leave the type as it is: it is complete since it was first asked for."""
 
     def __arrow_ext_serialize__(self) -> bytes:
         return json.dumps({"version": self.version}).encode()
@@ -79,6 +85,14 @@ class ToolColumnType(pyarrow.ExtensionType):
 
     def __arrow_ext_scalar_class__(self) -> type[ToolScalar]:
         return ToolScalar
+
+
+@lru_cache(maxsize=256)
+def _column_type(cls: type[ToolColumnType], storage_type: Any, version: int) -> ToolColumnType:
+    made = pyarrow.ExtensionType.__new__(cls)
+    made.version = version
+    pyarrow.ExtensionType.__init__(made, storage_type, "toolpost.tool")
+    return made
 
 
 def _register() -> None:

@@ -1,18 +1,27 @@
-"""Worker threads for plain functions: daemons, so a function that never returns cannot hold up the program's end."""
+"""Worker threads for plain functions: daemons, so a function that never returns cannot hold up the program's end.
+
+Those that can end do so before the interpreter does: it kills a thread that comes back to it later (before Python 3.14,
+by unwinding its stack), and in a library of C++ or Rust that aborts the whole program.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
 import functools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
+EXIT_PATIENCE_S = 0.5
+
 _Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
 idle_workers: deque[_Worker] = deque()
+_workers: list[_Worker] = []
 T = TypeVar("T")
 # A future cannot carry the first, and the others would end the event loop. Ctrl-C reaches the main thread alone, so a
 # KeyboardInterrupt in a worker is one that its function raised.
@@ -27,20 +36,21 @@ class _Worker:
     """One thread that waits for jobs and goes back to the idle ones after each."""
 
     def __init__(self) -> None:
-        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self.thread = threading.Thread(target=self._work, name="toolpost-worker", daemon=True)
         self.thread.start()
+        _workers.append(self)
 
     def _work(self) -> None:
-        while True:
-            future, fn = self.jobs.get()
+        while (job := self.jobs.get()) is not None:
+            future, fn = job
             try:
                 result, error = fn(), None
             except BaseException as raised:  # noqa: BLE001 - foreign code; handed to whoever awaits it
                 result, error = None, raised
             idle_workers.append(self)
             _deliver(future, result, error)
-            del future, fn, result, error
+            del job, future, fn, result, error
 
 
 async def run_in_thread(fn: Callable[[], Any]) -> Any:
@@ -78,6 +88,17 @@ def _free_worker() -> _Worker:
             return _Worker()
         if worker.thread.is_alive():  # a forked process inherits the list, but not the threads
             return worker
+
+
+@atexit.register  # here and not with the first thread, so that whoever uses threads ends before them
+def _end_workers() -> None:
+    """End the threads, which take at most the patience together; one whose function goes on is left to itself."""
+    deadline = time.monotonic() + EXIT_PATIENCE_S
+    idle_workers.clear()
+    for worker in _workers:
+        worker.jobs.put(None)
+    for worker in _workers:
+        worker.thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
