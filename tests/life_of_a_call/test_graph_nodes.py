@@ -79,7 +79,7 @@ async def web() -> AsyncIterator[str]:
 @pytest.mark.req("NRT-03")
 async def test_graph_nodes_reach_servers_in_other_processes_by_the_router_alone(tmp_path: Path, web: str) -> None:
     env = {"SEARXNG_URL": web, "MCP_HTTP_ALLOW_PRIVATE_URLS": "true"}
-    sources = [
+    sources: list[dict[str, Any]] = [
         {"name": "search", "connection": parts.searxng(), "env": env},
         {"name": "reader", "connection": parts.searxng(), "env": env},
         {"name": "kb", "connection": parts.memory(), "env": {"MEMORY_FILE_PATH": str(tmp_path / "kb.jsonl")}},
