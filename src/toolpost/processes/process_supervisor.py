@@ -354,18 +354,25 @@ def input_file(data: bytes) -> int:
     return descriptor
 
 
-async def start(launch: Launch, *, stderr_bytes: int = 64 * 1024, line_limit: int = 64 * 1024) -> Process:
+async def start(
+    launch: Launch,
+    *,
+    stderr_bytes: int = 64 * 1024,
+    line_limit: int = 64 * 1024,
+    receiver: asyncio.Protocol | None = None,
+) -> Process:
     """Start a program under a supervisor of its own; raise ToolConnectionError with the reason if that fails.
 
     Of what it writes to stderr the last `stderr_bytes` are kept. `line_limit` is the longest line that
-    `stdout.readline` takes; up to twice as much is read ahead before the program has to wait.
+    `stdout.readline` takes; up to twice as much is read ahead before the program has to wait. A `receiver` is given
+    what the program writes to stdout as soon as it is read; `stdout` is empty then.
     """
     program = locate(launch)
     if sys.platform == "win32":
-        return await _start_unsupervised(launch, program, stderr_bytes, line_limit)
+        return await _start_unsupervised(launch, program, stderr_bytes, line_limit, receiver)
     request = pack_request(launch, program, long_running=True)
     try:
-        child = await _SupervisedChild.open(stderr_bytes, line_limit)
+        child = await _SupervisedChild.open(stderr_bytes, line_limit, receiver)
     except OSError as failed:
         raise launch_error(
             f"Command {launch.argv[0]!r} was not started: it could be given no supervisor or no pipes "
@@ -454,12 +461,12 @@ class _SupervisedChild:
         self.stderr = pipes.stderr
 
     @classmethod
-    async def open(cls, stderr_bytes: int, line_limit: int) -> Self:
+    async def open(cls, stderr_bytes: int, line_limit: int, receiver: asyncio.Protocol | None) -> Self:
         """Start the supervisor with one worker, and make the pipes; OSError if the limits do not permit it."""
         async with contextlib.AsyncExitStack() as undo:
             pipes = _Pipes(stderr_bytes, line_limit)
             undo.callback(pipes.abort)
-            await pipes.connect()
+            await pipes.connect(receiver)
             supervisor = ProcessSupervisor()
             undo.push_async_callback(supervisor.close)
             worker = supervisor.worker(single_use=True)
@@ -542,9 +549,11 @@ class _Pipes:
         self._close_stdout = self._stdout_file.close
         self._close_stdin = self._stdin_file.close
 
-    async def connect(self) -> None:
-        """Make streams of the pipes."""
-        reading = asyncio.StreamReaderProtocol(self.stdout, loop=self._loop)
+    async def connect(self, receiver: asyncio.Protocol | None) -> None:
+        """Make streams of the pipes; a receiver gets stdout itself."""
+        if receiver is not None:
+            self.stdout.feed_eof()
+        reading = receiver or asyncio.StreamReaderProtocol(self.stdout, loop=self._loop)
         stdout, _ = await self._loop.connect_read_pipe(lambda: reading, self._stdout_file)
         self._close_stdout = stdout.close
         # A StreamWriter asks its protocol about flow control; the reader of this one stays empty.
@@ -575,16 +584,17 @@ class _Pipes:
 class _UnsupervisedChild:
     """A program on Windows, where no supervisor runs: only the program itself is ended. No test covers it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, stderr_bytes: int) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, stderr_bytes: int, receiver: asyncio.Protocol | None
+    ) -> None:
         self._process = process
         self.stdin = cast("asyncio.StreamWriter", process.stdin)
         self.stdout = cast("asyncio.StreamReader", process.stdout)
         self.stderr = OutputTail(stderr_bytes)
-        self._draining = asyncio.create_task(self._drain(cast("asyncio.StreamReader", process.stderr)))
-
-    async def _drain(self, stderr: asyncio.StreamReader) -> None:
-        while data := await stderr.read(_CHUNK):
-            self.stderr.add(data)
+        self._draining = asyncio.gather(
+            _drain(cast("asyncio.StreamReader", process.stderr), self.stderr.add),
+            *(() if receiver is None else (_hand_on(self.stdout, receiver),)),
+        )
 
     @property
     def supervisor_pid(self) -> int:
@@ -606,7 +616,19 @@ class _UnsupervisedChild:
         self._draining.cancel()
 
 
-async def _start_unsupervised(launch: Launch, program: str, stderr_bytes: int, line_limit: int) -> Process:
+async def _drain(stream: asyncio.StreamReader, keep: Callable[[bytes], None]) -> None:
+    while data := await stream.read(_CHUNK):
+        keep(data)
+
+
+async def _hand_on(stdout: asyncio.StreamReader, receiver: asyncio.Protocol) -> None:
+    await _drain(stdout, receiver.data_received)
+    receiver.connection_lost(None)
+
+
+async def _start_unsupervised(
+    launch: Launch, program: str, stderr_bytes: int, line_limit: int, receiver: asyncio.Protocol | None
+) -> Process:
     try:
         process = await asyncio.create_subprocess_exec(
             program,
@@ -620,4 +642,4 @@ async def _start_unsupervised(launch: Launch, program: str, stderr_bytes: int, l
         )
     except OSError as failed:
         raise exec_error(launch, failed.errno or 0) from failed
-    return Process(_UnsupervisedChild(process, stderr_bytes), pid=process.pid)
+    return Process(_UnsupervisedChild(process, stderr_bytes, receiver), pid=process.pid)

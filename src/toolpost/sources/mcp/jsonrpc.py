@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -30,7 +31,6 @@ Message: TypeAlias = dict[str, Any]
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 
 LARGE_MESSAGE = 256 * 1024
-_CHUNK = 256 * 1024
 _MAX_UNREAD = 64 * 1024 * 1024  # what a process may leave unread on its stdin
 _CLOSE_S = 1.0
 _IDS = frozenset({int, str, float, type(None)})
@@ -462,21 +462,84 @@ def _unreadable(text: str | bytes) -> list[Message]:
 # ---------------------------------------------------------------- links
 
 
+class MessageReader(asyncio.Protocol):
+    """Messages on the stdout of a process, one a line, taken in as soon as they are read.
+
+    A large one is parsed in a thread, and those behind it wait, so that messages keep their order.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lines: LineSplitter = split_messages(limit)
+        self._receive: Callable[[Message], None] | None = None
+        self._waiting: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._transport: asyncio.ReadTransport | None = None
+        self._has_ended = False
+
+    async def deliver(self, receive: Callable[[Message], None]) -> None:
+        """Call `receive` with every message until stdout has ended."""
+        loop = asyncio.get_running_loop()
+        while self._waiting or not self._has_ended:
+            while self._waiting:
+                line = self._waiting.popleft()
+                large = len(line) > LARGE_MESSAGE
+                for message in await asyncio.to_thread(read_large, line) if large else read_messages(line):
+                    receive(message)
+            if self._has_ended:
+                continue
+            self._receive, self._waiter = receive, loop.create_future()
+            if self._transport is not None:
+                self._transport.resume_reading()
+            try:
+                await self._waiter
+            finally:
+                self._receive = self._waiter = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.ReadTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        lines = self._lines
+        # Nearly everything that is read at once is whole lines.
+        whole = data[-1] == _LINE_FEED and len(data) <= self._limit and not lines.pending_bytes
+        try:
+            for line in data.split(b"\n") if whole else lines.feed(data):
+                if line[:1] in _BEGINNINGS:  # no other line is a message, such as one of a log
+                    self._take(line)
+        except Exception as error:  # noqa: BLE001 - raised by `deliver`
+            self._wake(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._has_ended = True
+        self._wake()
+
+    def _take(self, line: bytes) -> None:
+        if self._receive is not None and len(line) <= LARGE_MESSAGE:
+            for message in read_messages(line):
+                self._receive(message)
+            return
+        self._waiting.append(line)
+        self._receive = None
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self._wake()
+
+    def _wake(self, error: Exception | None = None) -> None:
+        if self._waiter is None or self._waiter.done():
+            return
+        if error is None:
+            self._waiter.set_result(None)
+        else:
+            self._waiter.set_exception(error)
+
+
 class Pipe:
     """Link to a process: one message a line on its stdin and stdout. `on_end` is called when its stdout has ended."""
 
-    def __init__(
-        self,
-        stdin: asyncio.StreamWriter,
-        stdout: asyncio.StreamReader,
-        *,
-        limit: int,
-        on_end: Callable[[], None],
-    ) -> None:
-        self._stdin = stdin
-        self._stdout = stdout
-        self._limit = limit
-        self._lines: LineSplitter = split_messages(limit)
+    def __init__(self, stdin: asyncio.StreamWriter, reader: MessageReader, *, on_end: Callable[[], None]) -> None:
+        self._stdin = stdin.transport
+        self._reader = reader
         self._on_end = on_end
         self._rpc: JsonRpc | None = None
         self._loop = asyncio.get_running_loop()
@@ -484,18 +547,9 @@ class Pipe:
         self._corked: list[tuple[bytes, PendingRequest | None]] = []
 
     async def run(self, rpc: JsonRpc) -> None:
-        """Deliver the lines of stdout."""
-        self._rpc, lines = rpc, self._lines
-        while chunk := await self._stdout.read(_CHUNK):
-            # Nearly every chunk is whole lines.
-            whole = chunk[-1] == _LINE_FEED and len(chunk) <= self._limit and not lines.pending_bytes
-            for line in chunk.split(b"\n") if whole else lines.feed(chunk):
-                if line[:1] not in _BEGINNINGS:
-                    continue  # no message, such as a line of a log
-                # A large message in a thread: reading it takes a while.
-                large = len(line) > LARGE_MESSAGE
-                for message in await asyncio.to_thread(read_large, line) if large else read_messages(line):
-                    rpc.receive(message)
+        """Deliver the messages of stdout."""
+        self._rpc = rpc
+        await self._reader.deliver(rpc.receive)
         self._on_end()
 
     def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
@@ -531,7 +585,7 @@ class Pipe:
 
     def _write(self, lines: bytes) -> bool:
         """Write lines; False when nothing of them can have left."""
-        transport = self._stdin.transport
+        transport = self._stdin
         waiting = transport.get_write_buffer_size()
         if transport.is_closing() or waiting > _MAX_UNREAD:
             return False

@@ -28,7 +28,7 @@ from toolpost.schema.json_values import is_array
 from toolpost.sources.mcp.elicitation import SessionCalls
 from toolpost.sources.mcp.endpoint import CommandEndpoint, Endpoint, MemoryEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error
-from toolpost.sources.mcp.jsonrpc import JsonRpc, Link, PendingRequest, Pipe
+from toolpost.sources.mcp.jsonrpc import JsonRpc, Link, MessageReader, PendingRequest, Pipe
 from toolpost.sources.mcp.server_object import serve_in_process
 from toolpost.sources.mcp.streamable_http import EventStream, StreamableHttp
 
@@ -394,11 +394,11 @@ class McpConnection:
     async def _stdio(self, argv: tuple[str, ...]) -> AsyncGenerator[Link]:
         environment = child_environment({**self.config.env, **self._token_variable()})
         launch = Launch(argv=argv, env=environment, cwd=self.config.cwd)
-        async with await start(launch) as process:
+        reader = MessageReader(self.config.mcp.max_message_bytes)
+        async with await start(launch, receiver=reader) as process:
             self.process = process
             self.closed_by_peer = False
-            limit = self.config.mcp.max_message_bytes
-            yield Pipe(process.stdin, process.stdout, limit=limit, on_end=self._note_closed)
+            yield Pipe(process.stdin, reader, on_end=self._note_closed)
 
     def _token_variable(self) -> dict[str, str]:
         """Return the token as the environment variable that `token_env` names, if it names one."""
