@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
@@ -201,6 +201,8 @@ class SessionCall:
     deadline of the caller.
     """
 
+    __slots__ = ("_earlier_answers", "_ended", "_on_end", "_pending", "_response", "_session", "client", "request")
+
     def __init__(
         self,
         call: AuthorizedCall,
@@ -239,9 +241,9 @@ class SessionCall:
         """Whether the call has ended."""
         return self._pending.on_end is None
 
-    async def wait(self) -> dict[str, Any] | Asked:
+    def wait(self) -> Coroutine[Any, Any, dict[str, Any] | Asked]:
         """Wait for the result or the next elicitation. Cancelling the wait cancels the call."""
-        return cast("dict[str, Any] | Asked", await self._session.wait(self._pending))
+        return cast("Coroutine[Any, Any, dict[str, Any] | Asked]", self._session.wait(self._pending))
 
     def _note_end(self, pending: PendingRequest) -> None:
         if self._ended is not None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
+import orjson
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
 from mcp.shared.exceptions import NoBackChannelError
@@ -142,13 +143,13 @@ class JsonRpc(Dispatcher[TransportContext]):
             raise ValueError(f"request id {request_id!r} is already in flight")
         pending = PendingRequest(request_id, method, self._loop.create_future())
         message: Message = {"jsonrpc": "2.0", "id": request_id, "method": method}
-        if params:
-            message["params"] = params
         if on_progress is not None:
             pending.on_progress = on_progress
-            _meta_of(message)["progressToken"] = request_id
+            params = _with_meta(params, "progressToken", request_id)
         if self._trace_context and (named := traceparent()) is not None:
-            _meta_of(message)[TRACEPARENT] = named  # SEP-414; baggage stays here
+            params = _with_meta(params, TRACEPARENT, named)  # SEP-414; baggage stays here
+        if params:
+            message["params"] = params
         self._pending[request_id] = pending
         try:
             self._link.ask(message, pending, headers)
@@ -373,12 +374,12 @@ class PeerMessage:
             await self.notify("notifications/progress", known)
 
 
-def _meta_of(message: Message) -> dict[str, Any]:
-    """Return the `_meta` of a request for changes; the caller's own parameters stay as they are."""
-    params = message["params"] = dict(message.get("params") or {})
-    meta: dict[str, Any] = dict(params.get("_meta") or {})
-    params["_meta"] = meta
-    return meta
+def _with_meta(params: Mapping[str, Any] | None, name: str, value: Any) -> dict[str, Any]:
+    """Return a copy of parameters with one more member of their `_meta`."""
+    whole = {} if params is None else {**params}
+    meta = whole.get("_meta")
+    whole["_meta"] = {**meta, name: value} if meta else {name: value}
+    return whole
 
 
 def _progress_token(message: Message) -> RequestId | None:
@@ -410,7 +411,10 @@ async def _contained(work: Awaitable[None]) -> None:
 
 def encode_message(message: Message) -> bytes:
     """Encode a message as JSON on one line."""
-    return to_json(message, inf_nan_mode="null")
+    try:
+        return orjson.dumps(message)
+    except orjson.JSONEncodeError:  # such as an integer of more than 64 bits
+        return to_json(message, inf_nan_mode="null")
 
 
 def read_messages(text: str | bytes) -> list[Message]:

@@ -54,7 +54,7 @@ from toolpost.transports.base import BaseSource, Services
 from toolpost.web.session_pool import SessionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import CallingClient, ToolContext
@@ -306,12 +306,14 @@ class McpCalls:
                 raise
             return question
 
-    async def _send(self, session: McpSession, call: AuthorizedCall, method: str, params: Raw) -> Raw | Question:
+    def _send(
+        self, session: McpSession, call: AuthorizedCall, method: str, params: Raw
+    ) -> Coroutine[Any, Any, Raw | Question]:
         if session.client_session.modern:
-            return await _ModernRequest(self, session, call, method, params).run()
+            return _ModernRequest(self, session, call, method, params).run()
         if self._elicitation or client_of(call) is not None:
-            return await self._run_legacy(session, call, method, params)
-        return await session.request(method, params, on_progress=progress_callback(call.context))
+            return self._run_legacy(session, call, method, params)
+        return session.request(method, params, on_progress=progress_callback(call.context))
 
     def _ask_to_open_pages(self, error: ToolClientError, call: AuthorizedCall) -> Question | None:
         """Build the question of a server that refuses, without effect, until a person has visited its pages."""
@@ -378,11 +380,12 @@ class McpCalls:
 
     async def _run_legacy(self, session: McpSession, call: AuthorizedCall, method: str, params: Raw) -> Raw | Question:
         """Send a request in the older protocol: continue a held call, or start one unless its first run was lost."""
-        in_flight = session.calls.find_held(call.request.call_id)
+        request = call.permitted.validated.request
+        in_flight = session.calls.find_held(request.call_id) if request.answers else None
         if in_flight is not None:
-            last = elicitation_answers(call.request.answers)[-1]
+            last = elicitation_answers(request.answers)[-1]
             in_flight.resolve(last.state[HELD], last)
-        elif (question := ask_lost_call_outcome(call, self.source)) is not None:
+        elif request.answers and (question := ask_lost_call_outcome(call, self.source)) is not None:
             return question
         else:
             pending = await session.start(method, params, on_progress=progress_callback(call.context))
@@ -391,7 +394,7 @@ class McpCalls:
         if not isinstance(outcome, Asked):
             return outcome
         asked = outcome.request
-        number = next_question_number(call.request.answers)
+        number = next_question_number(request.answers)
         people = {HELD: asked} if asked["method"] == ELICIT else {}
         try:
             return build_question(self.source, people, {HELD: asked}, number=number, held=True, requests={HELD: asked})
@@ -679,7 +682,9 @@ async def parse_result(raw: dict[str, Any], context: Callable[[], ToolContext]) 
     if len(blocks) == 1 and blocks[0].get("type") == "text" and not raw.get("isError"):
         text = str(blocks[0].get("text", ""))  # the most common result
         structured = raw.get("structuredContent")
-        return ToolOutput(_parse_json_text(text), text) if structured is None else ToolOutput(structured, text or None)
+        if structured is not None:
+            return ToolOutput(structured, text or None)
+        return ToolOutput(_parse_json_text(text) if text[:1] in ("{", "[") else text, text)
     if raw.get("isError"):
         raise ToolClientError(f"MCP tool error: {_error_text(raw, blocks)}", code="tool_reported_error")
     return await _combine_parts(raw, blocks, context)
@@ -760,8 +765,6 @@ def _render_part(part: dict[str, Any], *, named: bool) -> str:
 
 def _parse_json_text(text: str) -> Any:
     """Parse a text that is a whole JSON object or array; return any other text unchanged."""
-    if text[:1] not in ("{", "["):
-        return text
     try:
         return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
