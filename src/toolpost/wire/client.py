@@ -153,10 +153,27 @@ class HttpClient:
 
     async def exchange(self, request: Request, target: Target, connect_s: float) -> Exchange:
         """Send a request as it is and wait for the head of its response, without the client's limits."""
-        if self._closed:
-            raise ToolConnectionError(f"{request.subject}: the client is closed", sent=False)
+        self._refuse_closed(request)
         routes = self._routes.known(target) or await self._routes.find(target, timeout_s=connect_s)
         return await self._send_along(routes, request, target, connect_s)
+
+    def begin(self, request: Request, target: Target) -> Exchange | None:
+        """Send a request as it is and at once, where a connection is idle; None when it has to be waited for."""
+        self._refuse_closed(request)
+        routes = self._routes.known(target)
+        return None if routes is None else self._transport.begin(request, routes[0])
+
+    async def wait_for_head(self, exchange: Exchange, target: Target) -> None:
+        """Wait for the head of the response to a request that was sent by `begin`."""
+        try:
+            await exchange.head()
+        except ToolConnectionError:
+            self._routes.forget(target)
+            raise
+
+    def _refuse_closed(self, request: Request) -> None:
+        if self._closed:
+            raise ToolConnectionError(f"{request.subject}: the client is closed", sent=False)
 
     async def _send_along(
         self, routes: tuple[Route, ...], request: Request, target: Target, connect_s: float

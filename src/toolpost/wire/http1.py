@@ -9,14 +9,14 @@ import select
 import ssl
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import NamedTuple, TypeAlias, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
-from toolpost.wire.messages import Headers, Request, request_path
+from toolpost.wire.messages import Headers, Pairs, Request, request_path
 from toolpost.wire.network import Proxy, Route, check_peer, connect_error
 
 _Key: TypeAlias = tuple[str, str]
@@ -65,15 +65,17 @@ class Http1Transport:
         Raises a ToolConnectionError whose `sent` is False only when no byte can have left, and a
         ToolPermissionError when the peer does not have the route's address.
         """
-        key = (route.base, route.name)
-        connection = self._take_idle(key) or await self._acquire(key, request, route, connect_s)
-        exchange = connection.begin(request, route)
-        try:
-            await exchange.head()
-        except BaseException:
-            connection.abort()
-            raise
+        exchange = self.begin(request, route)
+        if exchange is None:
+            connection = await self._acquire((route.base, route.name), request, route, connect_s)
+            exchange = connection.begin(request, route)
+        await exchange.head()
         return exchange
+
+    def begin(self, request: Request, route: Route) -> Exchange | None:
+        """Send one request on a connection that is idle; None when there is none."""
+        connection = self._take_idle((route.base, route.name))
+        return None if connection is None else connection.begin(request, route)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -240,6 +242,7 @@ class Http1Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._poll: select.poll | None = None
         self._writer = _Writer(loop)
+        self._head: tuple[Pairs, str, str, bytes] = ((), "", "", b"")  # of the last request
         self._close_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -253,7 +256,7 @@ class Http1Connection(asyncio.Protocol):
     def begin(self, request: Request, route: Route) -> Exchange:
         """Write a request; a long body is written in a task while the response may already arrive."""
         self._exchange = exchange = Exchange(request, self)
-        head, body = _encode_head(request, route), request.body
+        head, body = self._encode_head(request, route), request.body
         if body is None or (isinstance(body, bytes) and len(body) <= _WRITTEN_AT_ONCE):
             exchange.sent_all = True
             self._writer.write(head + body if body else head)
@@ -261,6 +264,18 @@ class Http1Connection(asyncio.Protocol):
             self._writer.write(head)
             self._writer.begin(exchange, request)
         return exchange
+
+    def _encode_head(self, request: Request, route: Route) -> bytes:
+        """Encode the head of a request; all but the length of the body is often that of the last one."""
+        method, url, pairs, body = request.method, request.url, request.header_pairs, request.body
+        last = self._head
+        if pairs is not last[0] or url != last[1] or method != last[2]:
+            last = self._head = (pairs, url, method, _encode_fields(method, url, pairs, route.host))
+        if isinstance(body, bytes):
+            return b"%bContent-Length: %d\r\n\r\n" % (last[3], len(body))
+        if body is not None:
+            return last[3] + b"Transfer-Encoding: chunked\r\n\r\n"
+        return last[3] + (b"Content-Length: 0\r\n\r\n" if method in _NEED_LENGTH else b"\r\n")
 
     def verify_peer(self, request: Request, route: Route) -> None:
         """Abort the connection and raise, before anything is sent, unless the peer has the route's address."""
@@ -419,7 +434,8 @@ class Exchange:
     """One request and its response as it arrives, not decompressed; for one reader.
 
     The connection is free again as soon as the response is complete, even when nobody has read it yet. A reader that
-    is slow pauses the connection.
+    is slow pauses the connection. `on_news` is called once, when the first data of the response was parsed, or when
+    none will come.
     """
 
     __slots__ = (
@@ -437,6 +453,7 @@ class Exchange:
         "_until_close",
         "_waiter",
         "headers",
+        "on_news",
         "sent_all",
         "status",
         "whole",
@@ -447,10 +464,11 @@ class Exchange:
         self.headers = _NO_HEADERS
         self.whole = False
         self.sent_all = False
+        self.on_news: Callable[[], None] | None = None
         self._request = request
         self._connection = connection
         self._failure: Exception | None = None
-        self._parser = HttpResponseParser(self)
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._pairs: list[tuple[str, str]] = []
         self._is_headed = False
         self._interim = False
@@ -467,11 +485,20 @@ class Exchange:
     # Called by the reader.
 
     async def head(self) -> None:
-        """Wait for the status and the header fields."""
-        while not self._is_headed:
-            if self._failure is not None:
-                raise self._failure
-            await self._wait()
+        """Wait for the status and the header fields; abort the connection when that fails."""
+        try:
+            while not self._is_headed and self._failure is None:
+                await self._wait()
+        except BaseException:  # cancelled; a failure has aborted the connection
+            self.abandon()
+            raise
+        if not self._is_headed and self._failure is not None:
+            raise self._failure
+
+    @property
+    def ahead_bytes(self) -> int:
+        """How much of the body has arrived and was not read yet."""
+        return self._ahead
 
     def take(self) -> bytes | None:
         """Return the whole body if it has arrived; otherwise None, and `chunk` returns it in parts."""
@@ -489,6 +516,11 @@ class Exchange:
 
     async def close(self) -> None:
         """Abort the connection, unless the response is complete."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Do as `close`, without waiting."""
+        self.on_news = None
         if not self.whole:
             self._connection.abort()
 
@@ -518,14 +550,24 @@ class Exchange:
     def feed(self, data: bytes) -> None:
         """Parse received bytes."""
         self._idle_bytes += len(data)
+        parser = cast("HttpResponseParser", self._parser)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except HttpParserUpgrade:
             self._fail("the server switched to another protocol, unasked")
         except HttpParserError as error:
             self._fail(f"the answer is not HTTP ({error})")
         if self._idle_bytes > _LONGEST_HEAD:  # a head, a trailer or the frame of a chunk that never ends
             self._fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
+        if self.whole:
+            self._parser = None  # it refers to this object, which would be left to the garbage collector
+        if self._is_headed and self.on_news is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        on_news, self.on_news = self.on_news, None
+        if on_news is not None:
+            on_news()
 
     def lost(self, error: Exception | None, *, ended: bool) -> None:
         """End with the connection; `ended` says that the server closed it, which may end the body."""
@@ -541,6 +583,7 @@ class Exchange:
         if self._failure is None and not self.whole:
             self._failure = error
             self._abort()
+            self._tell()
 
     def _fail(self, reason: str) -> None:
         # The server may have acted on what was written.
@@ -568,7 +611,8 @@ class Exchange:
             self._fail(f"the answer has more than {_MOST_FIELDS:,} header fields")
 
     def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
+        parser = cast("HttpResponseParser", self._parser)
+        status = parser.get_status_code()
         if 100 <= status < 200:
             self._interim, self._pairs = True, []
             return
@@ -579,7 +623,7 @@ class Exchange:
             self.status, self.headers, self._is_headed = status, headers, True
             self._wake()
         if self._request.method == "HEAD":
-            self._finish(reusable=self._parser.should_keep_alive())
+            self._finish(reusable=parser.should_keep_alive())
 
     def on_body(self, data: bytes) -> None:
         self._idle_bytes = 0
@@ -599,21 +643,13 @@ class Exchange:
         if self._interim:
             self._interim = False
         elif not self.whole:
-            self._finish(reusable=self._parser.should_keep_alive())
+            self._finish(reusable=cast("HttpResponseParser", self._parser).should_keep_alive())
 
 
-def _encode_head(request: Request, route: Route) -> bytes:
-    """Encode the request line and the header fields; a body of unknown length is sent in chunks."""
-    lines = [f"{request.method} {request_path(request.url)} HTTP/1.1\r\nHost: {route.host}\r\n"]
-    lines += [f"{name}: {value}\r\n" for name, value in request.header_pairs]
-    body = request.body
-    if isinstance(body, bytes):
-        lines.append(f"Content-Length: {len(body)}\r\n")
-    elif body is not None:
-        lines.append("Transfer-Encoding: chunked\r\n")
-    elif request.method in _NEED_LENGTH:
-        lines.append("Content-Length: 0\r\n")
-    lines.append("\r\n")
+def _encode_fields(method: str, url: str, pairs: Pairs, host: str) -> bytes:
+    """Encode the request line and the header fields."""
+    lines = [f"{method} {request_path(url)} HTTP/1.1\r\nHost: {host}\r\n"]
+    lines += [f"{name}: {value}\r\n" for name, value in pairs]
     return "".join(lines).encode()
 
 

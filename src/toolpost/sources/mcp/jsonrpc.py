@@ -45,10 +45,11 @@ _log = logging.getLogger(__name__)
 class PendingRequest:
     """A request that waits for its response; `future` gets the result, the error, or what holds the request up.
 
-    `on_end` is called once, when the response has come or nobody waits for it any more.
+    `on_end` is called once, when the response has come or nobody waits for it any more. `stop` is of the link: it ends
+    what is done for this request alone.
     """
 
-    __slots__ = ("cancellable", "future", "id", "method", "on_end", "on_progress", "task", "was_abandoned")
+    __slots__ = ("cancellable", "future", "id", "method", "on_end", "on_progress", "stop", "was_abandoned")
 
     def __init__(self, request_id: RequestId, method: str, future: asyncio.Future[Any]) -> None:
         self.id = request_id
@@ -58,7 +59,7 @@ class PendingRequest:
         self.on_end: Callable[[PendingRequest], None] | None = None
         self.cancellable = True
         self.was_abandoned = False
-        self.task: asyncio.Task[None] | None = None  # of a link that sends each request by itself
+        self.stop: Callable[[], object] | None = None
 
     def interrupt(self, event: object) -> None:
         """Wake who waits with an event; the response will go to a new future."""
@@ -167,8 +168,8 @@ class JsonRpc(Dispatcher[TransportContext]):
         if pending.cancellable and self._is_open:
             params = {"requestId": pending.id, "reason": reason}
             self._link.abandon(pending, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-        elif pending.task is not None:
-            pending.task.cancel()
+        elif pending.stop is not None:
+            pending.stop()
         pending.end(error or MCPError(code=CONNECTION_CLOSED, message=reason))
         if not pending.future.cancelled():
             pending.future.exception()  # marks it as retrieved when nobody waits any more

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -38,7 +39,7 @@ from toolpost.wire.messages import (
 from toolpost.wire.network import join_url, parse_target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
@@ -51,6 +52,7 @@ _LAST_EVENT_ID = "last-event-id"
 _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 _EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
 _EVENT_STREAM = "text/event-stream"
+_JSON = "application/json"
 _EVENT_FRAME = 4096
 _MAX_CONNECTIONS = 200
 _KEEP_ALIVE_S = 30.0
@@ -117,7 +119,25 @@ class HttpRequests:
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> ResponseHead:
         """Send a request and wait for the head of its response; follow redirects that keep origin and method."""
-        answer = await self._authorized(method, url, headers, body)
+        return await self._follow(await self._authorized(method, url, headers, body), method, headers, body)
+
+    def begin(self, headers: Mapping[str, str], body: bytes) -> Exchange | None:
+        """Post a body at once, where a connection is idle; None where `send` has something to wait for."""
+        credential = self._connection.credential
+        if credential.proof is not None:
+            return None
+        fields = self._with_proof("POST", self.url, headers, credential)
+        return self._client.begin(self._request("POST", self.url, fields, body), self._target)
+
+    async def go_on(self, exchange: Exchange, headers: Mapping[str, str], body: bytes) -> ResponseHead:
+        """Wait for the head of the response to what `begin` posted, as `send` does."""
+        await self._client.wait_for_head(exchange, self._target)
+        answer = ResponseHead(exchange.status, exchange.headers, exchange, self.url)
+        return await self._follow(answer, "POST", headers, body)
+
+    async def _follow(
+        self, answer: ResponseHead, method: str, headers: Mapping[str, str], body: bytes | None
+    ) -> ResponseHead:
         if answer.status not in REDIRECTS:
             return answer
         for _ in range(_MAX_REDIRECTS):
@@ -150,14 +170,17 @@ class HttpRequests:
         return fields
 
     async def _send(self, method: str, url: str, fields: dict[str, str], body: bytes | None) -> ResponseHead:
+        target = self._target if url == self.url else parse_target(url)
+        exchange = await self._client.exchange(self._request(method, url, fields, body), target, self._connect_s)
+        return ResponseHead(exchange.status, exchange.headers, exchange, url)
+
+    def _request(self, method: str, url: str, fields: dict[str, str], body: bytes | None) -> Request:
         if fields != self._checked[0]:  # nearly all requests of a session have the same
             self._checked = (
                 fields,
                 clean_headers(tuple(pair for pair in fields.items() if pair[0] not in MANAGED_HEADERS)),
             )
-        target = self._target if url == self.url else parse_target(url)
-        exchange = await self._client.exchange(Request(method, url, self._checked[1], body), target, self._connect_s)
-        return ResponseHead(exchange.status, exchange.headers, exchange, url)
+        return Request(method, url, self._checked[1], body)
 
     async def read(self, answer: ResponseHead, limit: int) -> bytes | None:
         """Read a whole body; None, without waiting for the rest, when it is over the limit."""
@@ -265,13 +288,19 @@ class StreamableHttp:
             await self._http.close()
 
     def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Post a request in a task."""
+        """Post a request, at once where a connection is idle, otherwise in a task."""
         if pending.method == "initialize":
             self._version = None  # it negotiates the version, whatever was probed before
         elif headers is not None:
             self._version = headers.get(MCP_PROTOCOL_VERSION_HEADER, self._version)
-        body = encode_message(message)
-        pending.task = self._open_rpc.start(self._post(body, pending, self._headers(headers)))
+        rpc, body, fields = self._open_rpc, encode_message(message), self._headers(headers)
+        exchange = self._http.begin(fields, body)
+        if exchange is None:
+            send = partial(self._http.send, "POST", self._url, fields, body)
+            pending.stop = rpc.start(self._finish(send, pending)).cancel
+        else:
+            pending.stop = exchange.abandon
+            exchange.on_news = partial(self._on_news, exchange, pending, fields, body)
 
     @property
     def _open_rpc(self) -> JsonRpc:
@@ -295,8 +324,8 @@ class StreamableHttp:
             told = asyncio.get_running_loop().create_task(self._give_notice(notice))
             self._notices.add(told)
             told.add_done_callback(self._notices.discard)
-        if pending.task is not None:
-            pending.task.cancel()
+        if pending.stop is not None:
+            pending.stop()
 
     async def _give_notice(self, notice: Message) -> None:
         with suppress(TimeoutError):
@@ -315,9 +344,28 @@ class StreamableHttp:
 
     # ------------------------------------------------------------------ responses
 
-    async def _post(self, body: bytes, pending: PendingRequest, headers: Mapping[str, str]) -> None:
+    def _on_news(self, exchange: Exchange, pending: PendingRequest, headers: Mapping[str, str], body: bytes) -> None:
+        """Deliver a small response that has come as a whole; let a task read any other."""
+        if pending.future.done():
+            exchange.abandon()
+            return
+        rpc, answer = self._open_rpc, ResponseHead(exchange.status, exchange.headers, exchange, self._url)
+        small = exchange.whole and exchange.ahead_bytes <= LARGE_MESSAGE
+        if not small or pending.method == "initialize" or not _is_plain_json(answer):
+            go_on = partial(self._http.go_on, exchange, headers, body)
+            pending.stop = rpc.start(self._finish(go_on, pending)).cancel
+            return
         try:
-            answer = await self._http.send("POST", self._url, headers, body)
+            messages = read_messages(self._find_message(answer, exchange.take()))
+            self._receive(messages, pending)
+            _require_response(pending)
+        except Exception as error:  # noqa: BLE001 - nobody else would tell who waits
+            rpc.fail(pending, error)
+
+    async def _finish(self, find_answer: Callable[[], Awaitable[ResponseHead]], pending: PendingRequest) -> None:
+        """Wait for the head of a response and read the rest; whatever fails, fails the request."""
+        try:
+            answer = await find_answer()
             try:
                 await self._read_answer(answer, pending)
             finally:
@@ -345,10 +393,15 @@ class StreamableHttp:
             raise MCPError(code=INVALID_REQUEST, message=f"the server answered HTTP {answer.status} without a message")
 
     async def _read_body(self, answer: ResponseHead, pending: PendingRequest) -> None:
-        body = await self._http.read(answer, self._http.limit)
-        if body is None:
+        body = self._find_message(answer, await self._http.read(answer, self._http.limit))
+        await self._deliver(body, pending)
+        _require_response(pending)
+
+    def _find_message(self, answer: ResponseHead, body: bytes | None) -> bytes:
+        """Return the JSON in a body; raise where there is none, or too much."""
+        limit = self._http.limit
+        if body is None or len(body) > limit:
             size = answer.headers.get("content-length") or ""
-            limit = self._http.limit
             text, facts = describe_too_long(int(size) if size.isdecimal() else limit + 1, limit)
             raise _with_facts(text, facts)
         body = body.removeprefix(codecs.BOM_UTF8).lstrip()
@@ -356,15 +409,16 @@ class StreamableHttp:
             kind = answer.media_type or "something"
             text = f"the server answered with {kind} in place of a message; is this the right address?"
             raise _with_facts(text, {"kind": "unreadable"})
-        await self._deliver(body, pending)
-        if not pending.future.done():
-            raise _with_facts("the server's answer has no response in it", {"kind": "unreadable"})
+        return body
 
     async def _deliver(self, text: str | bytes, pending: PendingRequest | None) -> bool:
         """Deliver what a body or an event contains; return whether the response to a request was in it."""
-        answered = False
         large = len(text) > LARGE_MESSAGE
-        for message in await asyncio.to_thread(read_large, text) if large else read_messages(text):
+        return self._receive(await asyncio.to_thread(read_large, text) if large else read_messages(text), pending)
+
+    def _receive(self, messages: list[Message], pending: PendingRequest | None) -> bool:
+        answered = False
+        for message in messages:
             if "method" not in message and pending is not None:
                 message["id"] = pending.id  # what comes by this response answers this request
                 answered = True
@@ -424,6 +478,16 @@ class StreamableHttp:
                 failures += 1
             # Whatever the server asks for: one that ends every stream at once would be asked without a pause.
             await asyncio.sleep(max(retry_ms, _RETRY_MS) / 1000)
+
+
+def _is_plain_json(answer: ResponseHead) -> bool:
+    """Whether a response is a message, neither compressed nor a stream."""
+    return answer.status == HTTPStatus.OK and answer.media_type == _JSON and "content-encoding" not in answer.headers
+
+
+def _require_response(pending: PendingRequest) -> None:
+    if not pending.future.done():
+        raise _with_facts("the server's answer has no response in it", {"kind": "unreadable"})
 
 
 def _refusal(answer: ResponseHead, body: bytes, *, code: int = INVALID_REQUEST) -> MCPError:
@@ -524,9 +588,10 @@ class EventStream:
         """Post a request in a task; its response comes by the stream."""
         if self._rpc is None:
             raise ToolConnectionError("the MCP connection is not open", sent=False)
-        pending.task = self._rpc.start(self._ask(encode_message(message), pending, self._rpc))
-        self._posts.add(pending.task)
-        pending.task.add_done_callback(self._posts.discard)
+        post = self._rpc.start(self._ask(encode_message(message), pending, self._rpc))
+        pending.stop = post.cancel
+        self._posts.add(post)
+        post.add_done_callback(self._posts.discard)
 
     async def _ask(self, body: bytes, pending: PendingRequest, rpc: JsonRpc) -> None:
         try:
