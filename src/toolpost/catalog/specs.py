@@ -7,6 +7,7 @@ method or the kind of a GraphQL operation, is no claim.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.catalog.names import canonical_name
@@ -20,7 +21,7 @@ from toolpost.schema.hidden_text import (
     may_hide,
     may_hide_in,
 )
-from toolpost.schema.json_values import as_object, is_object
+from toolpost.schema.json_values import as_object
 from toolpost.schema.subschemas import SharedDefinitions, any_part
 
 if TYPE_CHECKING:
@@ -104,16 +105,18 @@ def _hidden_characters(spec: ToolSpec, shared: SharedDefinitions | None) -> list
     """Return the places with hidden characters, each with an excerpt in which they are escaped."""
     remote = spec.extra.get("remote_name")
     texts = {"name": remote if isinstance(remote, str) else "", "description": spec.description}
-    schemas = {"input schema": spec.input_schema, "output schema": spec.output_schema, "tags": list(spec.tags)}
-    found = [f"{place}: {hidden_excerpt(text)}" for place, text in texts.items() if hidden_excerpt(text)]
-    return found + [f"{place}: {text}" for place, schema in schemas.items() if (text := _in_schema(schema, shared))]
+    schemas = {"input schema": spec.input_schema, "output schema": spec.output_schema}
+    found = {place: hidden_excerpt(text) for place, text in texts.items()}
+    found |= {place: _in_schema(schema, shared) for place, schema in schemas.items() if schema is not None}
+    found["tags"] = next((text for tag in spec.tags if (text := hidden_excerpt(tag))), "")
+    return [f"{place}: {text}" for place, text in found.items() if text]
 
 
-def _in_schema(schema: JsonSchema | list[Any] | None, shared: SharedDefinitions | None) -> str:
-    text = shared.text(schema) if shared is not None and is_object(schema) else None
+def _in_schema(schema: JsonSchema, shared: SharedDefinitions | None) -> str:
+    text = None if shared is None else shared.text(schema)
     if text is not None and not may_hide_in(text):
         return ""
-    return hidden_excerpt(find_hidden(schema)) if schema is not None and any_part(schema, may_hide, shared) else ""
+    return hidden_excerpt(find_hidden(schema)) if any_part(schema, may_hide, shared) else ""
 
 
 class Claims(NamedTuple):
@@ -136,9 +139,10 @@ class Effects(NamedTuple):
 def read_annotations(annotations: Any) -> Claims:
     """Read the annotations of an MCP tool; ignore hints that are not booleans."""
     hints = as_object(annotations)
-    return Claims(*(hint if isinstance(hint := hints.get(name), bool) else None for name in _HINTS))
+    return Claims(*[hint if isinstance(hint := hints.get(name), bool) else None for name in _HINTS])
 
 
+@cache  # of the few claims that there are
 def effects_from_claims(claims: Claims, *, trusted: bool, remote: bool) -> Effects:
     """Derive a tool's effects from claims; claims of a source without `trust` can only make the effects stricter.
 

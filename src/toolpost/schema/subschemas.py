@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urljoin
 
+import orjson
+
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import AnySchema, compact_encoder, is_array, is_object
 
@@ -233,7 +235,7 @@ class SharedDefinitions:
         if is_shared or len(definitions) > _MOST_DEFINITIONS:
             return None
         try:
-            return _to_json(schema)
+            return _write(schema)
         except (TypeError, ValueError, RecursionError):
             return None
 
@@ -245,6 +247,15 @@ class SharedDefinitions:
             # The definition is kept beside its answer, so that no other object gets its identity.
             known = self._answers[key] = (definition, question(definition))
         return cast("T", known[1])
+
+
+def _write(schema: Any) -> str:
+    """Encode a schema as JSON; ValueError where it is not JSON."""
+    try:
+        text = orjson.dumps(schema).decode()
+    except orjson.JSONEncodeError:  # such as an integer of more than 64 bits
+        return _to_json(schema)
+    return _to_json(schema) if "null" in text else text  # which may stand for a number that is not JSON
 
 
 def definitions_of(schema: Any) -> Mapping[str, Any] | None:

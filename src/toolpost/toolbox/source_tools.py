@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from toolpost.auth.credentials import secrets_of
@@ -95,19 +95,28 @@ class SourceTools:
     def prepare(self, source: ToolSource, tools: Sequence[Tool]) -> list[PreparedTool]:
         """Check the tools of a listing; those that did not change keep their entries."""
         checks = SchemaChecks()
-        return [self._prepare_one(tool, source, checks) for tool in tools]
+        read_pins = cache(_no_pins if self.pins is None else self.pins.read)  # from the lock file, once for all tools
+        return [self._prepare_one(tool, source, checks, read_pins) for tool in tools]
 
-    def _prepare_one(self, tool: Tool, source: ToolSource, checks: SchemaChecks) -> PreparedTool:
+    def _prepare_one(
+        self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Mapping[str, Pin] | None]
+    ) -> PreparedTool:
         known = self.listing.tools.get(tool.spec.name)
-        entry = None if known is not None and known.spec == tool.spec else self._entry(tool, source, checks)
+        same = known is not None and known.spec == tool.spec
+        entry = None if same else self._entry(tool, source, checks, read_pins)
         unchecked = not declares_schemas(self._config) and _is_unchecked(tool.spec, checks.shared)
         return PreparedTool(tool, entry, unchecked)
 
-    def _entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks) -> Entry | ToolError:
+    def _entry(
+        self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Mapping[str, Pin] | None]
+    ) -> Entry | ToolError:
         """Return the entry of a tool, on hold if it differs from the lock file; or what is wrong with the tool."""
         try:
             entry = self._new_entry(tool, source, checks)
-            hold = None if self.pins is None else self.pins.hold(tool, partial(self._release, tool, source))
+            pinned = read_pins()
+            if pinned is None or self.pins is None:
+                return entry
+            hold = self.pins.hold(tool, pinned, partial(self._release, tool, source))
         except ToolError as error:
             return error
         if hold is not None:
@@ -277,6 +286,10 @@ class SourceTools:
         return override is not None and override.hide
 
 
+def _no_pins() -> None:
+    """Return the pins where there is no lock file."""
+
+
 def free_replaced(replaced: list[Any]) -> None:
     """Free the tools of a replaced catalog and listing one by one: at once they hold the interpreter's lock."""
     contents, listing = replaced
@@ -326,11 +339,12 @@ class SourcePins:
             known = self._pins[tool.spec.name] = (tool, pin_of(tool.spec, self._secret_mask))
         return known[1]
 
-    def hold(self, tool: Tool, release: Callable[[], None]) -> Hold | None:
+    def read(self) -> Mapping[str, Pin] | None:
+        """Return the source's pins in the lock file; None where it has none."""
+        return self._lock.sources.get(self._source)
+
+    def hold(self, tool: Tool, pinned: Mapping[str, Pin], release: Callable[[], None]) -> Hold | None:
         """Return why a tool is held back, or None; `release` registers the tool normally."""
-        pinned = self._lock.sources.get(self._source)
-        if pinned is None:
-            return None
         name, now = bare_name(tool), self.pin(tool)
         before = pinned.get(name)
         if before is not None and before.hash == now.hash:
