@@ -98,3 +98,18 @@ async def test_a_large_answer_can_be_read_in_parts_and_searched(tmp_path: Path) 
     assert part.content["content"] == filler(2 * MB)[1_500_000:1_501_000]
     assert [match["offset"] for match in found.content["matches"]] == [filler(2 * MB).index(LINE)]
     assert len(json.dumps(outcome.content)) < 10_000
+
+
+@pytest.mark.parametrize("way", ["stdio-legacy", "stdio-modern"])
+async def test_small_answers_behind_a_large_one_arrive_too(tmp_path: Path, way: str) -> None:
+    with rogue_by(way, tmp_path, tool("big", do={"bytes": 3 * MB}), tool("echo")) as rogue:
+        async with toolbox(config_by(way, rogue)) as box:
+            calls: list[tuple[str, dict[str, Any]]] = [
+                ("srv.big", {}),
+                *(("srv.echo", {"n": n}) for n in range(5)),
+                ("srv.big", {}),
+            ]
+            outcomes = await box.call_many(calls)
+            data = [await whole(box, outcomes[n]) for n in (0, -1)]
+    assert [outcome.content["arguments"] for outcome in outcomes[1:-1]] == [{"n": n} for n in range(5)]
+    assert [one.decode() for one in data] == [filler(3 * MB)] * 2

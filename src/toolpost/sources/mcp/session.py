@@ -10,7 +10,7 @@ import importlib
 import logging
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastmcp import Client
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
@@ -28,7 +28,7 @@ from toolpost.schema.json_values import is_array
 from toolpost.sources.mcp.elicitation import SessionCalls
 from toolpost.sources.mcp.endpoint import CommandEndpoint, Endpoint, MemoryEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error
-from toolpost.sources.mcp.jsonrpc import JsonRpc, Link, MessageReader, PendingRequest, Pipe
+from toolpost.sources.mcp.jsonrpc import JsonRpc, Link, MessageReader, OnProgress, PendingRequest, Pipe
 from toolpost.sources.mcp.server_object import serve_in_process
 from toolpost.sources.mcp.streamable_http import EventStream, StreamableHttp
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.sources.mcp.jsonrpc import OnProgress
     from toolpost.wire.network import NetworkPolicy
 
 _STDERR_SHOWN = 2000
@@ -47,6 +46,20 @@ _IDLE_WAIT_S = 5.0
 _MAX_PAGES = 1000
 _UNSUPPORTED_STATUSES = (400, 404, 405, 406, 415)
 _LEGACY_SSE = ("legacy", "sse")
+
+
+class RequestOptions(NamedTuple):
+    """What a request has besides its parameters.
+
+    In the stateless protocol each request says what its client can do, and what it wants to hear of the log.
+    """
+
+    on_progress: OnProgress | None = None
+    capabilities: dict[str, Any] | None = None
+    log_level: str | None = None
+
+
+NO_OPTIONS = RequestOptions()
 
 
 class McpSession:
@@ -109,39 +122,17 @@ class McpSession:
         return True
 
     async def request(
-        self,
-        method: str,
-        params: dict[str, Any],
-        *,
-        on_progress: OnProgress | None = None,
-        capabilities: dict[str, Any] | None = None,
-        log_level: str | None = None,
+        self, method: str, params: dict[str, Any], options: RequestOptions = NO_OPTIONS
     ) -> dict[str, Any]:
-        """Send a request and return its raw result; raise a ToolError when it fails.
+        """Send a request and return its raw result; raise a ToolError when it fails."""
+        return cast("dict[str, Any]", await self.wait(await self.start(method, params, options)))
 
-        In the stateless protocol each request says what its client can do, and what it wants to hear of the log.
-        """
-        pending = await self.start(
-            method, params, on_progress=on_progress, capabilities=capabilities, log_level=log_level
-        )
-        return cast("dict[str, Any]", await self.wait(pending))
-
-    async def start(
-        self,
-        method: str,
-        params: dict[str, Any],
-        *,
-        on_progress: OnProgress | None = None,
-        capabilities: dict[str, Any] | None = None,
-        log_level: str | None = None,
-    ) -> PendingRequest:
+    async def start(self, method: str, params: dict[str, Any], options: RequestOptions = NO_OPTIONS) -> PendingRequest:
         """Send a request without waiting for its result; raise a ToolError when it cannot be sent."""
         if self.closed.is_set():
             raise ToolConnectionError(f"the session with {self._connection.config.name!r} is over", sent=False)
         try:
-            pending = self.client_session.begin(
-                method, params, on_progress=on_progress, capabilities=capabilities, log_level=log_level
-            )
+            pending = self.client_session.begin(method, params, options)
         except Exception as raised:
             raise await self._classify(to_tool_error(raised)) from raised
         pending.on_end = self._on_end
@@ -385,10 +376,8 @@ class McpConnection:
                 return make(lambda: serve_in_process(server))
             case CommandEndpoint(argv):
                 return make(lambda: self._stdio(argv))
-            case _ if kind == "sse":
-                return make(self._sse, legacy_only=True)
-            case _:
-                return make(self._streamable)
+            case UrlEndpoint():
+                return make(lambda: self._over_http(kind), legacy_only=kind == "sse")
 
     @asynccontextmanager
     async def _stdio(self, argv: tuple[str, ...]) -> AsyncGenerator[Link]:
@@ -407,21 +396,14 @@ class McpConnection:
         return {str(variable): token} if variable and token else {}
 
     @asynccontextmanager
-    async def _streamable(self) -> AsyncGenerator[Link]:
-        self.session_is_connection = False
-        link = StreamableHttp(self, cast("UrlEndpoint", self.endpoint).url, self._network)
-        try:
-            yield link
-        finally:
-            await link.close()
-
-    @asynccontextmanager
-    async def _sse(self) -> AsyncGenerator[Link]:
-        self.session_is_connection = True
+    async def _over_http(self, kind: str) -> AsyncGenerator[Link]:
         url = cast("UrlEndpoint", self.endpoint).url
-        link = EventStream(self, url, self._network, on_end=self._note_closed)
+        self.session_is_connection = kind == "sse"
+        events = EventStream(self, url, self._network, on_end=self._note_closed) if kind == "sse" else None
+        link = events or StreamableHttp(self, url, self._network)
         try:
-            await link.open()
+            if events is not None:
+                await events.open()
             yield link
         finally:
             await link.close()
@@ -472,18 +454,11 @@ class RawSession(ClientSession):
         super().__init__(dispatcher=rpc, **callbacks)
         self.rpc = rpc
 
-    def begin(
-        self,
-        method: str,
-        params: dict[str, Any],
-        *,
-        on_progress: OnProgress | None = None,
-        capabilities: dict[str, Any] | None = None,
-        log_level: str | None = None,
-    ) -> PendingRequest:
+    def begin(self, method: str, params: dict[str, Any], options: RequestOptions) -> PendingRequest:
         """Send one request; its future gets the result, or an MCPError when the server fails it."""
-        options: CallOptions = {}
-        self._stamp({"method": method, "params": params}, options)
+        on_progress, capabilities, log_level = options
+        stamped: CallOptions = {}
+        self._stamp({"method": method, "params": params}, stamped)
         if self.modern:
             meta = params["_meta"]
             if capabilities is not None:
@@ -491,8 +466,8 @@ class RawSession(ClientSession):
             if log_level is not None:
                 meta[LOG_LEVEL_META_KEY] = log_level
             if method.startswith("tasks/"):
-                options.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(params["taskId"])
-        return self.rpc.begin(method, params, headers=options.get("headers"), on_progress=on_progress)
+                stamped.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(params["taskId"])
+        return self.rpc.begin(method, params, headers=stamped.get("headers"), on_progress=on_progress)
 
     @property
     def modern(self) -> bool:

@@ -48,7 +48,7 @@ from toolpost.sources.mcp.elicitation import (
 )
 from toolpost.sources.mcp.endpoint import parse_endpoint
 from toolpost.sources.mcp.errors import to_tool_error
-from toolpost.sources.mcp.session import McpConnection, McpSession, limit_sdk_logs
+from toolpost.sources.mcp.session import McpConnection, McpSession, RequestOptions, limit_sdk_logs
 from toolpost.sources.mcp.tools import AnonymousListing, ConnectionMonitor, UtilityTool, list_tools
 from toolpost.transports.base import BaseSource, Services
 from toolpost.web.session_pool import SessionPool
@@ -313,7 +313,7 @@ class McpCalls:
             return _ModernRequest(self, session, call, method, params).run()
         if self._elicitation or client_of(call) is not None:
             return self._run_legacy(session, call, method, params)
-        return session.request(method, params, on_progress=progress_callback(call.context))
+        return session.request(method, params, RequestOptions(progress_callback(call.context)))
 
     def _ask_to_open_pages(self, error: ToolClientError, call: AuthorizedCall) -> Question | None:
         """Build the question of a server that refuses, without effect, until a person has visited its pages."""
@@ -388,7 +388,7 @@ class McpCalls:
         elif request.answers and (question := ask_lost_call_outcome(call, self.source)) is not None:
             return question
         else:
-            pending = await session.start(method, params, on_progress=progress_callback(call.context))
+            pending = await session.start(method, params, RequestOptions(progress_callback(call.context)))
             in_flight = session.calls.begin(call, session, pending)
         outcome = await in_flight.wait()
         if not isinstance(outcome, Asked):
@@ -571,13 +571,9 @@ class _ModernRequest:
                 return None
 
     async def _request(self, method: str, params: Raw) -> Raw:
-        return await self._session.request(
-            method,
-            params,
-            on_progress=self._on_progress,
-            capabilities=self._calls.declared(self._client),
-            log_level=None if self._client is None else self._client.log_level,
-        )
+        log_level = None if self._client is None else self._client.log_level
+        options = RequestOptions(self._on_progress, self._calls.declared(self._client), log_level)
+        return await self._session.request(method, params, options)
 
     def _never_content(self) -> ToolClientError:
         return ToolClientError(f"MCP tool error: {self._calls.source!r} still needs input after {_MAX_ROUNDS} rounds")
