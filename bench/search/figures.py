@@ -59,8 +59,11 @@ def _recall(tick: Tick) -> Figure:
             *(Column(f"recall_{depth}", f"recall@{depth}", 3) for depth in DEPTHS),
         ),
         rows=rows,
-        targets=[Target("recall@5 on paraphrases, with the extra", fused["paraphrase"], "at least", GOAL)],
-        notes=("`unseen` are paraphrases that were written after the weights had been chosen.",),
+        targets=[
+            Target("recall@5 on paraphrases, with the extra", fused["paraphrase"], "at least", GOAL),
+            Target("recall@5 on unseen paraphrases, with the extra", fused["unseen"], "at least", GOAL),
+        ],
+        notes=("The weights were chosen by the paraphrases; `unseen` are others, for tools drawn at random.",),
     )
 
 

@@ -117,6 +117,18 @@ async def test_of_a_huge_query_the_beginning_is_read(catalog: ToolRegistry) -> N
     assert await names(catalog, "forecast", limit=0) == []
 
 
+async def test_a_query_that_begins_with_several_of_something_wants_a_list() -> None:
+    registry = ToolRegistry()
+    for name, description in (
+        ("shop.get_invoice", "Show an invoice of a customer."),
+        ("shop.list_invoices", "List the invoices that a customer has got so far."),
+    ):
+        registry.register(Listed(name, description))
+
+    assert (await names(registry, "invoices of a customer"))[0] == "shop.list_invoices"
+    assert (await names(registry, "show an invoice of a customer"))[0] == "shop.get_invoice"
+
+
 async def test_nothing_is_found_in_an_empty_catalog() -> None:
     assert await names(ToolRegistry(), "anything") == []
     assert await ToolRegistry().correct("anything") is None

@@ -40,7 +40,8 @@ _COMMON = 0.2  # the share of tools from which on a term only orders what rarer 
 _MEANING = 0.7  # what meaning counts beside words
 _DEPTH = 50  # so many of each ranking are ordered by both
 _NAMED_SOURCE = 2.5  # what a tool counts more if the query names its source,
-_SAME_EFFECT = 1.2  # and if it reads, changes or deletes as the query wants
+_SAME_EFFECT = 1.2  # and if it reads, changes or deletes as the query wants,
+_LISTS = 1.2  # and if it lists, and the query begins with several of something
 _LEAST_LIKENESS = 0.35
 _FEW = 20  # so many changed tools are indexed within the event loop
 _SENTENCE_END = re.compile(r"(?<=[\w)])\.\s|\n")
@@ -98,6 +99,7 @@ _EFFECTS: dict[Effect, str] = {
     " schedule approve give turn switch stop restart mark lock pin pay subscribe sign convert reply comment",
     "delete": "delete remove erase drop destroy cancel clear revoke kick prune purge",
 }
+_LISTING = frozenset({"list", "lists", "all"})
 _WIDTH = 256
 
 
@@ -155,12 +157,13 @@ class CatalogSearch:
 
 
 class _Tool(NamedTuple):
-    """A tool in the index: the words of its source, its terms, and its words with their weights."""
+    """A tool in the index: the words of its source, its terms, its words with their weights, and whether it lists."""
 
     spec: ToolSpec
     source: frozenset[str]
     terms: Mapping[str, float]
     words: Mapping[str, float]
+    lists: bool
 
 
 class _Query(NamedTuple):
@@ -183,7 +186,7 @@ class SearchIndex:
         self._postings: dict[str, dict[int, float]] = {}
         self._spelled: dict[str, str] = {}
         self._sources: Counter[str] = Counter()
-        self._factors: dict[tuple[frozenset[str], Effect | None], tuple[list[float], Any]] = {}
+        self._factors: dict[tuple[frozenset[str], Effect | None, bool], tuple[list[float], Any]] = {}
         self._length = 0.0
 
     def difference(self, specs: Iterable[ToolSpec]) -> tuple[list[str], list[ToolSpec]]:
@@ -246,17 +249,21 @@ class SearchIndex:
 
     def _read_query(self, query: str) -> _Query:
         words = words_of_text(query[:_MAX_QUERY])
-        named, effect = frozenset(self._sources.keys() & words), effect_of(words)
+        named = frozenset(self._sources.keys() & words)
+        many = begins_with_several(word for word in words if word not in named)
+        effect: Effect | None = "read" if many else effect_of(words)
         if not named and effect is None:
             return _Query(words, named, None)
-        if (named, effect) not in self._factors:
+        wanted = (named, effect, many)
+        if wanted not in self._factors:
             factors = [1.0] * (len(self._tools) + len(self._free))
             for number, tool in self._tools.items():
                 source = 1.0 if named.isdisjoint(tool.source) else _NAMED_SOURCE
-                factors[number] = source * (_SAME_EFFECT if _effect_of(tool.spec) == effect else 1.0)
+                lists = _LISTS if many and tool.lists else 1.0
+                factors[number] = source * lists * (_SAME_EFFECT if _effect_of(tool.spec) == effect else 1.0)
             array = None if self._vectors is None else self._vectors.as_array(factors)
-            self._factors[named, effect] = (factors, array)
-        return _Query(words, named, *self._factors[named, effect])
+            self._factors[wanted] = (factors, array)
+        return _Query(words, named, *self._factors[wanted])
 
     def _score_words(self, query: _Query) -> dict[int, float]:
         """Return the scores of the tools that have terms of the query."""
@@ -337,7 +344,7 @@ def _read_tool(spec: ToolSpec) -> _Tool:
         for word in found if word_weight else ():
             if word not in STOP_WORDS:
                 words[word] = words.get(word, 0.0) + word_weight
-    return _Tool(spec, source, terms, words)
+    return _Tool(spec, source, terms, words, lists=not _LISTING.isdisjoint(words))
 
 
 def _split(description: str) -> tuple[str, str]:
@@ -403,6 +410,12 @@ def _terms(word: str) -> tuple[str, ...]:
 def effect_of(words: Sequence[str]) -> Effect | None:
     """Return what the words of a query want to be done; None where no word says so."""
     return next((_EFFECT_OF[word] for word in words if word in _EFFECT_OF), None)
+
+
+def begins_with_several(words: Iterable[str]) -> bool:
+    """Return whether a query begins with a plural: it names what is to be shown, for a command has none."""
+    first = next((word for word in words if word not in STOP_WORDS), "")
+    return first == "people" or (len(first) > 3 and first[-1] == "s" and not first.endswith(("ss", "us", "is")))
 
 
 def stem(word: str) -> str:
