@@ -21,6 +21,7 @@ from bench.mcp.server import ECHO
 SERVERS = 20
 MOST_OF_ONE = 1.3
 DIRECT, BY_HAND, OWN, PEER = "no gateway", "floor: a proxy by hand", "toolpost up", "FastMCP's proxy, held sessions"
+OWN_OLDER, PEER_OLDER = f"{OWN}, older client", f"{PEER}, older client"
 COLUMNS = (
     Column("name", "contender"),
     Column("median_us", "median µs"),
@@ -33,6 +34,7 @@ COLUMNS = (
 )
 NOTES = (
     "Client and server are by hand; each gateway is a process of its own, and CPU is that of this process.",
+    "An older client has a session, and gets streams of events for answers.",
     "Ratios are taken round by round. toolpost up validates, permits, limits and records every call on disk.",
 )
 
@@ -42,7 +44,11 @@ def of(name: str, servers: int) -> str:
     return name if servers == 1 else f"{name}, {servers} servers"
 
 
-ROWS = (DIRECT, *(of(name, servers) for servers in (1, SERVERS) for name in (BY_HAND, OWN, PEER)))
+ROWS = (
+    DIRECT,
+    *(BY_HAND, OWN, PEER, OWN_OLDER, PEER_OLDER),
+    *(of(name, SERVERS) for name in (BY_HAND, OWN, PEER)),
+)
 
 
 def count(scale: McpScale) -> int:
@@ -61,6 +67,7 @@ def measure(scale: McpScale, tick: Tick) -> Figure:
             gateways[of(BY_HAND, servers)] = stack.enter_context(program(FLOOR, addresses))
             gateways[of(OWN, servers)] = stack.enter_context(toolpost_up(folder / str(servers), addresses))
             gateways[of(PEER, servers)] = stack.enter_context(program(FASTMCP, addresses))
+        gateways |= {OWN_OLDER: gateways[OWN], PEER_OLDER: gateways[PEER]}
         one, many = asyncio.run(_taken(scale, f"{base}/mcp", gateways, tick))
     return figure(one, many)
 
@@ -71,6 +78,8 @@ async def _taken(
     raw = RawHttp(direct)
     clients = {name: gateway.client() for name, gateway in gateways.items() if gateway is not None}
     contenders = await seated(DIRECT, lambda: raw.call(ECHO, ARGUMENTS))
+    for name in (OWN_OLDER, PEER_OLDER):
+        await clients[name].open_session()
     for name, client in clients.items():
         contenders += await _through(name, client)
     track = ServedTrack(contenders, gateways)
@@ -89,7 +98,7 @@ def _sat(turns: dict[str, list[Turn]]) -> dict[str, Sat]:
 
 async def _through(name: str, client: RawClient) -> list[Contender]:
     servers = SERVERS if name.endswith("servers") else 1
-    if name == PEER:
+    if name in (PEER, PEER_OLDER):
         return await seated(name, lambda: client.call(ECHO, ARGUMENTS))
     between = "_" if name.startswith(PEER) else "__"
     tools = itertools.cycle([f"u{number}{between}{ECHO}" for number in range(servers)])
@@ -107,6 +116,14 @@ def figure(one: dict[str, Sat], many: dict[str, Sat]) -> Figure:
         targets=[
             Target(f"{OWN} / {PEER}, median", _times(one, OWN, PEER), "at most", 1, "x"),
             Target(f"{OWN} / {PEER}, {USUAL.callers} at once", _times(many, OWN, PEER), "at most", 1, "x"),
+            Target(f"{OWN_OLDER} / {PEER_OLDER}, median", _times(one, OWN_OLDER, PEER_OLDER), "at most", 1, "x"),
+            Target(
+                f"{OWN_OLDER} / {PEER_OLDER}, {USUAL.callers} at once",
+                _times(many, OWN_OLDER, PEER_OLDER),
+                "at most",
+                1,
+                "x",
+            ),
             Target(
                 f"{twenty} / one, median", one[twenty].measured.times(one[OWN].measured), "at most", MOST_OF_ONE, "x"
             ),

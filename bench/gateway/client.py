@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,19 +30,21 @@ class RawClient:
         bearer = f"Authorization: Bearer {token}\r\n" if token else ""
         self._head = f"{parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{bearer}{_ACCEPT}"
         self._session = ""
+        self._numbers = count(1)  # of requests: within a session no two under way may have the same
         self._free: list[Stream] = []
         self._streams: list[Stream] = []
 
     async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a tool and return its result."""
-        message = json.loads(await self.post("tools/call", {"name": name, "arguments": arguments}, name))
-        result: dict[str, Any] = message["result"]
+        answer = await self.post("tools/call", {"name": name, "arguments": arguments}, name)
+        result: dict[str, Any] = json.loads(_last_event(answer) if self._session else answer)["result"]
         return result
 
     async def post(self, method: str, params: dict[str, Any] | None = None, name: str = "") -> bytes:
         """Send one request and return the body of the answer."""
         envelope = {} if self._session else {"_meta": META}
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**(params or {}), **envelope}}
+        given = {**(params or {}), **envelope}
+        message = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": given}
         if self._session:
             return await self._exchange(message, f"MCP-Protocol-Version: {OLDER}\r\n{self._session}")
         named = f"Mcp-Name: {name}\r\n" if name else ""
@@ -94,6 +97,11 @@ async def _body(head: bytes, reader: asyncio.StreamReader) -> bytes:
         whole += (await reader.readexactly(size + 2))[:-2]
     await reader.readexactly(2)
     return whole
+
+
+def _last_event(stream: bytes) -> bytes:
+    """The data of the last event, where the answer is a stream of them."""
+    return stream.rpartition(b"data: ")[2]
 
 
 def _value(head: bytes, name: bytes) -> bytes:
