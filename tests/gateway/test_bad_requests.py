@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.gateway.serving import Served, add, served
 from toolpost import ExternalToolConfig, TransportType, tool
+from toolpost.gateway import mcp_http
 
 NEW, OLD = "2026-07-28", "2025-06-18"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -164,7 +165,9 @@ async def test_fifty_megabytes_are_refused_as_soon_as_that_is_known(
             yield b"x" * 1_000_000
 
     length = {} if chunked else {"Content-Length": "50000000"}
-    headers = {**JSON, **length, **({} if version is None else {"MCP-Protocol-Version": version})}
+    known = {} if version is None else {"MCP-Protocol-Version": version}
+    session = within(await opened(gate, {}), {}) if version == OLD else {}
+    headers = {**JSON, **length, **known, **session}
     try:
         answer = await gate.http.post("/mcp", content=many(), headers=headers)
     except httpx2.WriteError:  # it was still sending when the connection was closed
@@ -178,9 +181,7 @@ async def test_fifty_megabytes_are_refused_as_soon_as_that_is_known(
 async def test_a_client_that_is_gone_during_its_call_leaves_nothing_behind(gate: Served, version: str) -> None:
     session = ""
     if version == OLD:
-        hello = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
-        opened = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-        session = (await gate.http.post("/mcp", json=opened, headers=JSON)).headers["Mcp-Session-Id"]
+        session = (await opened(gate, {})).headers["Mcp-Session-Id"]
     message = request("tools/call", {"name": "hang", "arguments": {}})
     body = json.dumps(message).encode()
     head = headers_of(message) | {
@@ -201,6 +202,78 @@ async def test_a_client_that_is_gone_during_its_call_leaves_nothing_behind(gate:
         await marks["ended"].wait()
 
     await assert_still_serves(gate)
+
+
+async def opened(gate: Served, bearer: dict[str, str]) -> httpx2.Response:
+    """Open a session of the older protocol."""
+    hello = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    return await gate.http.post("/mcp", json=message, headers={**JSON, **bearer})
+
+
+def within(session: httpx2.Response, bearer: dict[str, str]) -> dict[str, str]:
+    """The headers of a request within a session."""
+    return {**JSON, **bearer, "MCP-Protocol-Version": OLD, "Mcp-Session-Id": session.headers["Mcp-Session-Id"]}
+
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+async def test_of_a_caller_with_too_many_sessions_the_longest_idle_is_ended(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_http, "_MOST_OF_CALLER", 3)
+    ann, bob = await gate.key("acme:ann", "call"), await gate.key("acme:bob", "call")
+    foreign = await opened(gate, bob)
+    sessions = [await opened(gate, ann) for _ in range(3)]
+    assert (await gate.http.post("/mcp", json=LIST, headers=within(sessions[0], ann))).status_code == 200
+
+    sessions.append(await opened(gate, ann))
+    answers = [await gate.http.post("/mcp", json=LIST, headers=within(session, ann)) for session in sessions]
+
+    assert [answer.status_code for answer in answers] == [200, 404, 200, 200]
+    assert (await gate.http.post("/mcp", json=LIST, headers=within(foreign, bob))).status_code == 200
+
+
+async def test_a_caller_whose_sessions_are_all_in_use_is_refused_another_and_others_are_not(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_http, "_MOST_OF_CALLER", 1)
+    ann, bob = await gate.key("acme:ann", "call"), await gate.key("acme:bob", "call")
+    session = await opened(gate, ann)
+    async with gate.http.stream("GET", "/mcp", headers=within(session, ann)) as listening:
+        refused, other = await opened(gate, ann), await opened(gate, bob)
+
+        assert (listening.status_code, refused.status_code, other.status_code) == (200, 503, 200)
+        assert "Too many open sessions" in refused.text
+
+
+async def test_a_session_that_is_not_used_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_http, "_IDLE_S", 0.02)
+    async with served(tmp_path / "data", [add]) as gate:
+        session = await opened(gate, {})
+        async with asyncio.timeout(30):
+            while (await gate.http.post("/mcp", json=LIST, headers=within(session, {}))).status_code != 404:
+                await asyncio.sleep(0.1)
+        await assert_still_serves(gate)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [({"Host": "evil.example"}, 421), ({"Origin": "https://evil.example"}, 403), ({"Authorization": "Bearer no"}, 401)],
+)
+async def test_a_session_meets_the_same_checks_as_a_request_without_one(
+    gate: Served, changed: dict[str, str], code: int
+) -> None:
+    headers = within(await opened(gate, {}), {})
+
+    answers = [
+        await gate.http.request(method, "/mcp", headers={**headers, **changed}, **body)
+        for method, body in (("POST", {"json": LIST}), ("GET", {}), ("DELETE", {}))
+    ]
+
+    assert [answer.status_code for answer in answers] == [code] * 3
+    assert (await gate.http.post("/mcp", json=LIST, headers=headers)).status_code == 200
 
 
 MORTAL = """

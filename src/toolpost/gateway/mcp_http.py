@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import deque
 from collections.abc import Callable
 from itertools import count
@@ -43,8 +44,9 @@ from toolpost.schema.json_values import is_object
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.lowlevel import Server
-    from mcp.server.streamable_http import EventCallback
+    from mcp.server.streamable_http import EventCallback, StreamableHTTPServerTransport
     from mcp.shared.dispatcher import CallOptions
     from mcp_types import JSONRPCMessage
     from starlette.types import Message, Receive, Scope, Send
@@ -64,6 +66,8 @@ _MAX_BODY = 4_000_000
 _JSON_TYPE, _USUAL_ACCEPT = "application/json", "application/json, text/event-stream"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MOST_EVENTS = 100
+_MOST_SESSIONS, _MOST_OF_CALLER = 2000, 500  # one has about 200 KB
+_IDLE_S = 1800.0  # a session without a request for so long is ended
 _RETRY_MS = 1000
 
 
@@ -188,6 +192,8 @@ def http_sessions(
         app=server,
         retry_interval=_RETRY_MS,
         max_request_body_size=_MAX_BODY,
+        max_sessions=_MOST_SESSIONS,
+        session_idle_timeout=_IDLE_S,
         security_settings=TransportSecuritySettings(
             enable_dns_rebinding_protection=check_hosts,
             allowed_hosts=hosts,
@@ -259,8 +265,29 @@ class _Sessions(StreamableHTTPSessionManager):
         """Return whether a request of the older protocol is within an open session of the same caller."""
         session, user = request.headers.get(MCP_SESSION_ID_HEADER, ""), request.scope.get("user")
         owner = authorization_context(user) if isinstance(user, AuthenticatedUser) else None
-        is_open = session in self._server_instances and self._session_owners.get(session) == owner
-        return is_open and version in HANDSHAKE_PROTOCOL_VERSIONS
+        if session not in self._server_instances or self._session_owners.get(session) != owner:
+            return False
+        idle = self._server_instances[session].idle_scope
+        if idle is not None and idle.deadline < math.inf:  # this request, too, shows that the session is used
+            idle.deadline = anyio.current_time() + _IDLE_S
+        return version in HANDSHAKE_PROTOCOL_VERSIONS
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        """Open a session; None where there are too many.
+
+        Clients forget to end sessions: of a caller with many of them the one that was idle for longest is ended, so
+        that neither this caller nor others are refused.
+        """
+        own = [session for session, owner in self._session_owners.items() if owner == requestor]
+        if len(own) >= _MOST_OF_CALLER:
+            scopes = {session: self._server_instances[session].idle_scope for session in own}
+            idle = {session: scope for session, scope in scopes.items() if scope and scope.deadline < math.inf}
+            if not idle:
+                return None
+            oldest = min(idle, key=lambda session: idle[session].deadline)
+            del self._server_instances[oldest], self._session_owners[oldest]
+            idle[oldest].cancel()
+        return super()._admit_session(requestor)
 
     @property
     def event_store(self) -> EventStore:
