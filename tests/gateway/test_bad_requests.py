@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -17,7 +17,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.gateway.serving import Served, add, served
-from toolpost import ExternalToolConfig, TransportType, tool
+from toolpost import ExternalToolConfig, ToolContext, TransportType, tool
 from toolpost.gateway import mcp_http
 
 NEW, OLD = "2026-07-28", "2025-06-18"
@@ -41,10 +41,29 @@ async def hang() -> str:
     return "never"
 
 
+@tool(side_effects="pure")
+async def chatter(ctx: ToolContext) -> str:
+    """Report more than a client that reads nothing takes."""
+    marks["began"].set()
+    try:
+        for number in range(2000):
+            ctx.progress(f"{number} {'x' * 10_000}", fraction=number / 2000)
+            await asyncio.sleep(0)
+        return "told"
+    finally:
+        marks["ended"].set()
+
+
+@tool(side_effects="pure")
+async def late() -> str:
+    """Come late."""
+    return "late"
+
+
 @pytest.fixture
 async def gate(tmp_path: Path) -> AsyncIterator[Served]:
     marks.update(began=asyncio.Event(), ended=asyncio.Event())
-    async with served(tmp_path / "data", [add, hang]) as gate:
+    async with served(tmp_path / "data", [add, hang, chatter]) as gate:
         yield gate
 
 
@@ -177,23 +196,25 @@ async def test_fifty_megabytes_are_refused_as_soon_as_that_is_known(
     await assert_still_serves(gate)
 
 
+async def sent(gate: Served, headers: dict[str, str], message: dict[str, Any]) -> asyncio.StreamWriter:
+    """Send a request on a connection of its own, whose answer nobody reads."""
+    body, port = json.dumps(message).encode(), int(urlsplit(gate.url).port or 0)
+    own = {"Host": f"127.0.0.1:{port}", "Authorization": gate.http.headers["Authorization"]}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {**headers, **own, "Content-Length": len(body)}.items())
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    cast("asyncio.ReadTransport", writer.transport).pause_reading()
+    writer.write(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
+    return writer
+
+
 @pytest.mark.parametrize("version", [NEW, OLD])
 async def test_a_client_that_is_gone_during_its_call_leaves_nothing_behind(gate: Served, version: str) -> None:
     session = ""
     if version == OLD:
         session = (await opened(gate, {})).headers["Mcp-Session-Id"]
     message = request("tools/call", {"name": "hang", "arguments": {}})
-    body = json.dumps(message).encode()
-    head = headers_of(message) | {
-        "MCP-Protocol-Version": version,
-        "Host": urlsplit(gate.url).netloc,
-        "Authorization": gate.http.headers["Authorization"],
-        "Content-Length": str(len(body)),
-        **({"Mcp-Session-Id": session} if session else {}),
-    }
-    _, writer = await asyncio.open_connection("127.0.0.1", int(urlsplit(gate.url).port or 0))
-    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-    writer.write(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
+    known = {"Mcp-Session-Id": session} if session else {}
+    writer = await sent(gate, {**headers_of(message), "MCP-Protocol-Version": version, **known}, message)
     await marks["began"].wait()
     writer.close()
     if session:  # closing a stream is no cancellation in the older protocol; ending the session is
@@ -274,6 +295,35 @@ async def test_a_session_meets_the_same_checks_as_a_request_without_one(
 
     assert [answer.status_code for answer in answers] == [code] * 3
     assert (await gate.http.post("/mcp", json=LIST, headers=headers)).status_code == 200
+
+
+async def until_news(lines: AsyncIterator[str]) -> AsyncIterator[str]:
+    async for line in lines:
+        yield line
+        if "list_changed" in line:
+            return
+
+
+async def test_a_client_that_reads_nothing_keeps_no_news_from_others(gate: Served) -> None:
+    deaf, listener = within(await opened(gate, {}), {}), within(await opened(gate, {}), {})
+    for session in (deaf, listener):  # told of changes from then on
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await gate.http.post("/mcp", json=ready, headers=session)).status_code == 202
+    params = {"name": "chatter", "arguments": {}, "_meta": {"progressToken": 1}}
+    writer = await sent(gate, deaf, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    async with asyncio.timeout(30):
+        await marks["ended"].wait()
+
+    async with asyncio.timeout(30), gate.http.stream("GET", "/mcp", headers=listener) as news:
+        lines = news.aiter_lines()
+        gate.box.registry.register(late)
+        heard = [line async for line in until_news(lines)]
+        gate.box.registry.unregister("late")
+        heard += [line async for line in until_news(lines)]
+
+    assert sum("notifications/tools/list_changed" in line for line in heard) == 2
+    await assert_still_serves(gate)
+    writer.close()
 
 
 MORTAL = """

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Context = ServerRequestContext[Any, Any]
 
 _SETTLE_S = 0.1
+_TELL_S = 10.0  # for a client to take a notification
 
 
 class News:
@@ -52,6 +53,7 @@ class News:
         self._listed: tuple[Any, Any] = ([], [])
         # Older clients are told of changed lists unasked, and of resources that they subscribed to.
         self._clients: dict[Connection, dict[str, Origin | None]] = {}
+        self._telling: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------------ what happens
 
@@ -120,8 +122,10 @@ class News:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            tasks = (task, *self._telling)
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._handler.close()
 
     def _lists(self) -> tuple[Any, Any]:
@@ -145,13 +149,20 @@ class News:
                 await self._tell(ResourceUpdated(uri=uri), ResourceUpdatedNotification(params=params), about=uri)
 
     async def _tell(self, event: Any, notification: ServerNotification, *, about: str | None = None) -> None:
-        """Tell all who want to know; a client that is gone keeps nobody from being told."""
+        """Tell all who want to know; a client that is gone, or reads nothing, keeps nobody from being told."""
         await self._bus.publish(event)
         data = notification.model_dump(by_alias=True, mode="json", exclude_none=True)
-        for connection, wanted in list(self._clients.items()):
+        for connection, wanted in self._clients.items():
             if about is None or about in wanted:
-                with suppress(Exception):
-                    await connection.notify(data["method"], data.get("params"))
+                task = asyncio.get_running_loop().create_task(_tell_one(connection, data))
+                self._telling.add(task)
+                task.add_done_callback(self._telling.discard)
+
+
+async def _tell_one(connection: Connection, data: dict[str, Any]) -> None:
+    with suppress(Exception):
+        async with asyncio.timeout(_TELL_S):
+            await connection.notify(data["method"], data.get("params"))
 
 
 def connection_of(ctx: Context) -> Connection:
