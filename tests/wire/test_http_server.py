@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import cast
 
 import pytest
 from starlette.applications import Starlette
@@ -74,6 +75,22 @@ async def test_a_head_without_an_end_is_refused() -> None:
         said = await reader.read()
 
     assert b"HTTP/1.1 431 " in said
+
+
+async def test_a_client_that_reads_nothing_does_not_keep_the_server_from_stopping() -> None:
+    begun = asyncio.Event()
+
+    async def large(_request: Request) -> PlainTextResponse:
+        begun.set()
+        return PlainTextResponse("x" * 50_000_000)
+
+    async with asyncio.timeout(30):
+        async with listening(Starlette(routes=[Route("/", large)])) as url:
+            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            cast("asyncio.ReadTransport", writer.transport).pause_reading()
+            writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+            await begun.wait()
+        writer.close()
 
 
 async def test_requests_that_come_together_are_answered_in_order() -> None:

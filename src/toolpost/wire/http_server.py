@@ -108,6 +108,9 @@ async def _end_requests(server: _Server, finish: Callable[[], Awaitable[None]] |
     await asyncio.sleep(0.1)
     for connection in list(server.server_state.connections):
         cast("_Connection", connection).transport.close()
+    await asyncio.sleep(0.1)
+    for connection in list(server.server_state.connections):  # whoever reads nothing never gets what is left to send
+        cast("_Connection", connection).transport.abort()
 
 
 def _trimmed(app: ASGIApp) -> ASGIApp:
