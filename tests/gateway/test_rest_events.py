@@ -7,7 +7,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.gateway.serving import Served, served
 from toolpost import ToolContext, tool
@@ -86,13 +89,17 @@ async def test_events_are_filtered_by_run_tool_and_user_and_those_of_others_do_n
 
 @pytest.mark.req("NAPP-03")
 async def test_that_a_person_is_asked_comes_with_the_same_card_as_everywhere(gate: Served) -> None:
-    async with listening(gate, tool="drop") as events:
-        await gate.http.post("/api/v1/calls", json={"tool": "drop", "arguments": {"name": "t"}})
+    http = httpx2.AsyncClient(headers=gate.http.headers, timeout=60, trust_env=False)
+    async with listening(gate, tool="drop") as events, http:
+        async with Client(streamable_http_client(f"{gate.url}/mcp", http_client=http), mode="legacy") as client:
+            told = await client.call_tool("drop", {"name": "t"})
         while (event := (await take(events, 1))[0])["type"] != "APPROVAL_REQUESTED":
             pass
         shown = (await gate.http.get(f"/api/v1/pending/{event['card']['id']}")).json()
+        kept = gate.box.pending.card(await gate.box.pending.get(event["card"]["id"], by="acme:olga"))
 
-    assert event["card"] == shown
+    assert event["card"] == shown == json.loads(json.dumps(kept))
+    assert [value for key, value in (told.meta or {}).items() if key.endswith("card")] == [shown]
 
 
 async def test_no_listener_misses_an_event_of_its_run_or_gets_one_twice(gate: Served) -> None:
