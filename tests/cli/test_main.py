@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 
 import pytest
 
@@ -20,19 +21,53 @@ def test_the_version_is_told_without_importing_anything_heavy() -> None:
         "import json, sys; from toolpost.cli import main; main(['--version']);"
         "print(json.dumps([name for name in ('typer', 'pydantic', 'rich', 'yaml', 'asyncio') if name in sys.modules]))"
     )
-    path = os.pathsep.join([str(SRC), sysconfig.get_path("purelib")])
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", program],  # -S: without coverage's own start-up hook
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-
-    version, imported = done.stdout.splitlines()
+    version, imported = run_python(program, cwd=None)
     assert version == f"toolpost {__version__}"
     assert json.loads(imported) == []
+
+
+@pytest.mark.programs
+def test_tools_are_listed_without_importing_what_a_list_does_not_need(tmp_path: Path) -> None:
+    needless = (
+        "yaml",
+        "rich",
+        "aiohttp",
+        "cryptography",
+        "mimetypes",
+        "toolpost.stores.sqlite",
+        "toolpost.catalog.search",
+    )
+    program = (
+        "import json, sys; from toolpost.cli import main; main(['tools', 'list', '--json']);"
+        f"print(json.dumps([name for name in {needless} if name in sys.modules]))"
+    )
+    assert json.loads(run_python(program, cwd=tmp_path)[-1]) == []
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(("start_s", "collects"), [(0.0, True), (600.0, False)])
+def test_garbage_is_collected_in_commands_that_are_not_over_at_once(
+    start_s: float, collects: bool, tmp_path: Path
+) -> None:
+    program = (
+        "import gc, sys; from toolpost.cli import main, runner; sys.argv = ['toolpost', 'tools', 'list', '--json'];"
+        f"runner._START_S = {start_s}; main(); print(gc.isenabled())"
+    )
+    assert run_python(program, cwd=tmp_path)[-1] == str(collects)
+
+
+def run_python(program: str, *, cwd: Path | None) -> list[str]:
+    """The lines that a program writes, which has the packages without coverage's own start-up hook."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), sysconfig.get_path("purelib")])},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--version", "tools"]])

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from toolpost.configuration.settings import SCHEMA_FILE, McpServerSettings, Settings, file_schema, parse_duration
-from toolpost.contracts.config import TransportType
+from toolpost.contracts.config import ConfigModel, TransportType
 from toolpost.contracts.storage import Retention
 
 
@@ -33,6 +33,20 @@ def test_nothing_given_is_a_safe_machine_of_its_own() -> None:
 
 
 @pytest.mark.req("PCFG-01")
+def test_defaults_are_the_same_whether_they_are_validated_or_not() -> None:
+    models: list[type[ConfigModel]] = [
+        model
+        for model in ConfigModel.__subclasses__()
+        if model.__module__.startswith("toolpost.")
+        and not any(one.is_required() for one in model.model_fields.values())
+    ]
+
+    assert Settings in models
+    for model in models:
+        assert model.defaults() == model.model_validate({})
+        assert model.defaults().model_dump() == model.model_validate({}).model_dump()
+
+
 @pytest.mark.parametrize(("written", "ms"), [(30_000, 30_000), ("30s", 30_000), ("30000ms", 30_000), (1500, 1500)])
 def test_a_timeout_is_in_milliseconds_unless_it_says_otherwise(written: str | int, ms: int) -> None:
     assert settings(tools={"timeout": written}).tools.timeout == ms

@@ -67,10 +67,10 @@ def install(site: Path, name: str, entry_points: str) -> None:
     (folder / "entry_points.txt").write_text(entry_points)
 
 
-def load(site: Path) -> dict[str, Any]:
+def load(*sites: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-c", REPORT],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), str(site)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [SRC, *sites]))},
         capture_output=True,
         text=True,
         timeout=30,
@@ -84,6 +84,17 @@ def test_tools_and_sources_come_in_through_entry_points(site: Path) -> None:
     install(site, "good", "[toolpost.tools]\na = plug:one\nb = plug:made\n[toolpost.sources]\nhttp = plug:Http\n")
 
     assert load(site) == {"tools": ["one", "two"], "sources": {"http": "plug"}, "problems": []}
+
+
+def test_a_distribution_behind_another_of_its_name_is_not_there(
+    site: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    hidden = tmp_path_factory.mktemp("hidden")
+    install(site, "good", "[console_scripts]\ngood = plug:main\n")
+    install(hidden, "good", "[toolpost.tools]\na = plug:one\n")
+    install(hidden, "other", "[toolpost.tools]\na = plug:made\n")
+
+    assert load(site, hidden) == {"tools": ["two"], "sources": {}, "problems": []}
 
 
 def test_a_broken_plug_in_is_a_problem_and_the_others_load(site: Path) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
-from toolpost.catalog.search import CatalogSearch
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, nearest
 from toolpost.contracts.spec import Tool, ToolCategory, ToolDefinition, ToolSpec
 from toolpost.schema.schema_checks import CheckedDefinitions, check_schema
@@ -17,6 +16,7 @@ from toolpost.schema.subschemas import SharedDefinitions
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from toolpost.catalog.search import CatalogSearch
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.sources import ToolSource
 
@@ -314,6 +314,8 @@ class ToolRegistry:
 
     def _searched(self) -> CatalogSearch:
         if self._search is None:
+            from toolpost.catalog.search import CatalogSearch  # noqa: PLC0415 - most programs search for nothing
+
             self._search = CatalogSearch(self.specs)
             self.subscribe(self._search.note_change)
         return self._search

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from importlib import import_module
 from os import environ
@@ -43,20 +44,25 @@ def run(arguments: list[str]) -> int:
     first = arguments[0] if arguments and _COMPLETING not in environ else None
     known = first if first in _GROUPS or first in _COMMANDS else None
     try:
-        _command(known)(arguments, prog_name="toolpost")
+        _command(known, arguments[1] if known in _GROUPS and len(arguments) > 1 else None)(
+            arguments, prog_name="toolpost"
+        )
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     return 0
 
 
 @cache
-def _command(only: str | None) -> Any:
+def _command(only: str | None, subcommand: str | None) -> Any:
     """Build the command, once: Typer reads the signatures of all commands for it."""
-    return typer.main.get_command(make_app(only))
+    return typer.main.get_command(make_app(only, subcommand))
 
 
-def make_app(only: str | None = None) -> Commands:
-    """Create the program with all groups and commands, or with one of them, which loads the modules of no other."""
+def make_app(only: str | None = None, subcommand: str | None = None) -> Commands:
+    """Create the program with all groups and commands, or with one of them, which loads the modules of no other.
+
+    Of that group, `subcommand` is the only one, where there is one of that name.
+    """
     app = Commands(
         name="toolpost",
         help="Any tool, one contract, one safe call.",
@@ -73,11 +79,21 @@ def make_app(only: str | None = None) -> Commands:
             app.command(name)(command)
     for name, (module, attribute) in _GROUPS.items():
         if only in (None, name):
-            app.add_typer(_load(module, attribute), name=name)
+            app.add_typer(_reduced(_load(module, attribute), subcommand), name=name)
     for name, (module, attribute) in _COMMANDS.items():
         if only in (None, name):
             app.command(name)(_load(module, attribute))
     return app
+
+
+def _reduced(group: Commands, subcommand: str | None) -> Commands:
+    """Return a group with one of its commands alone; as it is where it has none of that name."""
+    named = [command for command in group.registered_commands if command.name == subcommand is not None]
+    if not named:
+        return group
+    reduced = copy(group)
+    reduced.registered_commands = named
+    return reduced
 
 
 def _load(module: str, attribute: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mimetypes
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ import typer
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.schema.json_values import as_object, is_object
-from toolpost.web.content import OCTETS
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
@@ -138,6 +136,10 @@ def read_file_args(written: Sequence[str], arguments: Any) -> list[FileArgument]
 
 async def store_files(files: Sequence[FileArgument], arguments: Any, box: Toolbox, *, user: str, run_id: str) -> None:
     """Store the files as artifacts of a run, and set their references as arguments of its call."""
+    import mimetypes
+
+    from toolpost.web.content import OCTETS
+
     for place, path, data in files:
         ref = ArtifactRef(
             id="",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import logging
 import os
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 
 _UNREACHABLE = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
+
+_START_S = 1.0  # after which a command is none that is over at once
 
 FAILED = 1
 INCOMPLETE = 4
@@ -377,10 +380,17 @@ def _tracing() -> AbstractContextManager[None]:
 
 async def _run_until_terminated(work: Coroutine[None, None, int]) -> int:
     """Cancel the work on SIGTERM, so that the end of its call is recorded."""
+    if not gc.isenabled():  # by `toolpost.cli.main`
+        asyncio.get_running_loop().call_later(_START_S, _collect_garbage)
     task = asyncio.ensure_future(work)
     with suppress(NotImplementedError):  # Windows has no such signals.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
+
+
+def _collect_garbage() -> None:
+    gc.freeze()  # modules and what they hold are there for good
+    gc.enable()
 
 
 def _report_problems(box: Toolbox, output: Output) -> None:

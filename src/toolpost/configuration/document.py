@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.json_values import is_array, is_object
 
@@ -45,7 +43,13 @@ class ConfigDocument:
 
 def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> ConfigDocument:
     """Read a file that holds one mapping; an empty file is an empty mapping. ConfigError names file and line."""
-    data = _parse(read_text(path, name=f"configuration file {shown!r}", max_bytes=MAX_BYTES), shown)
+    from toolpost.configuration.strict_yaml import parse  # noqa: PLC0415 - most programs have no such file
+
+    text = read_text(path, name=f"configuration file {shown!r}", max_bytes=MAX_BYTES)
+    try:
+        data = parse(text, shown)
+    except RecursionError:
+        raise ConfigError(f"{shown} is nested more than {MAX_DEPTH} deep") from None
     if data is None:
         return ConfigDocument(data={})
     if not isinstance(data, dict):
@@ -96,36 +100,6 @@ def read_text(path: Path, *, name: str, max_bytes: int, code: str | None = None)
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name} is not UTF-8 text (byte {error.start})", code=code) from None
-
-
-def _parse(text: str, shown: str) -> Any:
-    # The message of a YAML error quotes the file, which may hold secrets; only its problem and line are reported.
-    try:
-        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{shown}{line}: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or number that Python cannot hold
-        raise ConfigError(f"{shown} is not valid YAML: {getattr(error, 'reason', error)}") from None
-    except RecursionError:
-        raise ConfigError(f"{shown} is nested more than {MAX_DEPTH} deep") from None
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that rejects duplicate keys, of which YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - yaml's signature
-        seen: dict[str, int] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-                continue
-            line = key.start_mark.line + 1
-            if key.value in seen:
-                problem = f"key {key.value!r} is there twice (first in line {seen[key.value]}); keep one"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen[key.value] = line
-        return super().construct_mapping(node, deep)
 
 
 def _source_entry(keys: Keys) -> Keys | None:

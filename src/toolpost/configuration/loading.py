@@ -49,7 +49,7 @@ def load_settings(
     here = (cwd or Path.cwd()).absolute()
     file = here / (path or FILE_NAME)
     if path is None and not file.exists():
-        return LoadedSettings(settings=_resolve_paths(Settings(), here), path=None)
+        return LoadedSettings(settings=_resolve_paths(Settings.defaults(), here), path=None)
     shown = str(file.relative_to(here) if file.is_relative_to(here) else file)
     document = read_document(file, shown=shown, environ=environment(file.parent, environ))
     settings = parse_settings(_stub_unset_sources(document), shown=shown, secrets=document.secrets)
@@ -109,6 +109,8 @@ def _mark_unset_sources(settings: Settings, document: ConfigDocument) -> Setting
 
 def parse_settings(data: Mapping[str, Any], *, shown: str = "settings", secrets: Collection[str] = ()) -> Settings:
     """Validate a mapping with the keys of the file; ConfigError describes every error without any of `secrets`."""
+    if not data:
+        return Settings.defaults()
     try:
         return Settings.model_validate(data)
     except ValidationError as error:

@@ -277,9 +277,9 @@ class ToolsSettings(ConfigModel):
     max_concurrent: Count = 3
     allowed_paths: list[Path] | None = Field(default_factory=lambda: [Path(DEFAULT_FOLDER)])
     env: list[str] = Field(default_factory=list[str], description="What else get_env may read of the environment")
-    web_search: WebSearchSettings = Field(default_factory=WebSearchSettings)
-    web_fetch: WebFetchSettings = Field(default_factory=WebFetchSettings)
-    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
+    web_search: WebSearchSettings = Field(default_factory=WebSearchSettings.defaults)
+    web_fetch: WebFetchSettings = Field(default_factory=WebFetchSettings.defaults)
+    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings.defaults)
     mcp_servers: list[McpServerSettings] = Field(default_factory=list[McpServerSettings])
 
     @property
@@ -463,7 +463,10 @@ class ViewSettings(ConfigModel):
 
 
 ViewName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
-PLAIN_VIEWS: Mapping[str, ViewSettings] = {"all": ViewSettings(), "search": ViewSettings(show="search")}
+PLAIN_VIEWS: Mapping[str, ViewSettings] = {
+    "all": ViewSettings.defaults(),
+    "search": ViewSettings.defaults().model_copy(update={"show": "search"}),
+}
 
 
 class Settings(ConfigModel):
@@ -476,22 +479,22 @@ class Settings(ConfigModel):
     lock: Path | None = Field(
         default=Path(LOCK_NAME), description="The definitions of tools that a person agreed to; null pins nothing"
     )
-    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.defaults)
     policy: Policy = "standard"
     builtins: Builtins = Field(default="none", json_schema_extra={"default": FILE_BUILTINS})
     sources: list[ExternalToolConfig] = Field(default_factory=list[ExternalToolConfig])
     model: str | None = Field(default=None, min_length=1, description="The chat model of `toolpost run` and `chat`")
-    agent: AgentSettings = Field(default_factory=AgentSettings)
-    tools: ToolsSettings = Field(default_factory=ToolsSettings, validate_default=True)
-    network: NetworkSettings = Field(default_factory=NetworkSettings)
-    accounts: AccountSettings = Field(default_factory=AccountSettings)
-    server: ServerSettings = Field(default_factory=ServerSettings)
-    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    agent: AgentSettings = Field(default_factory=AgentSettings.defaults)
+    tools: ToolsSettings = Field(default_factory=ToolsSettings.defaults, validate_default=True)
+    network: NetworkSettings = Field(default_factory=NetworkSettings.defaults)
+    accounts: AccountSettings = Field(default_factory=AccountSettings.defaults)
+    server: ServerSettings = Field(default_factory=ServerSettings.defaults)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.defaults)
     webhooks: list[WebhookSettings] = Field(
         default_factory=list[WebhookSettings], description="Where events are sent as they happen"
     )
-    limits: LimitSettings = Field(default_factory=LimitSettings)
-    retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings.defaults)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings.defaults)
     startup_wait_s: float = Field(
         default=3.0, ge=0, description="The longest that opening waits for sources that are not required"
     )

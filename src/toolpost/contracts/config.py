@@ -37,6 +37,11 @@ class ConfigModel(BaseModel):
         defer_build=True,  # most processes validate few of these models
     )
 
+    @classmethod
+    def defaults(cls) -> Self:
+        """Return the model with all defaults, for which no validator is built: that takes most of a short program."""
+        return cls.model_construct()  # type: ignore[return-value]  # mypy's plug-in for pydantic loses the subclass
+
 
 class DeclaredTool(ConfigModel):
     """A tool that the operator describes in the configuration."""
@@ -338,7 +343,7 @@ class ExternalToolConfig(ConfigModel):
     auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
     timeout_s: float = Field(default=30.0, ge=1.0, le=300.0)
     connect_timeout_s: float = Field(default=30.0, ge=0.1, le=600.0)
-    retry_policy: RetryPolicy = Field(default_factory=RetryPolicy)
+    retry_policy: RetryPolicy = Field(default_factory=RetryPolicy.defaults)
     max_concurrency: int = Field(default=10, ge=1, le=100)
     tool_filter: list[str] | None = None
     tool_exclude: list[str] | None = None
@@ -348,13 +353,13 @@ class ExternalToolConfig(ConfigModel):
         description="A result that breaks its schema: handed on with a note (report, the default), a failure (strict, "
         "the default of python), or not looked at (off)",
     )
-    mcp: McpOptions = Field(default_factory=McpOptions)
-    cli: CliOptions = Field(default_factory=CliOptions)
-    websocket: WebSocketOptions = Field(default_factory=WebSocketOptions)
-    graphql: GraphqlOptions = Field(default_factory=GraphqlOptions)
-    webhook: WebhookOptions = Field(default_factory=WebhookOptions)
-    utcp: UtcpOptions = Field(default_factory=UtcpOptions)
-    workflow: WorkflowOptions = Field(default_factory=WorkflowOptions)
+    mcp: McpOptions = Field(default_factory=McpOptions.defaults)
+    cli: CliOptions = Field(default_factory=CliOptions.defaults)
+    websocket: WebSocketOptions = Field(default_factory=WebSocketOptions.defaults)
+    graphql: GraphqlOptions = Field(default_factory=GraphqlOptions.defaults)
+    webhook: WebhookOptions = Field(default_factory=WebhookOptions.defaults)
+    utcp: UtcpOptions = Field(default_factory=UtcpOptions.defaults)
+    workflow: WorkflowOptions = Field(default_factory=WorkflowOptions.defaults)
     options: dict[str, Any] = Field(default_factory=dict, description="Options of a transport that a plug-in brings")
 
     @model_validator(mode="before")

@@ -26,7 +26,6 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.stores.agent_files import TASK_FOLDER
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
-from toolpost.stores.sqlite import open_sqlite_store
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.transports.base import Services
 from toolpost.transports.registry import Plugins, load_plugins
@@ -296,6 +295,8 @@ def _register_plugin_tools(
 def _open_store(settings: Settings) -> Store:
     if settings.data_dir is None:
         return MemoryStore(max_events=settings.limits.event_queue)
+    from toolpost.stores.sqlite import open_sqlite_store  # noqa: PLC0415 - what is in memory needs no database
+
     sealer = _sealer(settings, settings.data_dir)
     return open_sqlite_store(settings.data_dir, sealer=sealer, queue_limit=settings.limits.event_queue)
 

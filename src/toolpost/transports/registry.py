@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distribution, distributions
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -33,6 +33,7 @@ _BUILT_IN = {
     "workflow": "toolpost.sources.workflow:WorkflowTransport",
 }
 TOOLS_GROUP = "toolpost.tools"
+_ENTRY_POINTS = "entry_points.txt"
 
 
 def find_transport(name: str, plugged: Mapping[str, Transport] | None = None) -> Transport:
@@ -130,11 +131,20 @@ def _installed(group: str) -> Sequence[EntryPoint]:
 def _read_installed(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPoint]]:
     # Reading 150 distributions takes longer than everything else that opens a Toolbox. Whoever installs one changes
     # the folder, by whose time importlib.metadata, too, knows that its own list is out of date.
-    offered = entry_points()
-    return {
-        group: sorted(offered.select(group=group), key=lambda point: (point.name, _distribution(point), point.value))
-        for group in (TOOLS_GROUP, TRANSPORTS_GROUP)
-    }
+    offered = sorted(_offered(), key=lambda point: (point.name, _distribution(point), point.value))
+    return {group: [point for point in offered if point.group == group] for group in (TOOLS_GROUP, TRANSPORTS_GROUP)}
+
+
+def _offered() -> Iterator[EntryPoint]:
+    """Return the entry points of distributions that may have one of ours; those of the others are never parsed."""
+    names: set[str] = set()
+    for found in distributions():
+        text = found.read_text(_ENTRY_POINTS) or ""
+        if (TOOLS_GROUP not in text and TRANSPORTS_GROUP not in text) or found.name in names:
+            continue
+        if distribution(found.name).read_text(_ENTRY_POINTS) == text:  # else another one of this name comes before it
+            names.add(found.name)
+            yield from found.entry_points
 
 
 def _changed_at(folder: str) -> int:
