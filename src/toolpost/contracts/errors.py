@@ -39,7 +39,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, ClassVar, Self, cast
 
@@ -511,6 +510,8 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
     Of thousands of names only those are compared that begin or end like it.
     """
+    from difflib import get_close_matches  # noqa: PLC0415 - for the one name in a program that is wrong
+
     if len(name) > _MAX_COMPARED:
         return None
     names = list(known)

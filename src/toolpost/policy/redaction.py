@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import logging
 import re
@@ -257,6 +256,8 @@ def forms_of(secret: str) -> set[str]:
     plain = normalize(secret)
     if len(plain) < SHORTEST:
         return set()
+    import html  # noqa: PLC0415 - with all its entities, where there are secrets
+
     raw = secret.encode("utf-8", "surrogatepass")
     forms = {secret, plain[::-1], raw.hex(), html.escape(secret), *base64_cores(raw)}
     forms.update(_json_forms(secret))
