@@ -153,7 +153,7 @@ class Agent:
         task = self._tasks.get(task_id)
         if task is None:
             restored = await run_in_thread(partial(self._restore, task_id))
-            task = self._tasks.get(task_id, restored)  # another call may have been faster
+            task = self._tasks.get(task_id) or restored  # another call may have been faster
         text = self._box.redactor.text(input_text)
         if task.state == "running":
             raise ToolConflictError(f"task {task_id!r} is under way; wait until it has ended", code="task_running")
