@@ -38,12 +38,12 @@ _FINAL = frozenset({"final_response", "final_answer", "answer"})
 class AnswerSchema:
     """The schema of an answer, made from a JSON Schema or from a type such as a pydantic model."""
 
-    def __init__(self, given: Mapping[str, Any] | type) -> None:
+    def __init__(self, answer_type: Mapping[str, Any] | type) -> None:
         self._adapter: TypeAdapter[Any] | None = None
-        if is_object(given):
-            self.schema: JsonSchema = given
+        if is_object(answer_type):
+            self.schema: JsonSchema = answer_type
         else:
-            self._adapter = _adapter(given)
+            self._adapter = _adapter(answer_type)
             self.schema = schema_of(self._adapter, "validation")
         try:
             self._validator = compile_validator(self.schema, own=True)
@@ -62,12 +62,12 @@ class AnswerSchema:
             raise ToolValidationError([_issue(each) for each in error.errors()[:_MOST_ISSUES]]) from error
 
 
-def _adapter(given: Any) -> TypeAdapter[Any]:
+def _adapter(answer_type: Any) -> TypeAdapter[Any]:
     try:
-        return TypeAdapter(given)
+        return TypeAdapter(answer_type)
     except Exception as error:
         hint = "give a JSON Schema as a dict, or a type such as a pydantic model"
-        raise ConfigError(f"answer_schema {given!r} cannot be used: {error}; {hint}") from error
+        raise ConfigError(f"answer_schema {answer_type!r} cannot be used: {error}; {hint}") from error
 
 
 def _issue(detail: Any) -> str:

@@ -87,16 +87,16 @@ class PlanningHints:
         check_at_least_one("max_parallel", self.max_parallel)
 
     @classmethod
-    def parse(cls, given: PlanningHints | Mapping[str, Any] | None) -> PlanningHints:
+    def parse(cls, limits: PlanningHints | Mapping[str, Any] | None) -> PlanningHints:
         """Return hints from a mapping; ConfigError names an unknown key."""
-        if isinstance(given, PlanningHints):
-            return given
+        if isinstance(limits, PlanningHints):
+            return limits
         known = [field.name for field in fields(cls)]
-        for name in given or {}:
+        for name in limits or {}:
             if name not in known:
                 near = did_you_mean(name, known) or f"there are: {', '.join(known)}"
                 raise ConfigError(f"planning_hints: there is no hint {name!r}; {near}")
-        return cls(**(given or {}))
+        return cls(**(limits or {}))
 
 
 def check_at_least_one(name: str, value: int | None) -> None:

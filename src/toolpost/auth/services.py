@@ -107,8 +107,8 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
     if not (config.transport is TransportType.MCP and url):  # a remote MCP server says itself where its people sign in
         given = with_known_endpoints(given, str(given.get("provider") or config.name))
     read_assertion = _assertion_reader(config.name, given)
-    written = [url, *(str(given.get(key) or "") for key in _URLS), *_provider_urls(given)]
-    allowed = network.for_source(*dict.fromkeys(one for one in written if one))
+    value = [url, *(str(given.get(key) or "") for key in _URLS), *_provider_urls(given)]
+    allowed = network.for_source(*dict.fromkeys(one for one in value if one))
     plan = SignInPlan(
         url=url or str(given.get("auth_url") or given.get("issuer") or ""),
         profile=replace(profile, document_url=given.get("document_url") or profile.document_url),
@@ -138,57 +138,57 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
     )
 
 
-def _refuse_unknown(name: str, given: dict[str, Any], known: frozenset[str] = _KNOWN, where: str = "") -> None:
-    if strangers := sorted(given.keys() - known):
-        near = did_you_mean(strangers[0], sorted(known))
+def _refuse_unknown(name: str, config: dict[str, Any], known: frozenset[str] = _KNOWN, where: str = "") -> None:
+    if unknown := sorted(config.keys() - known):
+        near = did_you_mean(unknown[0], sorted(known))
         hint = f"{near} There are" if near else "there are"
         raise ConfigError(
-            f"auth_config{where} of source {name!r} has no key {strangers[0]!r}; {hint}: {', '.join(sorted(known))}"
+            f"auth_config{where} of source {name!r} has no key {unknown[0]!r}; {hint}: {', '.join(sorted(known))}"
         )
 
 
-def _grant(name: str, given: dict[str, Any]) -> Literal["code", "client"]:
-    match given.get("grant", "code"):
+def _grant(name: str, config: dict[str, Any]) -> Literal["code", "client"]:
+    match config.get("grant", "code"):
         case "code":
             return "code"
         case "client_credentials":
-            if not given.get("client_id"):
+            if not config.get("client_id"):
                 raise ConfigError(f"auth_config of source {name!r} needs a client_id for the grant client_credentials")
             return "client"
         case other:
             raise ConfigError(f"auth_config.grant of source {name!r} is one of {', '.join(_GRANTS)}, not {other!r}")
 
 
-def _assertion_reader(name: str, given: dict[str, Any]) -> Callable[[], Assertion | IdentityProvider] | None:
+def _assertion_reader(name: str, config: dict[str, Any]) -> Callable[[], Assertion | IdentityProvider] | None:
     """Return what reads the assertion or id_token at sign-in, for grants that need one."""
-    kind = given.get("grant")
+    kind = config.get("grant")
     for grant, key in (("jwt_bearer", "assertion"), ("enterprise", "identity_provider")):
-        if (kind == grant) is not bool(given.get(key)):
+        if (kind == grant) is not bool(config.get(key)):
             raise ConfigError(f"auth_config of source {name!r}: the grant {grant} and {key} belong together")
     if kind == "jwt_bearer":
-        return lambda: Assertion(token=secret_from(str(given["assertion"]), allow_plain=True))
+        return lambda: Assertion(token=secret_from(str(config["assertion"]), allow_plain=True))
     if kind != "enterprise":
         return None
-    written: object = given["identity_provider"]
-    if not is_object(written) or not all(written.get(key) for key in ("token_url", "client_id", "id_token")):
+    value: object = config["identity_provider"]
+    if not is_object(value) or not all(value.get(key) for key in ("token_url", "client_id", "id_token")):
         message = "is an object with token_url, client_id and id_token"
         raise ConfigError(f"auth_config.identity_provider of source {name!r} {message}")
-    _refuse_unknown(name, written, _PROVIDER, ".identity_provider")
-    return partial(_identity_provider, written)
+    _refuse_unknown(name, value, _PROVIDER, ".identity_provider")
+    return partial(_identity_provider, value)
 
 
-def _identity_provider(given: dict[str, Any]) -> IdentityProvider:
-    url, secret = str(given["token_url"]), _secret(given.get("client_secret"))
+def _identity_provider(config: dict[str, Any]) -> IdentityProvider:
+    url, secret = str(config["token_url"]), _secret(config.get("client_secret"))
     return IdentityProvider(
         server=ServerMetadata(issuer=origin_of(url), token_endpoint=url),
-        client=Client(id=str(given["client_id"]), secret=secret),
-        id_token=secret_from(str(given["id_token"]), allow_plain=True),
+        client=Client(id=str(config["client_id"]), secret=secret),
+        id_token=secret_from(str(config["id_token"]), allow_plain=True),
     )
 
 
-def _provider_urls(given: dict[str, Any]) -> list[str]:
-    written: object = given.get("identity_provider")
-    return [str(written["token_url"])] if is_object(written) else []
+def _provider_urls(config: dict[str, Any]) -> list[str]:
+    value: object = config.get("identity_provider")
+    return [str(value["token_url"])] if is_object(value) else []
 
 
 def _resource(config: ExternalToolConfig) -> str | None:
@@ -205,8 +205,8 @@ def _url_of(config: ExternalToolConfig) -> str:
     return str(named) if str(named).startswith(("http://", "https://")) else ""
 
 
-def _server_of(given: dict[str, Any]) -> Any:
-    endpoints = given.get("auth_url"), given.get("token_url")
+def _server_of(config: dict[str, Any]) -> Any:
+    endpoints = config.get("auth_url"), config.get("token_url")
     if not any(endpoints):
         return None
     if not all(endpoints):
@@ -214,38 +214,38 @@ def _server_of(given: dict[str, Any]) -> Any:
     return configured_server(
         authorization_endpoint=str(endpoints[0]),
         token_endpoint=str(endpoints[1]),
-        issuer=given.get("issuer"),
-        revocation_endpoint=str(given.get("revocation_url") or ""),
-        device_endpoint=str(given.get("device_url") or ""),
+        issuer=config.get("issuer"),
+        revocation_endpoint=str(config.get("revocation_url") or ""),
+        device_endpoint=str(config.get("device_url") or ""),
     )
 
 
-def _client_of(name: str, given: dict[str, Any]) -> Client | None:
-    if not given.get("client_id"):
-        if given.get("client_secret"):
+def _client_of(name: str, config: dict[str, Any]) -> Client | None:
+    if not config.get("client_id"):
+        if config.get("client_secret"):
             raise ConfigError(f"auth_config of source {name!r} has a client_secret, and needs client_id too")
         return None
-    method = given.get("client_auth")
+    method = config.get("client_auth")
     if method is not None and method not in AUTH_METHODS:
         raise ConfigError(f"auth_config.client_auth of source {name!r} is one of: {', '.join(AUTH_METHODS)}")
     return Client(
-        id=str(given["client_id"]),
-        issuer=given.get("issuer"),
-        secret=_secret(given.get("client_secret")),
+        id=str(config["client_id"]),
+        issuer=config.get("issuer"),
+        secret=_secret(config.get("client_secret")),
         auth_method=method,
-        private_key=_secret(given.get("private_key")),
-        key_id=str(given.get("key_id") or ""),
-        algorithm=str(given.get("algorithm") or "ES256"),
+        private_key=_secret(config.get("private_key")),
+        key_id=str(config.get("key_id") or ""),
+        algorithm=str(config.get("algorithm") or "ES256"),
     )
 
 
-def _secret(written: object) -> Secret | None:
+def _secret(value: object) -> Secret | None:
     """Read a secret from a reference or a substituted value."""
-    return secret_from(str(written), allow_plain=True) if written else None
+    return secret_from(str(value), allow_plain=True) if value else None
 
 
-def _scopes_of(given: dict[str, Any]) -> tuple[str, ...]:
-    written: object = given.get("scopes") or ()
-    if isinstance(written, str):
-        return tuple(written.split())
-    return tuple(map(str, written)) if is_array(written) else ()
+def _scopes_of(config: dict[str, Any]) -> tuple[str, ...]:
+    value: object = config.get("scopes") or ()
+    if isinstance(value, str):
+        return tuple(value.split())
+    return tuple(map(str, value)) if is_array(value) else ()

@@ -122,7 +122,7 @@ def _search(
     access: FileAccess,
     pattern: str,
     include: str | None,
-    given: str,
+    path: str,
     held: ExitStack,
     check_cancelled: Callable[[], None],
     *,
@@ -137,15 +137,15 @@ def _search(
             Glob(include, anywhere=True)
     except (PatternError, GlobError) as wrong:
         raise access.refusal(f"Invalid regex pattern: {wrong}", "pattern_invalid") from None
-    place = held.enter_context(access.place(given))
+    place = held.enter_context(access.place(path))
     status = place.status_or_none()
     if status is None:
         raise access.refusal(
-            f"Path not found: {display_path(given)!r}; list_files shows what is there", "file_not_found"
+            f"Path not found: {display_path(path)!r}; list_files shows what is there", "file_not_found"
         )
     folder, file, real = place.folder, None, place.real
     if stat.S_ISDIR(status.st_mode):
-        folder = held.enter_context(access.open_folder(given)).fd
+        folder = held.enter_context(access.open_folder(path)).fd
     else:
         access.check_regular(place, status)
         file, real = place.name, str(Path(place.real).parent)
@@ -163,7 +163,7 @@ def _search(
 def _result(
     lines: LineReader,
     hits: Hits,
-    given: str,
+    path: str,
     search: GrepQuery,
     check_cancelled: Callable[[], None],
     *,
@@ -176,7 +176,7 @@ def _result(
         folder, slash, name = os.fsdecode(raw).rpartition("/")
         if include is not None and not include.matches(folder + slash, name):
             continue
-        found, shown_as = hits.files[raw], _shown_path(given, raw, search)
+        found, shown_as = hits.files[raw], _shown_path(path, raw, search)
         texts = lines.read(folder + slash, name, found.first, wanted=0 if only_files else len(found.first))
         if texts is None:  # binary, or another file by now
             continue
@@ -185,7 +185,7 @@ def _result(
         matches += [_match(shown_as, text) for text in texts]
     kept = files[: lines.max_results] if only_files else []
     cut = len(kept) < len(files) if only_files else len(matches) < total
-    return {"path": given, "matches": matches, "files": kept, "total_matches": total, "truncated": cut}
+    return {"path": path, "matches": matches, "files": kept, "total_matches": total, "truncated": cut}
 
 
 def _match(file: str, found: MatchedLine) -> Match:
@@ -198,11 +198,11 @@ def _match(file: str, found: MatchedLine) -> Match:
     }
 
 
-def _shown_path(given: str, raw: bytes, search: GrepQuery) -> str:
+def _shown_path(path: str, raw: bytes, search: GrepQuery) -> str:
     if search.file is not None:
-        return given
+        return path
     name = shown_name(os.fsdecode(raw))
-    return name if given == "." else f"{given.rstrip('/')}/{name}"
+    return name if path == "." else f"{path.rstrip('/')}/{name}"
 
 
 class MatchedLine(NamedTuple):

@@ -33,11 +33,11 @@ _STATUS_TEXTS = {
 app = Commands(help="Connect accounts of your own to the sources that need them.", no_args_is_help=True)
 
 
-def _parse_person(written: str) -> str:
+def _parse_person(text: str) -> str:
     """Parse the user to forget; raise a BadParameter for an empty text."""
     # The text is empty where a variable is not set: that must not forget the current user.
     try:
-        return str(Principal.parse(written))
+        return str(Principal.parse(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

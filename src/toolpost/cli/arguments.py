@@ -24,52 +24,52 @@ _FILE_PARAM = "--file"
 _PARAM = "NAME=VALUE"
 
 
-def read_json(written: str, *, option: str) -> Any:
+def read_json(text: str, *, option: str) -> Any:
     """Read JSON from the text itself, from `@FILE`, or from stdin for `-`; raise a BadParameter for anything else."""
     try:
-        return json.loads(_read_text(written), parse_constant=_refuse_constant)
+        return json.loads(_read_text(text), parse_constant=_refuse_constant)
     except OSError as error:
         raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors.
         raise typer.BadParameter(f"this is not JSON: {error}", param_hint=option) from None
 
 
-def read_text(written: str, *, option: str) -> str:
+def read_text(text: str, *, option: str) -> str:
     """Read a text: itself, from `@FILE`, or from stdin for `-`; raise a BadParameter where it cannot be read."""
     try:
-        return _read_text(written)
+        return _read_text(text)
     except OSError as error:
         raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{written}: it is no text in UTF-8: {error.reason}", param_hint=option) from None
+        raise typer.BadParameter(f"{text}: it is no text in UTF-8: {error.reason}", param_hint=option) from None
 
 
-def read_json_or_text(written: str) -> Any:
+def read_json_or_text(text: str) -> Any:
     """Parse a text as JSON; return the text itself if it is not JSON."""
     try:
-        return json.loads(written, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return written
+        return text
 
 
-def _read_text(written: str) -> str:
-    if written == "-":
+def _read_text(text: str) -> str:
+    if text == "-":
         return sys.stdin.read()
-    if written.startswith("@"):
-        return Path(written[1:]).read_text(encoding="utf-8")
-    return written
+    if text.startswith("@"):
+        return Path(text[1:]).read_text(encoding="utf-8")
+    return text
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
-def parse_duration_option(written: str) -> float:
+def parse_duration_option(text: str) -> float:
     """Parse a duration such as 30s or 2m; raise a BadParameter for anything else."""
     from toolpost.configuration.settings import parse_duration
 
     try:
-        return parse_duration(written)
+        return parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -124,9 +124,9 @@ class FileArgument(NamedTuple):
     data: bytes
 
 
-def read_file_args(written: Sequence[str], arguments: Any) -> list[FileArgument]:
+def read_file_args(text: Sequence[str], arguments: Any) -> list[FileArgument]:
     """Read the files of `ARGUMENT=PATH` options; raise a BadParameter for a wrong option or an unreadable file."""
-    files = [_parse_file(pair) for pair in written]
+    files = [_parse_file(pair) for pair in text]
     if files and not is_object(arguments):
         raise typer.BadParameter("only arguments that are an object have room for files", param_hint="--args")
     for file in files:

@@ -73,15 +73,15 @@ class Commands(typer.Typer):
         return super().command(name, **options)
 
 
-def _user(ctx: typer.Context, written: str) -> str:
-    if not written and not _is_given(ctx):
+def _user(ctx: typer.Context, text: str) -> str:
+    if not text and not _is_given(ctx):
         return default_user()
-    if written.count(":") > 1:
-        raise typer.BadParameter(f"{written!r} has more than one colon; write TENANT:USER, such as acme:ann")
+    if text.count(":") > 1:
+        raise typer.BadParameter(f"{text!r} has more than one colon; write TENANT:USER, such as acme:ann")
     try:
-        return str(Principal.parse(written))
+        return str(Principal.parse(text))
     except ValueError:
-        raise typer.BadParameter(f"{written!r} is nobody; write TENANT:USER, or USER for one of local") from None
+        raise typer.BadParameter(f"{text!r} is nobody; write TENANT:USER, or USER for one of local") from None
 
 
 def _is_given(ctx: typer.Context) -> bool:

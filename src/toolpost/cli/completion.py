@@ -125,8 +125,8 @@ def _config_file(ctx: typer.Context) -> Path:
 
 
 def _data_dir(ctx: typer.Context) -> Path:
-    written = _configuration(ctx).get("data_dir")
-    return _config_file(ctx).parent / os.path.expandvars(written if isinstance(written, str) else ".toolpost")
+    folder = _configuration(ctx).get("data_dir")
+    return _config_file(ctx).parent / os.path.expandvars(folder if isinstance(folder, str) else ".toolpost")
 
 
 def _configuration(ctx: typer.Context) -> dict[str, Any]:
@@ -167,19 +167,19 @@ def find_ids(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def resolve_id(box: Toolbox, kind: Kind, written: str, *, user: str) -> str:
+def resolve_id(box: Toolbox, kind: Kind, text: str, *, user: str) -> str:
     """Return the only id with this prefix; the prefix itself where none has it, an error where several have."""
     folder = box.settings.data_dir
-    if folder is None or len(written) < _MIN_PREFIX:
-        return written
-    found = find_ids(folder, kind, written, tenant=Principal.parse(user).tenant)
-    if written in found or not found:
-        return written
+    if folder is None or len(text) < _MIN_PREFIX:
+        return text
+    found = find_ids(folder, kind, text, tenant=Principal.parse(user).tenant)
+    if text in found or not found:
+        return text
     if len(found) == 1:
         return found[0]
     more = " and others" if len(found) > _SHOWN_IDS else ""
     raise ToolError(
-        f"{written!r} is how several ids begin: {', '.join(found[:_SHOWN_IDS])}{more}; write more of it",
+        f"{text!r} is how several ids begin: {', '.join(found[:_SHOWN_IDS])}{more}; write more of it",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="id_ambiguous",
     )

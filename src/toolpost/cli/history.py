@@ -180,30 +180,30 @@ def _show_run(run: RunSummary, events: list[StoredEvent], artifacts: list[Artifa
         output.text(f"artifact {artifact.id}: {artifact.name or artifact.tool_name}, {artifact.size} bytes")
 
 
-def _types(written: list[str]) -> list[str]:
-    for each in written:
+def _types(text: list[str]) -> list[str]:
+    for each in text:
         name = each.upper().replace("-", "_")
         if name not in _TYPES and name not in {str(int(code)) for code in EventCode}:
             near = nearest(name, _TYPES)
             hint = f"did you mean {near}?" if near else f"they are {', '.join(sorted(_TYPES))}"
             raise typer.BadParameter(f"{each!r} is no type of event; {hint}")
-    return written
+    return text
 
 
-def _since(written: str | None) -> float | None:
+def _since(text: str | None) -> float | None:
     """Parse a duration before now, or a local date and time."""
     from toolpost.configuration.settings import parse_duration
 
-    if written is None:
+    if text is None:
         return None
     try:
-        return time.time() - parse_duration(written)
+        return time.time() - parse_duration(text)
     except ValueError:
         pass
     try:
-        return datetime.fromisoformat(written).timestamp()
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        msg = f"{written!r} is no time: write how long ago (10m, 2h, 7d) or when (2026-11-16, 2026-11-16T09:30)"
+        msg = f"{text!r} is no time: write how long ago (10m, 2h, 7d) or when (2026-11-16, 2026-11-16T09:30)"
         raise typer.BadParameter(msg) from None
 
 
@@ -337,8 +337,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[:_MAX_VALUE_CHARS]}…"
 
 
-def _code(written: str) -> EventCode:
-    name = written.upper().replace("-", "_")
+def _code(text: str) -> EventCode:
+    name = text.upper().replace("-", "_")
     return EventCode(int(name)) if name.isdigit() else _TYPES[name]
 
 
@@ -454,15 +454,16 @@ def save(artifact_id: ArtifactId, file: TargetFile, config: Config = None, user:
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
-def _show_artifacts(found: list[ArtifactRef], user: str, output: Output) -> None:
+def _show_artifacts(artifacts: list[ArtifactRef], user: str, output: Output) -> None:
     if output.as_json:
-        output.document([artifact.to_dict() for artifact in found])
+        output.document([artifact.to_dict() for artifact in artifacts])
         return
-    if not found:
+    if not artifacts:
         output.text(f"No artifacts for {describe_user(user)}: a result that is large or binary becomes one.")
         return
     rows = [
-        (ref.id, ref.name, ref.tool_name, ref.media_type, str(ref.size), format_time(ref.created_at)) for ref in found
+        (ref.id, ref.name, ref.tool_name, ref.media_type, str(ref.size), format_time(ref.created_at))
+        for ref in artifacts
     ]
     output.table(["Artifact", "Name", "Tool", "Type", "Bytes", "Made"], rows)
     output.note(f"`toolpost artifacts save ID FILE{output.options}` makes a file of one.")

@@ -80,18 +80,18 @@ def create_key(
     run_with_box(work, config=config, user=user, as_json=json, sources=create_store)
 
 
-def _parse_caller(written: str) -> Principal:
+def _parse_caller(text: str) -> Principal:
     try:
-        return Principal.parse(written)
+        return Principal.parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--for") from None
 
 
-def _parse_scopes(written: list[str] | None) -> list[CallerScope]:
-    for name in written or ():
+def _parse_scopes(text: list[str] | None) -> list[CallerScope]:
+    for name in text or ():
         if name not in SCOPES:
             raise typer.BadParameter(f"{name!r} is no scope; they are {', '.join(SCOPES)}", param_hint="--scope")
-    return [scope for scope in SCOPES if scope in (written or ("call",))]
+    return [scope for scope in SCOPES if scope in (text or ("call",))]
 
 
 @app.command("list")
@@ -106,11 +106,11 @@ def list_keys(config: Config = None, user: User = "", json: Json = False) -> Non
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
-def _show_keys(found: list[CallerKey], output: Output) -> None:
+def _show_keys(keys: list[CallerKey], output: Output) -> None:
     if output.as_json:
-        output.document([key.to_dict() for key in found])
+        output.document([key.to_dict() for key in keys])
         return
-    if not found:
+    if not keys:
         output.text("There are no keys of callers: `toolpost keys create NAME` makes one.")
         return
     now = time.time()
@@ -123,7 +123,7 @@ def _show_keys(found: list[CallerKey], output: Output) -> None:
             format_time(key.created_at),
             f"{format_time(key.expires_at)}{' (expired)' if key.expires_at and key.expires_at <= now else ''}",
         )
-        for key in found
+        for key in keys
     ]
     output.table(["Key", "Name", "For", "Scopes", "Created", "Expires"], rows)
 

@@ -104,64 +104,64 @@ def plan_source(arguments: ConnectArguments) -> SourcePlan | ToolError:
         return error
 
 
-def make_plan(wanted: ConnectArguments, environ: Mapping[str, str]) -> SourcePlan:
+def make_plan(arguments: ConnectArguments, environ: Mapping[str, str]) -> SourcePlan:
     """Plan a source; raise a BadParameter for a wrong command line, a ToolError for an unknown preset."""
     extractor = SecretExtractor(environ)
-    first, *rest = wanted.words
+    first, *rest = arguments.words
     if first.lower().startswith(("http://", "https://")):
-        _refuse_for_url(wanted, rest)
-        source = _remote(wanted, first, extractor)
+        _refuse_for_url(arguments, rest)
+        source = _remote(arguments, first, extractor)
         notes: list[str] = []
     elif first in PACKAGES:
-        source = _preset(wanted, first, rest, extractor, environ)
+        source = _preset(arguments, first, rest, extractor, environ)
         notes = list(_unset(first, source, environ))
     elif not rest and is_document(first):
-        _refuse_for_document(wanted)
-        source = _document(wanted, first, extractor)
+        _refuse_for_document(arguments)
+        source = _document(arguments, first, extractor)
         notes = []
     else:
-        source = _program(wanted, _command_words(wanted.words, environ), extractor)
+        source = _program(arguments, _command_words(arguments.words, environ), extractor)
         notes = list(warn_unpinned([source]))
     notes += missing_requirements(source, environ)
     return SourcePlan(source=source, variables=tuple(extractor.variables), notes=tuple(notes))
 
 
-def _refuse_for_url(wanted: ConnectArguments, rest: Sequence[str]) -> None:
+def _refuse_for_url(arguments: ConnectArguments, rest: Sequence[str]) -> None:
     if rest:
         raise typer.BadParameter("a URL stands alone; is a header without its quotes?", param_hint="WHAT")
-    if wanted.env or wanted.cwd is not None:
+    if arguments.env or arguments.cwd is not None:
         raise typer.BadParameter("only a program that is started has one; a URL has headers", param_hint="--env, --cwd")
-    if wanted.transport is McpTransport.STDIO:
+    if arguments.transport is McpTransport.STDIO:
         raise typer.BadParameter("a URL is not reached over stdio", param_hint="--transport")
 
 
-def _remote(wanted: ConnectArguments, url: str, extractor: SecretExtractor) -> ExternalToolConfig:
+def _remote(arguments: ConnectArguments, url: str, extractor: SecretExtractor) -> ExternalToolConfig:
     if not urlsplit(url).hostname:
         raise typer.BadParameter("the URL names no host", param_hint="WHAT")
-    name = _name(wanted, _name_of_host(urlsplit(url).hostname or ""))
+    name = _name(arguments, _name_of_host(urlsplit(url).hostname or ""))
     address, login = extractor.login(name, url)
     fields: dict[str, Any] = {"auth_type": AuthType.BASIC, "auth_config": login} if login else {}
     return ExternalToolConfig(
         name=name,
         transport=TransportType.MCP,
         connection=extractor.url(name, address),
-        headers={key: extractor.header(name, key, value) for key, value in _headers(wanted.headers)},
-        mcp=McpOptions(transport=wanted.transport),
+        headers={key: extractor.header(name, key, value) for key, value in _headers(arguments.headers)},
+        mcp=McpOptions(transport=arguments.transport),
         **fields,
     )
 
 
-def _refuse_for_document(wanted: ConnectArguments) -> None:
-    if wanted.env or wanted.cwd is not None:
+def _refuse_for_document(arguments: ConnectArguments) -> None:
+    if arguments.env or arguments.cwd is not None:
         raise typer.BadParameter("only a program that is started has one", param_hint="--env, --cwd")
-    if wanted.transport is not McpTransport.AUTO:
+    if arguments.transport is not McpTransport.AUTO:
         raise typer.BadParameter("only an MCP server has one, and this is a file", param_hint="--transport")
 
 
-def _document(wanted: ConnectArguments, file: str, extractor: SecretExtractor) -> ExternalToolConfig:
+def _document(arguments: ConnectArguments, file: str, extractor: SecretExtractor) -> ExternalToolConfig:
     """Build the source for the file of an API document."""
-    name = _name(wanted, fit_name(PurePosixPath(file).name.partition(".")[0]))
-    headers = {key: extractor.header(name, key, value) for key, value in _headers(wanted.headers)}
+    name = _name(arguments, fit_name(PurePosixPath(file).name.partition(".")[0]))
+    headers = {key: extractor.header(name, key, value) for key, value in _headers(arguments.headers)}
     return ExternalToolConfig(name=name, transport=TransportType.HTTP, connection=file, headers=headers)
 
 
@@ -213,23 +213,25 @@ def _client_variables(package: Package) -> tuple[str, str]:
     return f"{prefix}_CLIENT_ID", f"{prefix}_CLIENT_SECRET"
 
 
-def _program(wanted: ConnectArguments, words: Sequence[str], extractor: SecretExtractor) -> ExternalToolConfig:
-    _refuse_for_program(wanted)
-    name = _name(wanted, _name_of_command(words))
+def _program(arguments: ConnectArguments, words: Sequence[str], extractor: SecretExtractor) -> ExternalToolConfig:
+    _refuse_for_program(arguments)
+    name = _name(arguments, _name_of_command(words))
     return ExternalToolConfig(
         name=name,
         transport=TransportType.MCP,
         connection=shlex.join(extractor.words(name, words)),
-        env=_env(wanted, name, extractor),
-        cwd=_cwd(wanted, words),
+        env=_env(arguments, name, extractor),
+        cwd=_cwd(arguments, words),
     )
 
 
-def _refuse_for_program(wanted: ConnectArguments) -> None:
-    if wanted.headers:
+def _refuse_for_program(arguments: ConnectArguments) -> None:
+    if arguments.headers:
         raise typer.BadParameter("only a URL has headers; a program has --env", param_hint="--header")
-    if wanted.transport not in (McpTransport.AUTO, McpTransport.STDIO):
-        raise typer.BadParameter(f"a program is reached over stdio, not {wanted.transport}", param_hint="--transport")
+    if arguments.transport not in (McpTransport.AUTO, McpTransport.STDIO):
+        raise typer.BadParameter(
+            f"a program is reached over stdio, not {arguments.transport}", param_hint="--transport"
+        )
 
 
 def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
@@ -248,20 +250,20 @@ def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str
     return split
 
 
-def _env(wanted: ConnectArguments, name: str, extractor: SecretExtractor) -> dict[str, str]:
-    return {key: extractor.env(name, key, value) for key, value in _variables(wanted.env)}
+def _env(arguments: ConnectArguments, name: str, extractor: SecretExtractor) -> dict[str, str]:
+    return {key: extractor.env(name, key, value) for key, value in _variables(arguments.env)}
 
 
-def _variables(written: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for pair in written:
+def _variables(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for pair in texts:
         key, equals, value = pair.partition("=")
         if not _VARIABLE.fullmatch(key):
             raise typer.BadParameter("write NAME=VALUE, or NAME to hand on your own", param_hint="--env")
         yield key, _escaped(value) if equals else f"${{{key}}}"
 
 
-def _headers(written: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for pair in written:
+def _headers(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for pair in texts:
         key, colon, value = pair.partition(":")
         if not colon or not _HEADER.fullmatch(key.strip()):
             raise typer.BadParameter("write 'Name: value'", param_hint="--header")
@@ -273,23 +275,23 @@ def _escaped(value: str) -> str:
     return value if references(value) else value.replace("${", "$${")
 
 
-def _cwd(wanted: ConnectArguments, words: Sequence[str]) -> str | None:
+def _cwd(arguments: ConnectArguments, words: Sequence[str]) -> str | None:
     """Return the working directory: the given one, or the current one where the command names a relative path."""
-    if wanted.cwd is None:
+    if arguments.cwd is None:
         return str(Path.cwd()) if names_a_relative_path(words, Path.cwd()) else None
-    if not wanted.cwd.is_dir():
-        raise typer.BadParameter(f"{str(wanted.cwd)!r} is not a folder", param_hint="--cwd")
-    return str(wanted.cwd.absolute())
+    if not arguments.cwd.is_dir():
+        raise typer.BadParameter(f"{str(arguments.cwd)!r} is not a folder", param_hint="--cwd")
+    return str(arguments.cwd.absolute())
 
 
-def _name(wanted: ConnectArguments, derived: str) -> str:
-    if wanted.name is None:
+def _name(arguments: ConnectArguments, derived: str) -> str:
+    if arguments.name is None:
         return derived
-    if fit_name(wanted.name) != wanted.name:
+    if fit_name(arguments.name) != arguments.name:
         raise typer.BadParameter(
-            f"a name is letters, digits, _ and -, such as {fit_name(wanted.name)}", param_hint="--name"
+            f"a name is letters, digits, _ and -, such as {fit_name(arguments.name)}", param_hint="--name"
         )
-    return wanted.name
+    return arguments.name
 
 
 def _name_of_command(words: Sequence[str]) -> str:
@@ -504,8 +506,8 @@ def variable_documents(
 def relative_to_config(source: ExternalToolConfig, config: Path) -> ExternalToolConfig:
     """Return the source with its paths relative to the configuration file, where they lie below its folder."""
     places = {"cwd": source.cwd, "env_file": source.env_file}
-    written = {key: _relative_path(place, config) for key, place in places.items() if place and not references(place)}
-    return source.model_copy(update=written) if written else source
+    texts = {key: _relative_path(place, config) for key, place in places.items() if place and not references(place)}
+    return source.model_copy(update=texts) if texts else source
 
 
 def _relative_path(place: str, config: Path) -> str:
@@ -617,8 +619,8 @@ def _with_relative_paths(source: ExternalToolConfig, path: Path) -> ExternalTool
     if not is_file_source(source):
         return relative_to_config(source, path)
     file = Path(os.path.abspath(Path(source.connection).expanduser()))  # noqa: PTH100 - links are there for a reason
-    written = f"./{file.relative_to(path.parent)}" if file.is_relative_to(path.parent) else str(file)
-    return source.model_copy(update={"connection": written})
+    texts = f"./{file.relative_to(path.parent)}" if file.is_relative_to(path.parent) else str(file)
+    return source.model_copy(update={"connection": texts})
 
 
 def _show_plan(plan: SourcePlan, source: ExternalToolConfig, path: Path, output: Output) -> None:

@@ -221,12 +221,12 @@ def _nothing_text(user: str, status: PendingStatus | None) -> str:
     return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {describe_user(user)}."
 
 
-def _show_list(found: list[PendingAction], output: Output, *, nothing: str) -> None:
-    if not found:
+def _show_list(actions: list[PendingAction], output: Output, *, nothing: str) -> None:
+    if not actions:
         output.text(nothing)
         return
     columns = ["Id", "Status", "Tool", "Asked by", "Question", "Arguments", "Target", "Since"]
-    output.table(columns, [_row(action) for action in found])
+    output.table(columns, [_row(action) for action in actions])
     output.note(f"`toolpost pending show ID{output.options}` shows all of one.")
 
 

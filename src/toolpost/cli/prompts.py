@@ -129,8 +129,8 @@ async def prompt_value(question: Question, output: Output) -> Any:
     if form_fields(form):
         output.note(_FORM_HINT)
         return await _fill_form(form, form or {}, output)
-    written = await _read_line(_VALUE_PROMPT)
-    return parse_answer(written, form) if written else LATER
+    text = await _read_line(_VALUE_PROMPT)
+    return parse_answer(text, form) if text else LATER
 
 
 async def _ask(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Outcome | None:
@@ -157,10 +157,10 @@ async def _ask(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Ou
 
 async def _ask_approval(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Outcome | None:
     output.note("\n".join([paused.question.prompt, *describe_call(paused.question)]))
-    while written := await _read_line(_APPROVAL_PROMPT):
-        if written.lower() in ("y", "yes"):
+    while text := await _read_line(_APPROVAL_PROMPT):
+        if text.lower() in ("y", "yes"):
             return await box.approve(paused.pending_id, by=user)
-        if written.lower() in ("n", "no"):
+        if text.lower() in ("n", "no"):
             return await box.deny(paused.pending_id, by=user)
     return None
 
@@ -198,13 +198,13 @@ async def _ask_field(
     """Ask for one field until its value is valid."""
     usual = f" [{format_json(field['default'])}]" if "default" in field else ""
     while True:
-        written = await _read_line(f"  {name} ({describe_field(field, required=required)}){usual}: ")
-        if written is None:
+        text = await _read_line(f"  {name} ({describe_field(field, required=required)}){usual}: ")
+        if text is None:
             return LATER
-        if not written and (usual or not required):
+        if not text and (usual or not required):
             return field.get("default", _LEFT_OUT)
-        value = parse_field(written, field)
-        misfit = _validation_problem(value, field, whole) if written else "it is required"
+        value = parse_field(text, field)
+        misfit = _validation_problem(value, field, whole) if text else "it is required"
         if not misfit:
             return value
         output.note(f"  That does not fit: {misfit}")
@@ -229,8 +229,8 @@ def _pages_to_open(question: Question) -> list[str]:
 
 
 async def _read_line(question: str) -> str | None:
-    written = await read_line(question)
-    return None if written is None else written.strip()
+    text = await read_line(question)
+    return None if text is None else text.strip()
 
 
 async def read_line(question: str) -> str | None:
@@ -243,10 +243,10 @@ async def read_line(question: str) -> str | None:
         await ready.wait()
     finally:
         loop.remove_reader(sys.stdin.fileno())
-    written = sys.stdin.readline()
-    if not written:
+    text = sys.stdin.readline()
+    if not text:
         sys.stderr.write("\n")
-    return written.rstrip("\n") if written else None
+    return text.rstrip("\n") if text else None
 
 
 Form = Mapping[str, Any] | None
@@ -280,27 +280,27 @@ def describe_form(form: Form) -> list[str]:
     ]
 
 
-def parse_answer(written: str, form: Form) -> Any:
+def parse_answer(text: str, form: Form) -> Any:
     """Parse an answer as JSON or text by its schema; the only field of a form takes a bare value."""
     fields = form_fields(form)
     only = next(iter(fields)) if len(fields) == 1 else None
-    value = read_json_or_text(written)
+    value = read_json_or_text(text)
     if is_object(value):
         return value
     wanted = (fields[only] if only is not None else form) or {}
-    fit = written if wanted.get("type") == "string" and not isinstance(value, str) else value
+    fit = text if wanted.get("type") == "string" and not isinstance(value, str) else value
     return fit if only is None else {only: fit}
 
 
-def parse_field(written: str, field: Mapping[str, Any]) -> Any:
+def parse_field(text: str, field: Mapping[str, Any]) -> Any:
     """Parse the value of a field: a choice by value or title, a list by commas, else JSON or text."""
-    plain = written.strip().casefold()
+    plain = text.strip().casefold()
     for value, title in choices(field):
         if plain in (str(value).casefold(), title.casefold()):
             return value
     if field.get("type") == "boolean" and plain in _YES_OR_NO:
         return _YES_OR_NO[plain]
-    value, items = parse_answer(written, field), field.get("items")
+    value, items = parse_answer(text, field), field.get("items")
     if field.get("type") == "array" and isinstance(value, str):
         return [parse_field(part.strip(), as_object(items)) for part in value.split(",")]
     return value

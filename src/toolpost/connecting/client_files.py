@@ -147,12 +147,12 @@ class _FileReader:
 
     def sources(self, servers: Mapping[str, Any]) -> Iterator[ExternalToolConfig]:
         taken: set[str] = set()
-        for written, entry in servers.items():
-            name = self._name(written, taken)
+        for value, entry in servers.items():
+            name = self._name(value, taken)
             try:
                 yield self._source(name, entry)
             except _UnusableServerError as unfit:
-                self._notes.append(f"{written}: left out, because {unfit}")
+                self._notes.append(f"{value}: left out, because {unfit}")
                 continue
             taken.add(name)
 
@@ -162,14 +162,14 @@ class _FileReader:
     def variables(self) -> list[Variable]:
         return [*self._extractor.variables, *self._placeholders.variables]
 
-    def _name(self, written: str, taken: set[str]) -> str:
-        fit = fit_name(written)
+    def _name(self, value: str, taken: set[str]) -> str:
+        fit = fit_name(value)
         name, number = fit, 1
         while name in taken:
             number += 1
             name = f"{fit}-{number}"
-        if name != written:
-            self._notes.append(f"{written}: called {name} here, because names are letters, digits, _ and -, and differ")
+        if name != value:
+            self._notes.append(f"{value}: called {name} here, because names are letters, digits, _ and -, and differ")
         return name
 
     def _source(self, name: str, entry: Any) -> ExternalToolConfig:
@@ -246,16 +246,16 @@ class _ServerEntry:
         return streamable or plain
 
     def _transport(self) -> McpTransport | None:
-        written = self._take("type") or self._take("transport") or self._take("transportType")
-        if written is None:
+        value = self._take("type") or self._take("transport") or self._take("transportType")
+        if value is None:
             return None
-        transport = _TRANSPORTS.get(str(written).lower())
+        transport = _TRANSPORTS.get(str(value).lower())
         if transport is None:
-            raise _UnusableServerError(f"nothing here speaks its transport {str(written)!r}")
+            raise _UnusableServerError(f"nothing here speaks its transport {str(value)!r}")
         return transport
 
-    def _process(self, written: Sequence[str], folder: Path) -> dict[str, Any]:
-        words = [self._convert(word) for word in written]
+    def _process(self, value: Sequence[str], folder: Path) -> dict[str, Any]:
+        words = [self._convert(word) for word in value]
         if self._take("headers"):
             self.notes.append("headers are left out: a command has none")
         return {
@@ -267,16 +267,16 @@ class _ServerEntry:
 
     def _folder(self, words: list[str], folder: Path) -> str | None:
         """Return the working folder of the command; without a `cwd`, only for commands with relative paths."""
-        written = self._take("cwd")
-        if isinstance(written, str) and written:
-            place = self._convert(written)
+        value = self._take("cwd")
+        if isinstance(value, str) and value:
+            place = self._convert(value)
             return place if references(place) else str(folder / Path(place).expanduser())
         return str(folder) if names_a_relative_path(words, folder) else None
 
     def _env_file(self, folder: Path) -> str | None:
         """Return the file of environment variables."""
-        written = self._left.get("envFile")
-        if not isinstance(written, str) or not written:
+        value = self._left.get("envFile")
+        if not isinstance(value, str) or not value:
             return None
         place = self._convert(str(self._take("envFile")))
         return place if references(place) else str(folder / Path(place).expanduser())
@@ -391,8 +391,8 @@ def _is_relative(word: str, folder: Path, *, program: bool = False) -> bool:
     return there and ("/" in word or not program)
 
 
-def _seconds(written: float) -> float:
-    seconds = written if written <= _MOST_SECONDS else written / 1000
+def _seconds(value: float) -> float:
+    seconds = value if value <= _MOST_SECONDS else value / 1000
     return min(max(seconds, 1.0), _LONGEST_S)
 
 

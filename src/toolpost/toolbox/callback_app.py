@@ -120,7 +120,7 @@ class _Visit:
 
     scope: Scope
     fields: Mapping[str, str] = field(repr=False)
-    held: str = field(repr=False)
+    cookie: str = field(repr=False)
     provider: str = ""
 
 
@@ -160,52 +160,54 @@ class CallbackApp:
         if isinstance(given, HtmlPage):
             return given
         try:
-            return await handle(_Visit(scope=scope, fields=_fields(given), held=self._held(scope), provider=provider))
+            return await handle(
+                _Visit(scope=scope, fields=_fields(given), cookie=self._cookie_of(scope), provider=provider)
+            )
         except ToolError as error:
             error.conceal(self._box.redactor.message)  # an issuer may repeat what it was sent
             return failure_page(error)
 
     async def _invite(self, visit: _Visit) -> HtmlPage:
         """Show the start page; nothing starts before the person presses its button."""
-        return self._start_page(await self._read_invitation(visit), visit.held or secrets.token_urlsafe(32))
+        return self._start_page(await self._read_invitation(visit), visit.cookie or secrets.token_urlsafe(32))
 
     async def _begin(self, visit: _Visit) -> HtmlPage:
         """Start the sign-in after the button of the start page."""
         invitation = await self._read_invitation(visit)
-        if not visit.held:
+        if not visit.cookie:
             raise ToolAuthError("This browser was not shown the page with the button.", code="oauth_form")
         if not _fits(visit, invitation.secret):  # another tab was given another cookie since, or it is a forgery
-            return self._start_page(invitation, visit.held)._replace(status=403)
-        started = await self._accounts.consents.start(invitation, browser=browser_binding(visit.held))
+            return self._start_page(invitation, visit.cookie)._replace(status=403)
+        started = await self._accounts.consents.start(invitation, browser=browser_binding(visit.cookie))
         if isinstance(started, StartedSignIn):
-            return redirect_page(quote(started.url, safe=_IN_A_URL), self._cookie(visit.held))
+            return redirect_page(quote(started.url, safe=_IN_A_URL), self._cookie(visit.cookie))
         await self._accounts.on_connected(started)
         return self._connected(started.provider)
 
     async def _finish(self, visit: _Visit) -> HtmlPage:
         """Finish the sign-in and redirect, so that code and state leave the address bar."""
         provider = visit.fields.get("connected", "")
-        if provider and visit.held and _fits(visit, provider):
+        if provider and visit.cookie and _fits(visit, provider):
             return self._connected(provider)
         person = await self._person(visit)
         connected = await self._accounts.finish(
-            visit.fields, provider=visit.provider, person=person, browser=browser_binding(visit.held)
+            visit.fields, provider=visit.provider, person=person, browser=browser_binding(visit.cookie)
         )
-        if not visit.held:
+        if not visit.cookie:
             return self._connected(connected.provider)
-        query = {"connected": connected.provider, "check": _check(visit.held, connected.provider)}
+        query = {"connected": connected.provider, "check": _check(visit.cookie, connected.provider)}
         return redirect_page(f"?{urlencode(query)}")
 
-    def _start_page(self, invitation: Invitation, held: str) -> HtmlPage:
+    def _start_page(self, invitation: Invitation, cookie: str) -> HtmlPage:
         service = self._accounts.consents.service(invitation.provider)
         asked = StartPageContent(
             service=service.display_name,
             user=str(invitation.person),
             tool=invitation.tool,
             scopes=invitation.challenge.scopes or service.plan.scopes,
-            fields=(("ticket", invitation.secret), ("check", _check(held, invitation.secret))),
+            fields=(("ticket", invitation.secret), ("check", _check(cookie, invitation.secret))),
         )
-        return start_page(asked)._replace(more=(self._cookie(held),))
+        return start_page(asked)._replace(more=(self._cookie(cookie),))
 
     async def _read_invitation(self, visit: _Visit) -> Invitation:
         invitation = await self._accounts.consents.invitation(visit.fields.get("ticket", ""))
@@ -230,16 +232,16 @@ class CallbackApp:
         accounts: AccountManager = self._box.accounts
         return accounts
 
-    def _held(self, scope: Scope) -> str:
+    def _cookie_of(self, scope: Scope) -> str:
         """Return the value of this browser's cookie, or an empty text."""
         name, _, _ = self._jar()
         sent = [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == b"cookie"]
         pairs = (pair.strip().partition("=") for pair in ";".join(sent).split(";"))
         return next((kept for key, _, kept in pairs if key == name and _HELD.fullmatch(kept)), "")
 
-    def _cookie(self, held: str) -> tuple[str, str]:
+    def _cookie(self, cookie: str) -> tuple[str, str]:
         name, path, secure = self._jar()
-        return "Set-Cookie", f"{name}={held}; Path={path}; HttpOnly; SameSite=Lax{secure}"
+        return "Set-Cookie", f"{name}={cookie}; Path={path}; HttpOnly; SameSite=Lax{secure}"
 
     def _jar(self) -> tuple[str, str, str]:
         """Return the cookie's name, path and attributes; it must reach both addresses.
@@ -266,20 +268,20 @@ def _route(scope: Scope) -> tuple[str, str]:
     return (_CALLBACK, provider) if found and provider else ("", "")
 
 
-def _check(held: str, shown: str) -> str:
+def _check(cookie: str, shown: str) -> str:
     """Return the token that protects the form against cross-site requests."""
-    return hmac.new(held.encode(), shown.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(cookie.encode(), shown.encode(), hashlib.sha256).hexdigest()
 
 
 def _fits(visit: _Visit, shown: str) -> bool:
-    return hmac.compare_digest(_check(visit.held, shown).encode(), visit.fields.get("check", "").encode())
+    return hmac.compare_digest(_check(visit.cookie, shown).encode(), visit.fields.get("check", "").encode())
 
 
-def _fields(given: bytes) -> Mapping[str, str]:
-    if len(given) > _MOST_BYTES:
+def _fields(form: bytes) -> Mapping[str, str]:
+    if len(form) > _MOST_BYTES:
         raise ToolAuthError("The address is longer than any that is right.", code="oauth_callback")
     try:
-        return callback_parameters(f"?{given.decode('latin-1')}") if given else {}
+        return callback_parameters(f"?{form.decode('latin-1')}") if form else {}
     except ValueError:  # more fields than anybody has
         raise ToolAuthError("The address has too many parts.", code="oauth_callback") from None
 

@@ -177,21 +177,21 @@ def _subject(grant: ClientGrant) -> str:
     return f"The token endpoint of {grant.scheme!r}"
 
 
-def parse_grant(scheme: str, token_url: str | None, given: dict[str, Any], scopes: tuple[str, ...]) -> ClientGrant:
+def parse_grant(scheme: str, token_url: str | None, config: dict[str, Any], scopes: tuple[str, ...]) -> ClientGrant:
     """Parse the configuration of an OAuth client."""
-    url = given.get("token_url") or token_url
+    url = config.get("token_url") or token_url
     if not url:
         raise ConfigError(f"auth_config.schemes.{scheme} needs token_url: the document names none.")
-    method = given.get("auth_method", "basic")
+    method = config.get("auth_method", "basic")
     if method not in ("basic", "post"):
         raise ConfigError(f"auth_config.schemes.{scheme}.auth_method is 'basic' or 'post', not {method!r}.")
-    scope = given.get("scope", " ".join(scopes))
-    extra = tuple((key, str(given[key])) for key in ("audience", "resource") if given.get(key))
+    scope = config.get("scope", " ".join(scopes))
+    extra = tuple((key, str(config[key])) for key in ("audience", "resource") if config.get(key))
     return ClientGrant(
         scheme=scheme,
         token_url=str(url),
-        client_id=str(given["client_id"]),
-        client_secret=str(given["client_secret"]),
+        client_id=str(config["client_id"]),
+        client_secret=str(config["client_secret"]),
         scope=scope if isinstance(scope, str) else " ".join(map(str, scope)),
         extra=extra,
         method=method,

@@ -174,9 +174,9 @@ def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] =
     return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
 
 
-def with_context(failed: ToolError, asked: str) -> ToolError:
+def with_context(failed: ToolError, requested: str) -> ToolError:
     """Return the same error with the request in front of its message."""
-    failed.message = f"{asked}: {failed.message}"
+    failed.message = f"{requested}: {failed.message}"
     failed.args = (failed.message,)
     return failed
 
