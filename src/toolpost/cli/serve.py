@@ -149,7 +149,7 @@ async def _serve_on(
     from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
     from toolpost.gateway.observation import CallLog
-    from toolpost.gateway.rest.sources import apply_changes
+    from toolpost.gateway.rest.catalog import apply_changes
     from toolpost.gateway.siblings import Siblings, WorkerPlace
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.gateway.views import View, default_view, make_views

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from toolpost import __version__
 from toolpost.gateway.problems import ProblemResponse
-from toolpost.gateway.rest import accounts, artifacts, calls, event_stream, pending, sources, tools
+from toolpost.gateway.rest import accounts, artifacts, calls, catalog, event_stream, pending
 from toolpost.gateway.rest.operations import JsonResponse, Operation
 from toolpost.gateway.rest.schemas import COMPONENTS, ref
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from toolpost.gateway.rest.service import RestService
 
 OPERATIONS: tuple[Operation, ...] = (
-    *tools.OPERATIONS,
+    *catalog.TOOL_OPERATIONS,
     *calls.OPERATIONS,
     *pending.OPERATIONS,
     *event_stream.OPERATIONS,
     *artifacts.OPERATIONS,
     *accounts.OPERATIONS,
-    *sources.OPERATIONS,
+    *catalog.SOURCE_OPERATIONS,
 )
 _ALWAYS = (400, 401, 403, 429)
 _PROBLEM = {"content": {"application/problem+json": {"schema": ref("Problem")}}}
