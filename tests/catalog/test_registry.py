@@ -297,6 +297,7 @@ def test_what_a_tool_costs_and_takes_is_visible(registry: ToolRegistry) -> None:
     assert (told["cost_hint"], told["latency_hint_ms"], told["timeout_s"]) == ("free", 1, 2)
 
 
+@pytest.mark.slow
 def test_ten_thousand_tools_are_shown_in_the_order_they_came() -> None:
     registry = ToolRegistry()
     registry.register_many(named(f"t.n{number}") for number in range(10_000))

@@ -249,6 +249,7 @@ async def test_of_a_long_result_that_is_handed_on_whole_only_its_shape_is_told(m
     assert "übung" not in str(told)
 
 
+@pytest.mark.slow
 async def test_fifty_megabytes_arrive_as_an_artifact(make_box: MakeBox) -> None:
     @tool(side_effects="read")
     async def huge() -> str:

@@ -5,6 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, whole_run
 from toolpost.contracts.events import EventCode, EventFilter, JsonText
@@ -153,6 +155,7 @@ async def test_ids_that_are_not_unicode_are_written_out(store: AnyStore) -> None
     assert await store.events.verify("run_\\ud800") == []
 
 
+@pytest.mark.slow
 async def test_heads_that_are_no_longer_remembered_are_read_again(sqlite: SQLiteStore) -> None:
     for _ in range(2):
         for number in range(MAX_HEADS + 100):

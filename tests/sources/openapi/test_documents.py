@@ -84,7 +84,7 @@ def test_a_document_beyond_the_limit_is_refused_unread() -> None:
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     packer = zlib.compressobj(9, wbits=31)
-    bomb = b"".join(packer.compress(b" " * 2**20) for _ in range(200)) + packer.flush()
+    bomb = b"".join(packer.compress(b" " * 2**20) for _ in range(65)) + packer.flush()
 
     assert len(bomb) < 300_000
     with pytest.raises(ConfigError, match="larger than 64 MiB"):
