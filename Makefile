@@ -69,6 +69,8 @@ test: check
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report=term-missing:skip-covered --cov-report=json
 	@$(BIN)/python -m tools.branch_gate coverage.json 90
 
+# Compiled tests stay for the next run, whatever the environment says: compiling takes each worker longer than all imports.
+quick: export PYTHONDONTWRITEBYTECODE =
 quick: .venv/.installed
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal -m "not programs and not slow" --hypothesis-profile=quick
 
