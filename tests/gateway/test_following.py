@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,6 +106,34 @@ def test_sighup_applies_the_file_at_once_and_what_happened_is_said(home: Path) -
         wait_for(errors, "needs a restart: limits")
 
         assert gateway.process.poll() is None
+
+
+def broken(name: str) -> str:
+    return f"{ONE}  - {{name: {name}, transport: python, connection: ./gone.py}}\n"
+
+
+def test_up_says_which_sources_are_down_and_which_rules_forbid_nothing(home: Path) -> None:
+    errors = home / "stderr"
+    rewrite(home, broken("first") + "policy: [{action: deny, tools: [local.ad]}]\n")
+    with errors.open("w") as stderr, running(home, stderr=stderr):
+        wait_for(errors, "source 'first' is left out: ")
+        wait_for(errors, "policy rule 1: no tool is called 'local.ad'; did you mean 'local.add'?")
+        rewrite(home, broken("second"))
+        wait_for(errors, "source 'second' is left out: ")
+
+    assert errors.read_text().count("'first' is left out") == 1
+
+
+def test_serve_says_which_sources_are_down(home: Path) -> None:
+    errors = home / "stderr"
+    rewrite(home, broken("first"))
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(serving(home), stdin=subprocess.PIPE, stderr=stderr, env=child_environment()) as server,
+    ):
+        assert server.stdin is not None
+        wait_for(errors, "source 'first' is left out: ")
+        server.stdin.close()
 
 
 def wait_for(file: Path, text: str) -> None:

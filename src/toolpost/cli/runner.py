@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
@@ -306,7 +306,8 @@ def run_with_box(
         from toolpost.configuration.loading import load_settings
 
         async with sources(load_settings(config), progress_sinks(output)) as box:
-            _report_problems(box, output)
+            for problem in describe_problems(box):
+                output.note(problem)
             cache_tool_names(box)
             return await work(box, output)
 
@@ -393,14 +394,13 @@ def _collect_garbage() -> None:
     gc.enable()
 
 
-def _report_problems(box: Toolbox, output: Output) -> None:
+def describe_problems(box: Toolbox) -> Iterator[str]:
+    """Describe the sources that are down, and what of the configuration has no effect."""
     for source in box.report:
         if not source.ok and source.state != "connecting":
-            output.note(f"source {source.name!r} is left out: {describe_failure(source, box)}")
+            yield f"source {source.name!r} is left out: {describe_failure(source, box)}"
     known = box.sources.left_out
-    for problem in box.problems:
-        if problem not in known:
-            output.note(problem)
+    yield from (problem for problem in box.problems if problem not in known)
 
 
 def describe_failure(state: SourceState, box: Toolbox) -> str:

@@ -17,7 +17,7 @@ import typer
 
 from toolpost.cli.commands import Config, Json, User
 from toolpost.cli.output import Output
-from toolpost.cli.runner import run_command
+from toolpost.cli.runner import describe_problems, run_command
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -184,7 +184,8 @@ async def _serve_on(
         def load() -> LoadedSettings:
             return _as_gateway(load_settings(box.config_path), address)
 
-        async with _following(box, load, show_views, output):
+        is_first = worker is None or worker.number == 0
+        async with _following(box, load, show_views, output, problems=is_first):
             if worker is None:
                 options.announce(sockets[0], folder, output)
                 notify_service_manager("READY=1")
@@ -205,10 +206,20 @@ def _current_task() -> asyncio.Task[Any]:
 
 @asynccontextmanager
 async def _following(
-    box: Toolbox, load: Callable[[], LoadedSettings], show_views: Callable[[], Awaitable[None]], output: Output
+    box: Toolbox,
+    load: Callable[[], LoadedSettings],
+    show_views: Callable[[], Awaitable[None]],
+    output: Output,
+    *,
+    problems: bool = True,
 ) -> AsyncGenerator[None]:
-    """Apply changes of the configuration while this is open, at once on SIGHUP, and say what came of them."""
+    """Apply changes of the configuration while this is open, at once on SIGHUP, and say what came of them.
+
+    `problems` are told by one worker for all.
+    """
     from toolpost.toolbox.config_follower import ConfigFollower
+
+    reporter = _ProblemReporter(box, output)
 
     async def report(outcome: Reload | ConfigError) -> None:
         if isinstance(outcome, ConfigError):
@@ -216,6 +227,7 @@ async def _following(
             return
         for line in outcome.lines():
             output.note(f"the configuration was changed: {line}")
+        reporter.look_again()
         try:
             await show_views()
         except ConfigError as error:
@@ -232,12 +244,45 @@ async def _following(
 
     with suppress(NotImplementedError, AttributeError):  # Windows has no such signal
         loop.add_signal_handler(signal.SIGHUP, hang_up)
-    following = loop.create_task(follower.run())
+    tasks = [loop.create_task(follower.run())]
+    if problems:
+        tasks.append(loop.create_task(reporter.run()))
     try:
         yield
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _ProblemReporter:
+    """Tells each problem of a Toolbox once: sources that are down, also late, and what has no effect."""
+
+    def __init__(self, box: Toolbox, output: Output) -> None:
+        self._box = box
+        self._output = output
+        self._told: list[str] = []
+        self._changed = asyncio.Event()
+
+    def look_again(self) -> None:
+        """Tell what is new after a change of the configuration."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Tell what is known, then what comes of the sources that connect behind, and again after each change."""
+        while True:
+            self._tell()
+            await self._box.wait_for_sources()
+            self._tell()
+            await self._changed.wait()
+            self._changed.clear()
+
+    def _tell(self) -> None:
+        found = list(describe_problems(self._box))
+        for problem in found:
+            if problem not in self._told:
+                self._output.note(problem)
+        self._told = found
 
 
 def _as_gateway(loaded: LoadedSettings, address: str) -> LoadedSettings:
