@@ -105,7 +105,7 @@ async def until_it_hangs(home: Path) -> None:
 
 @pytest.mark.parametrize("surface", ["rest", "a2a"])
 async def test_a_call_that_may_be_repeated_has_failed_when_its_gateway_was_killed(home: Path, surface: str) -> None:
-    data = {"tool": "local.hang", "arguments": {}}
+    data: dict[str, Any] = {"tool": "local.hang", "arguments": {}}
     message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"data": data}]}
     begin = {
         "rest": ("api/v1/calls", {**data, "mode": "async"}),
