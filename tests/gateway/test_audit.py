@@ -58,6 +58,20 @@ async def test_a_trail_that_somebody_changed_does_not_verify(tmp_path: Path) -> 
     assert after["problems"]
 
 
-async def verdict(gate: Served) -> Any:
-    reply = await gate.http.get("/api/v1/audit", params={"verify": "yes"})
+async def test_the_verdict_says_nothing_of_the_runs_of_other_tenants(tmp_path: Path) -> None:
+    folder, call = tmp_path / "data", {"tool": "add", "arguments": {"a": 1, "b": 1}}
+    async with served(folder, [add]) as gate:
+        await gate.http.post("/api/v1/calls", json=call)
+        await gate.http.post("/api/v1/calls", json=call, headers=await gate.key("other:bob", "call"))
+    with closing(sqlite3.connect(folder / "toolpost.db")) as database, database:
+        database.execute("UPDATE events SET payload = replace(payload, 'add', 'sub') WHERE tenant = 'other'")
+    async with served(folder, [add]) as gate:
+        ours = await verdict(gate)
+        theirs = await verdict(gate, await gate.key("other:eve", "admin"))
+
+    assert (ours, theirs["status"]) == ({"status": "verified", "problems": []}, "changed")
+
+
+async def verdict(gate: Served, headers: dict[str, str] | None = None) -> Any:
+    reply = await gate.http.get("/api/v1/audit", params={"verify": "yes"}, headers=headers or {})
     return json.loads(reply.text.splitlines()[-1])

@@ -159,7 +159,7 @@ class EventLog(EventSink, Protocol):
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         """Return what was tampered with in a run, or in the whole log and the number of its runs.
 
-        Events that were forgotten or pruned verify.
+        With a tenant, nothing is told of the runs of others. Events that were forgotten or pruned verify.
         """
         ...
 

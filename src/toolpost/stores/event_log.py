@@ -147,7 +147,7 @@ class SQLiteEventLog:
         def work(db: sqlite3.Connection) -> list[str]:
             db.execute("BEGIN")  # All queries see the same snapshot.
             try:
-                return _verify_log(db, key) if run_id is None else _verify_run(db, key, run_id, tenant)
+                return _verify_log(db, key, tenant) if run_id is None else _verify_run(db, key, run_id, tenant)
             finally:
                 db.execute("ROLLBACK")
 
@@ -167,18 +167,24 @@ def _filter(only: EventFilter) -> str:
     return sql + (f" AND code IN ({', '.join(str(int(code)) for code in only.codes)})" if only.codes else "")
 
 
-def _verify_log(db: sqlite3.Connection, key: LogKey) -> list[str]:
-    """Return the problems of the whole log: missing or added runs, and the problems of each run."""
+def _verify_log(db: sqlite3.Connection, key: LogKey, tenant: str | None) -> list[str]:
+    """Return the problems of the whole log: missing or added runs, and the problems of each run.
+
+    With a tenant, what is wrong within the runs of other tenants is left out.
+    """
     ledger = Ledger(key)
     ledger.load(db)
     heads = [RunHead.of_row(row) for row in db.execute(f"{_RUNS} ORDER BY nr")]
     problems = ledger.find_breaks([head.seal for head in heads])
     for head in heads:
-        name = f"run {head.run_id!r} of {head.tenant!r}"
-        problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
-    for run_id, tenant, count in db.execute(_STRAY_EVENTS):
-        problems.append(f"run {run_id!r} of {tenant!r}: it has no record, but {count} events")
-    return problems + list(_changed_questions(key, db.execute(_STRAY_QUESTIONS)))
+        if tenant in (None, head.tenant):
+            name = f"run {head.run_id!r} of {head.tenant!r}"
+            problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
+    for run_id, owner, count in db.execute(_STRAY_EVENTS):
+        if tenant in (None, owner):
+            problems.append(f"run {run_id!r} of {owner!r}: it has no record, but {count} events")
+    questions = db.execute(_STRAY_QUESTIONS + _where(tenant=tenant), {"tenant": tenant})
+    return problems + list(_changed_questions(key, questions))
 
 
 def _verify_run(db: sqlite3.Connection, key: LogKey, run_id: str, tenant: str | None) -> list[str]:

@@ -251,7 +251,8 @@ class MemoryEventLog:
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         """Check the chain of runs; no other process can remove one."""
         runs = self.collect_runs()
-        chains = list(runs.by_name.values()) if run_id is None else runs.find_runs(run_id, tenant)
+        own = [run for (of, _), run in runs.by_name.items() if tenant in (None, of)]
+        chains = own if run_id is None else runs.find_runs(run_id, tenant)
         if run_id is not None and not chains:
             return [f"there is no run {run_id!r}"]
         with self._lock:

@@ -76,7 +76,7 @@ def _filter(ask: RestRequest) -> EventFilter:
 
 async def _export_audit(ask: RestRequest) -> Response:
     """Send every event of the tenant, one JSON object a line, with the hashes of the chain."""
-    problems = await ask.box.store.events.verify() if ask.query["verify"] == "yes" else None
+    problems = await ask.box.store.events.verify(tenant=ask.tenant) if ask.query["verify"] == "yes" else None
     return StreamingResponse(_in_turns(_export(ask, problems)), media_type="application/x-ndjson")
 
 
