@@ -89,6 +89,16 @@ async def test_without_a_bearer_or_with_another_kind_nobody_comes_in(gate: Serve
     assert health.status_code == 200
 
 
+async def test_a_refusal_names_every_scope_that_would_do(gate: Served) -> None:
+    reply = await gate.http.get("/api/v1/stats", headers=await gate.key("acme:bot", "call"))
+
+    assert (reply.status_code, reply.json()["detail"]) == (
+        403,
+        "this takes a caller with the scope 'answer' or 'admin'",
+    )
+    assert 'scope="answer"' in reply.headers["www-authenticate"]
+
+
 async def test_a_key_without_the_scope_call_cannot_call(gate: Served) -> None:
     reply = await gate.http.post("/mcp", json={}, headers=await gate.key("acme:boss", "answer", "admin"))
 

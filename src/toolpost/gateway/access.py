@@ -159,10 +159,11 @@ def _sdk_user(caller: Caller) -> AuthenticatedUser:
     return AuthenticatedUser(token)
 
 
-def insufficient_scope(scope: str) -> Problem:
-    """Return the problem of a caller that lacks a scope."""
-    challenge = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'}
-    return Problem(403, "insufficient_scope", f"this takes a caller with the scope {scope!r}", headers=challenge)
+def insufficient_scope(*scopes: str) -> Problem:
+    """Return the problem of a caller that has none of these scopes; the challenge names the least of them."""
+    challenge = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scopes[0]}"'}
+    needed = " or ".join(map(repr, scopes))
+    return Problem(403, "insufficient_scope", f"this takes a caller with the scope {needed}", headers=challenge)
 
 
 def _host_of(header: bytes) -> str:

@@ -132,7 +132,7 @@ TOOL_OPERATIONS = [
         summary="Count tools, their calls since the start, and what webhooks have received",
         tag="tools",
         handler=_show_stats,
-        scope=("admin", "answer"),
+        scope=("answer", "admin"),
         answers={200: ref("Stats")},
     ),
 ]

@@ -121,7 +121,7 @@ class Operation:
         try:
             caller: Caller = request.scope[CALLER]
             if self.scope and not caller.scopes.intersection(self.scope):
-                raise insufficient_scope(self.scope[0])
+                raise insufficient_scope(*self.scope)
             self._check_headers(request)
             return await self.handler(
                 RestRequest(
