@@ -204,6 +204,14 @@ def test_the_command_writes_the_table(toolpost: Any, abacus: str) -> None:
     assert tools_of(pq.read_table("tools.parquet")) == tools_of(feather.read_table("tools.feather"))
 
 
+def test_the_command_tells_that_its_file_cannot_be_written(toolpost: Any, abacus: str) -> None:
+    done = toolpost("table", f"{abacus}/mcp", "-o", "no/such/folder/tools.parquet")
+
+    assert (done.code, done.out) == (1, "")
+    assert "no/such/folder/tools.parquet cannot be written: " in done.err
+    assert "No such file or directory; give another file with -o" in done.err
+
+
 def test_the_command_tells_which_tools_the_simple_profile_marks(toolpost: Any) -> None:
     done = toolpost("table", small_server(described("deep", required=("f",), f=OBJECT)), "-o", "t.parquet", "--simple")
 

@@ -59,7 +59,10 @@ async def _write_table(
             raise ConfigError(f"--credential: the variable {credential} is not set")
         options = {**options, "credential": NamedCredential(credential, password=token)}
     found = await list_server_tools(server, **options)
-    write(tool_table(found.tools, column), str(path))
+    try:
+        write(tool_table(found.tools, column), str(path))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}; give another file with -o") from error
     marked = {tool.name: why for tool in found.tools if (why := unsupported_reason(tool.parameter_schema))}
     if output.as_json:
         names = [tool.name for tool in found.tools]
