@@ -19,7 +19,8 @@ class _Direct(tuple[Any, ...]):
 def fast_constructor(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
     """Return a function that builds a NamedTuple from a tuple of all its fields, in order and unchecked.
 
-    What it builds is of a subclass, and is copied and pickled as the NamedTuple itself.
+    What it builds is of a subclass, and is copied and pickled as the NamedTuple itself. Not for outcomes, whose `type`
+    callers compare.
     """
     # The class's own constructor runs Python code; ten of them for every call cost twice as much.
 

@@ -65,7 +65,8 @@ _NETWORK_ERRNOS = frozenset(
 _now = time.monotonic
 _new_request = fast_constructor(RequestedCall)
 _new_authorized = fast_constructor(AuthorizedCall)
-_new_completed = fast_constructor(Completed)
+# Of this very class: callers may ask for the `type` of an outcome.
+_new_completed = partial(tuple.__new__, Completed)  # pyright: ignore[reportUnknownMemberType] - its fields are Any
 
 
 class ConnectingSources(Protocol):
