@@ -289,8 +289,8 @@ async def test_a_session_meets_the_same_checks_as_a_request_without_one(
     headers = within(await opened(gate, {}), {})
 
     answers = [
-        await gate.http.request(method, "/mcp", headers={**headers, **changed}, **body)
-        for method, body in (("POST", {"json": LIST}), ("GET", {}), ("DELETE", {}))
+        await gate.http.request(method, "/mcp", headers={**headers, **changed}, json=message)
+        for method, message in (("POST", LIST), ("GET", None), ("DELETE", None))
     ]
 
     assert [answer.status_code for answer in answers] == [code] * 3
