@@ -388,6 +388,7 @@ class McpServer:
         await _first(running, client.is_task.wait(), within_s=_TASK_AFTER_S)
         if running.done() and not (client.is_task.is_set() and isinstance(running.result(), Paused)):
             return await self._present(call, running.result(), context)
+        await self._box.store.events.flush()  # the next request about this task may reach another worker
         return self._tasks.start(call.ctx, lambda task: self._work(task, call, running, context), run_id=run_id)
 
     async def _outcome(
