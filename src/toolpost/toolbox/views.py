@@ -52,8 +52,17 @@ class ViewedBox(Protocol):
         """Wait for a tool whose source is connecting."""
         ...
 
+    # Written out: no method with named options fulfils a Protocol with the options as one TypedDict.
     def call(
-        self, name: str, arguments: Mapping[str, Any] | str | None = None, **options: Unpack[CallOptions]
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user: str | None = None,
+        timeout_s: float | None = None,
+        idempotency_key: str | None = None,
+        run_id: str | None = None,
+        context: ToolContext | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool."""
         ...
