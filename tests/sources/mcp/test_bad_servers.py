@@ -62,12 +62,12 @@ async def test_what_a_server_said_before_it_died_is_shown(tmp_path: Path) -> Non
 async def test_servers_that_never_answer_are_given_up_in_time_and_slow_nobody_down(tmp_path: Path, mode: str) -> None:
     good = Rogue(tmp_path, tool("echo"))
     bad = [Rogue(tmp_path, name=f"bad{n}", modes=[mode]) for n in range(4)]
-    async with toolbox(*(one.config(connect_timeout_s=2.5) for one in bad), good.config()) as box:
+    async with toolbox(*(one.config(connect_timeout_s=5) for one in bad), good.config()) as box:
         errors = [state_of(box, one.name).error for one in bad]
         outcome = await box.call("srv.echo")
     began = [entry["at"] for one in bad for entry in one.received("(started)")]
-    assert max(began) - min(began) < 2.5, "the last was started before the first was given up"
-    assert all("2.5" in error for error in errors)
+    assert max(began) - min(began) < 5, "the last was started before the first was given up"
+    assert all("5" in error for error in errors)
     assert outcome.status == "completed"
     assert not any(is_alive(pid) for one in bad for pid in one.pids)
 
