@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.catalog.search import stem, words_of_name, words_of_text
+from toolpost.catalog.search import SearchIndex, stem, words_of_name, words_of_text
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolSpec
@@ -127,6 +127,19 @@ async def test_a_query_that_begins_with_several_of_something_wants_a_list() -> N
 
     assert (await names(registry, "invoices of a customer"))[0] == "shop.list_invoices"
     assert (await names(registry, "show an invoice of a customer"))[0] == "shop.get_invoice"
+
+
+def test_scores_of_words_do_not_depend_on_the_order_in_which_tools_came() -> None:
+    words = " ".join(f"word{number}" for number in range(80))
+    long = Listed("desk.print", f"Prints {'an invoice. ' * 6}{words}").spec
+    short = [Listed("shop.bill", "Makes an invoice.").spec, Listed("shop.sell", "Sells.").spec]
+    at_once, one_by_one = SearchIndex(), SearchIndex()
+    at_once.change([], [*short, long])
+    for spec in (long, *short):
+        one_by_one.change([], [spec])
+
+    assert [spec.name for spec in at_once.find("invoice", 5)] == ["shop.bill", "desk.print"]
+    assert one_by_one.find("invoice", 5) == at_once.find("invoice", 5)
 
 
 async def test_nothing_is_found_in_an_empty_catalog() -> None:

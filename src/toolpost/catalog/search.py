@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _MAX_QUERY = 1000  # characters that are read of a query
 _K1, _B = 1.2, 0.75  # of BM25: how soon a repeated term counts no more, and how much long texts are discounted
+# The weight of the terms of an ordinary tool. BM25 takes the average of all texts; with that, scores would depend on
+# which tools came first, or all be computed again with every tool that comes or goes.
+_USUAL_LENGTH = 40.0
 _COMMON = 0.2  # the share of tools from which on a term only orders what rarer terms found
 _MEANING = 0.7  # what meaning counts beside words
 _DEPTH = 50  # so many of each ranking are ordered by both
@@ -187,7 +190,6 @@ class SearchIndex:
         self._spelled: dict[str, str] = {}
         self._sources: Counter[str] = Counter()
         self._factors: dict[tuple[frozenset[str], Effect | None, bool], tuple[list[float], Any]] = {}
-        self._length = 0.0
 
     def difference(self, specs: Iterable[ToolSpec]) -> tuple[list[str], list[ToolSpec]]:
         """Return the names of tools to remove and the records to add, so that the index has these tools."""
@@ -200,7 +202,6 @@ class SearchIndex:
         for name in removed:
             self._remove(self._number_of.pop(name))
         read = {self._new_number(spec.name): _read_tool(spec) for spec in added}
-        self._length += sum(sum(tool.terms.values()) for tool in read.values())
         self._tools.update(read)
         for number, tool in read.items():
             self._post(number, tool)
@@ -213,9 +214,8 @@ class SearchIndex:
         return number
 
     def _post(self, number: int, tool: _Tool) -> None:
-        """Add a tool to the postings of its terms; the average length is that of the moment."""
-        average = self._length / len(self._tools)
-        norm = _K1 * (1 - _B + _B * sum(tool.terms.values()) / average)
+        """Add a tool to the postings of its terms."""
+        norm = _K1 * (1 - _B + _B * sum(tool.terms.values()) / _USUAL_LENGTH)
         for term, count in tool.terms.items():
             self._postings.setdefault(term, {})[number] = count * (_K1 + 1) / (count + norm)
         for word in tool.words:
@@ -230,7 +230,6 @@ class SearchIndex:
             if not posting:
                 del self._postings[term]
         self._sources -= Counter(tool.source)
-        self._length -= sum(tool.terms.values())
         self._free.append(number)
         if self._vectors is not None:
             self._vectors.clear(number)
