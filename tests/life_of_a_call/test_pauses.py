@@ -13,8 +13,7 @@ from tests.life_of_a_call.conftest import MakeBox
 from toolpost import Completed, EventCode, Failed, Paused, PendingAction, Settings, Toolbox, ToolContext, tool
 from toolpost.contracts.events import RunEvent
 from toolpost.errors import PendingNotFoundError, ToolApprovalDenied, ToolConflictError, ToolValidationError
-from toolpost.stores.sqlite import open_sqlite_store
-from toolpost.toolbox import wiring
+from toolpost.stores import sqlite
 
 ANN, BOB, EVE = "acme:ann", "acme:bob", "rival:eve"
 deleted: list[str] = []
@@ -285,7 +284,7 @@ class LockTaker:
 async def test_a_yes_that_could_not_be_followed_because_the_database_was_locked_can_be_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring, "open_sqlite_store", partial(open_sqlite_store, busy_s=0.05))
+    monkeypatch.setattr(sqlite, "open_sqlite_store", partial(sqlite.open_sqlite_store, busy_s=0.05))
     taker = LockTaker(tmp_path)
     async with Toolbox(tools=[delete], settings=Settings(data_dir=tmp_path / "data"), sinks=[taker]) as box:
         paused = await box.call("delete", {"path": "a"}, user=ANN)
