@@ -12,7 +12,7 @@ import typer
 
 from toolpost import __version__
 from toolpost.cli.commands import Commands, Config, Json, User
-from toolpost.cli.runner import run_command
+from toolpost.cli.runner import freeze_modules, run_command
 
 # Groups and commands by name, in the order of the help: the module below `toolpost.cli`, and its attribute.
 _GROUPS = {
@@ -43,10 +43,10 @@ def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code instead of leaving the process."""
     first = arguments[0] if arguments and _COMPLETING not in environ else None
     known = first if first in _GROUPS or first in _COMMANDS else None
+    command = _command(known, arguments[1] if known in _GROUPS and len(arguments) > 1 else None)
+    freeze_modules()
     try:
-        _command(known, arguments[1] if known in _GROUPS and len(arguments) > 1 else None)(
-            arguments, prog_name="toolpost"
-        )
+        command(arguments, prog_name="toolpost")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     return 0
