@@ -1,7 +1,6 @@
 """Typed, frozen models of `toolpost.yaml` and its JSON Schema. `loading` reads the file."""
 
-from __future__ import annotations
-
+# Annotations are evaluated as they stand, as in `contracts.config`.
 import math
 import re
 import shlex
@@ -22,7 +21,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
 from toolpost.catalog.lock import LOCK_NAME
@@ -34,6 +32,7 @@ from toolpost.contracts.config import (
     McpTransport,
     ToolOverride,
     TransportType,
+    to_camel,
 )
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import LOCAL_TENANT

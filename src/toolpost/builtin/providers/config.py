@@ -1,7 +1,6 @@
 """Settings of providers, as the configuration file has them."""
 
-from __future__ import annotations
-
+# Annotations are evaluated as they stand, as in `contracts.config`.
 from pathlib import Path
 from typing import Literal, Self
 
