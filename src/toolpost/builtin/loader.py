@@ -100,6 +100,7 @@ class DeferredTool(FunctionTool):
     """Stands in the catalog for a tool whose code `load` imports at the first call."""
 
     __slots__ = ("_load",)
+    is_checked = True  # before it was released: `standard_check` checks all that `specs.json` has
 
     def __init__(self, spec: ToolSpec, load: Callable[[], FunctionTool]) -> None:
         self.spec = spec

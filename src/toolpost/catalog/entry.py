@@ -21,7 +21,6 @@ from toolpost.contracts.spec import (
 )
 from toolpost.schema.json_values import parts_within
 from toolpost.schema.secrets import SecretPaths, is_secret_name, secret_paths
-from toolpost.schema.validator import Validator, compile_validator, unchecked_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import Preview, Tool
     from toolpost.schema.subschemas import SharedDefinitions
+    from toolpost.schema.validator import Validator
 
 # Keywords that let in arguments which `properties` does not name.
 _OPEN = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"})
@@ -132,7 +132,7 @@ def _fitting_values(spec: ToolSpec, values: Mapping[str, Any]) -> None:
     if not values:
         return
     shape = {key: part for key, part in spec.input_schema.items() if key in _SHAPE}
-    issues = compile_validator(shape).issues(dict(values))
+    issues = _compile(shape).issues(dict(values))
     if issues:
         msg = f"override of {spec.name!r} does not fit its schema: {'; '.join(issues)}"
         raise ConfigError(msg, tool_name=spec.name)
@@ -247,6 +247,8 @@ class Entry:
     @property
     def unchecked_patterns(self) -> tuple[str, ...]:
         """The patterns of the tool's schemas that are left out of validation."""
+        from toolpost.schema.validator import unchecked_patterns  # noqa: PLC0415 - as in `_compile`
+
         schemas = () if self._is_own else (self.original.input_schema, self.original.output_schema or {})
         return tuple(pattern for schema in schemas for pattern in unchecked_patterns(schema))
 
@@ -281,14 +283,14 @@ class Entry:
         """The compiled input schema."""
         if self._input is None:
             schema = self.original.input_schema if _is_entangled(self.overlay) else self.spec.input_schema
-            self._input = compile_validator(schema, lenient=self.spec.validate_inputs == "lenient", own=self._is_own)
+            self._input = _compile(schema, lenient=self.spec.validate_inputs == "lenient", own=self._is_own)
         return self._input
 
     @property
     def output_validator(self) -> Validator | None:
         """The compiled output schema, if the tool has one."""
         if self._output is None and self.spec.output_schema is not None:
-            self._output = compile_validator(self.spec.output_schema, own=self._is_own)
+            self._output = _compile(self.spec.output_schema, own=self._is_own)
         return self._output
 
     @property
@@ -363,6 +365,12 @@ def declares_schemas(config: ExternalToolConfig) -> bool:
 
 def _is_entangled(overlay: Overlay | None) -> TypeGuard[Overlay]:
     return overlay is not None and overlay.entangled
+
+
+def _compile(schema: JsonSchema, *, lenient: bool = False, own: bool = False) -> Validator:
+    from toolpost.schema.validator import compile_validator  # noqa: PLC0415 - a catalog is often listed, not called
+
+    return compile_validator(schema, lenient=lenient, own=own)
 
 
 def _invoker(tool: Tool, source: ToolSource | None) -> Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]]:

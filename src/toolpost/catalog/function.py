@@ -101,6 +101,8 @@ class FunctionTool:
     __slots__ = (
         *("__dict__", "_context_parameter", "_convert", "_direct", "_on_loop", "_previewer", "_render", "fn", "spec"),
     )
+    is_checked = False
+    """Whether both schemas are known to be usable, so that a catalog need not check them."""
 
     def __init__(
         self, fn: Callable[..., Any], spec: ToolSpec, shape: FunctionSchema, previewer: Preview | None = None

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from toolpost.catalog.entry import Entry, apply_override
+from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, nearest
 from toolpost.contracts.spec import Tool, ToolCategory, ToolDefinition, ToolSpec
-from toolpost.schema.schema_checks import CheckedDefinitions, check_schema
 from toolpost.schema.subschemas import SharedDefinitions
 
 if TYPE_CHECKING:
@@ -378,6 +378,8 @@ class SchemaChecks:
     """Definitions that several tools share and that were checked already, so that each is checked once."""
 
     def __init__(self) -> None:
+        from toolpost.schema.schema_checks import CheckedDefinitions  # noqa: PLC0415 - see `_check_contract`
+
         self.shared = SharedDefinitions()
         self.inputs = CheckedDefinitions(self.shared)
         self.outputs = CheckedDefinitions(self.shared)
@@ -396,7 +398,9 @@ def new_entry(
 
     Touches no shared state, so that a thread may build many entries.
     """
-    _check_contract(as_tool(tool).spec, checks)
+    spec = as_tool(tool).spec
+    if not (isinstance(tool, FunctionTool) and tool.is_checked):
+        _check_contract(spec, checks)
     overlay = None
     if override is not None:
         name = canonical_name(tool.spec.source, override.name) if override.name else tool.spec.name
@@ -408,6 +412,9 @@ def new_entry(
 
 
 def _check_contract(spec: ToolSpec, checks: SchemaChecks | None) -> None:
+    # A catalog of built-in tools can be listed without the validator, which takes as long to load as the listing.
+    from toolpost.schema.schema_checks import check_schema  # noqa: PLC0415
+
     inputs, outputs = (None, None) if checks is None else (checks.inputs, checks.outputs)
     check_schema(spec.input_schema, tool_name=spec.name, checked=inputs)
     if spec.output_schema is not None:

@@ -19,7 +19,6 @@ from toolpost.contracts.questions import NEXT_STEPS, Question
 from toolpost.policy.approvals import answer_refusal
 from toolpost.runtime.persistence import load_outcome
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
@@ -212,6 +211,8 @@ async def _ask_field(
 
 def _validation_problem(value: Any, field: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
     """Return what is wrong with a value; a field that cannot be checked alone is checked with the form."""
+    from toolpost.schema.validator import compile_validator
+
     try:
         compile_validator({**field, "$defs": whole.get("$defs", {})}).check(value, "")
     except ToolValidationError as error:

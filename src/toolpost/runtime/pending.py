@@ -39,7 +39,6 @@ from toolpost.runtime.persistence import (
     paused_outcome,
 )
 from toolpost.runtime.results import summary_of
-from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -352,6 +351,8 @@ class PendingActions:
         """Refuse a value that breaks the schema before the action is claimed, so that it can be answered again."""
         schema = action.question.answer_schema
         if decision == "answer" and schema is not None:
+            from toolpost.schema.validator import compile_validator  # noqa: PLC0415 - most programs see no answer
+
             compile_validator(dict(schema)).check(value, action.tool_name)
 
     def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:

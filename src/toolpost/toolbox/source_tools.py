@@ -22,7 +22,6 @@ from toolpost.contracts.sources import ToolSource
 from toolpost.contracts.spec import Tool, ToolSpec
 from toolpost.policy.redaction import MASK, mask_url_secrets
 from toolpost.schema.subschemas import SharedDefinitions, any_part
-from toolpost.schema.validator import unchecked_patterns
 
 
 class Catalog(Protocol):
@@ -311,6 +310,8 @@ def _may_have_pattern(schema: Any, shared: SharedDefinitions) -> bool:
 
 
 def _has_unchecked(schema: Any) -> bool:
+    from toolpost.schema.validator import unchecked_patterns  # noqa: PLC0415 - without sources it is not needed
+
     return bool(unchecked_patterns(schema))
 
 
