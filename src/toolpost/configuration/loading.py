@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from toolpost.auth.credentials import secrets_of
 from toolpost.auth.secret import read_env_file
 from toolpost.configuration.document import ConfigDocument, Keys, key_text, kind_of, read_document
-from toolpost.configuration.secret_extraction import literal_secrets
+from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError, nearest

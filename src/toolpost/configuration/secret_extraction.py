@@ -9,19 +9,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from toolpost.configuration.document import MIN_SECRET
 from toolpost.schema.secrets import is_secret_variable
 
-if TYPE_CHECKING:
-    from toolpost.configuration.settings import Settings
-
 # `$${NAME}` is the text `${NAME}` itself.
 REFERENCE = re.compile(r"(?<!\$)\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
-_SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
 _PLAIN_WORDS = frozenset({"true", "false", "none", "null"})
 _SCHEME = re.compile(r"(?P<scheme>(?:bearer|basic|token|apikey)\s+)?(?P<secret>.*)", re.IGNORECASE | re.DOTALL)
 _NAMED_WORD = re.compile(r"(?P<before>-{0,2}(?P<name>[A-Za-z][\w.-]*)(?:=|:\s*))(?P<value>.+)", re.DOTALL)
@@ -213,23 +208,3 @@ def _is_harmless(value: str) -> bool:
         return Path(value).expanduser().is_file()
     except (OSError, RuntimeError, ValueError):
         return False
-
-
-def literal_secrets(settings: Settings) -> Iterator[str]:
-    """Yield every key, token and password that is written out in settings."""
-    tools = settings.tools
-    links = [*tools.web_search.chain, *tools.web_fetch.chain, *tools.retrieval.chain]
-    keys = [tools.web_search.api_key, *(link.api_key for link in links)]
-    keys += [secret for webhook in settings.webhooks for secret in (webhook.secret, webhook.previous_secret)]
-    keys += [link.embeddings.api_key for link in links if link.embeddings is not None]
-    yield from (key.get_secret_value().strip() for key in keys if key is not None)
-    for source in settings.all_sources():
-        yield from _secret_values({**source.auth_config, **source.env})
-
-
-def _secret_values(named: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in named.items():
-        if isinstance(value, Mapping):
-            yield from _secret_values(cast("Mapping[str, Any]", value))
-        elif isinstance(value, str) and len(value) >= MIN_SECRET and _SECRET_NAME.search(name):
-            yield value

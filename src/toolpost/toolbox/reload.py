@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolpost.builtin.specs import COLLECTIONS
-from toolpost.configuration.secret_extraction import literal_secrets
+from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.toolbox.wiring import policy_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from toolpost.builtin.loader import BuiltinParts, Builtins, is_builtin
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings
+from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.protected_files import ProtectedFiles
-from toolpost.configuration.secret_extraction import literal_secrets
 from toolpost.contracts.config import AuthType, ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
 from toolpost.policy.redaction import Redactor, redacted_logs
