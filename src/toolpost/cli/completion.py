@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -152,6 +151,8 @@ Kind = Literal["pending action", "open pending action", "run", "run or call", "a
 
 def find_ids(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:
     """Return the ids of a tenant with a prefix, the newest first; none where no database can be read."""
+    import sqlite3
+
     from toolpost.stores.database import open_readable
     from toolpost.stores.sqlite import DATABASE
 

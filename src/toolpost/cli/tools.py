@@ -20,7 +20,6 @@ from toolpost.cli.arguments import (
 from toolpost.cli.commands import Commands, Config, Json, User, default_user
 from toolpost.cli.connect import connect, disconnect, list_presets
 from toolpost.cli.output import Output, format_json, show_tools
-from toolpost.cli.prompts import ask_at_terminal, show_outcome
 from toolpost.cli.runner import INCOMPLETE, has_failed_source, one_source, run_command, run_with_box, tool_source
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode, EventFilter
@@ -180,6 +179,8 @@ def call_tool(
         raise typer.BadParameter(message, param_hint="--idempotency-key")
 
     async def work(box: Toolbox, output: Output) -> int:
+        from toolpost.cli.prompts import ask_at_terminal, show_outcome
+
         if given:
             schema = box.registry.find(name).spec.input_schema if box.registry.has(name) else {}
             convert_values(given, arguments, schema)

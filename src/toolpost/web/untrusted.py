@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -51,8 +50,10 @@ def mark_untrusted(
 
 def tool_results(text: str, origin: str) -> str:
     """Wrap a text in `<tool_results>`; marks inside the text are escaped, so that it cannot end the wrapper."""
+    from html import escape  # noqa: PLC0415 - it comes with a table of all entities, which most programs never read
+
     inside = _MARK.sub("&lt;", clean_text(text).text)
-    shown = html.escape(_place(origin))
+    shown = escape(_place(origin))
     return f'{WARNING}\n<tool_results origin="{shown}" trust="{UNTRUSTED}">\n{inside}\n</tool_results>'
 
 
