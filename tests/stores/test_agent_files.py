@@ -11,15 +11,13 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import Retention
 from toolpost.stores.agent_files import (
     INDEX,
-    TASK_FOLDER,
     AgentFiles,
     SessionFile,
     TaskLogs,
     append_lines,
     read_lines,
-    session_folder,
-    tenant_folder,
 )
+from toolpost.stores.agent_folders import TASK_FOLDER, session_folder, tenant_folder
 
 ANN, BEN, EVE = Principal("local", "ann"), Principal("local", "ben"), Principal("acme", "ann")
 LONG_AGO = (datetime.now(UTC) - timedelta(days=30)).timestamp()

@@ -47,7 +47,8 @@ from toolpost.runtime.event_emitter import error_facts
 from toolpost.runtime.executor import tool_result
 from toolpost.runtime.router import failure_of
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.stores.agent_files import CANCELLED, RESTARTED, TASK_FOLDER, LoggedTask, TaskLogs, close_tool_calls
+from toolpost.stores.agent_files import CANCELLED, RESTARTED, LoggedTask, TaskLogs, close_tool_calls
+from toolpost.stores.agent_folders import TASK_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from toolpost.catalog.registry import CatalogChange, ToolRegistry, as_tool
 from toolpost.configuration.loading import parse_settings
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
-from toolpost.stores.agent_files import TASK_FOLDER
+from toolpost.stores.agent_folders import TASK_FOLDER
 from toolpost.toolbox.box import Toolbox
 from toolpost.toolbox.views import SearchView
 

@@ -30,12 +30,12 @@ from toolpost.stores.agent_files import (
     CURRENT,
     MAIN_RUN,
     REFLECTION_RUN,
-    TASK_FOLDER,
     LoggedTask,
     Message,
     TaskLogs,
     store_message,
 )
+from toolpost.stores.agent_folders import TASK_FOLDER
 
 TaskFolder = Callable[[str], str | None]
 OpenLog = Callable[[str], AbstractAsyncContextManager[EventLog]]

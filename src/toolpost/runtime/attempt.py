@@ -26,7 +26,7 @@ from toolpost.runtime.event_emitter import EventEmitter, describe_value, error_f
 from toolpost.runtime.persistence import dump_context, recorded_outcome
 from toolpost.runtime.results import artifact_ref
 from toolpost.schema.json_values import finite_number
-from toolpost.stores.agent_files import session_folder, tenant_folder
+from toolpost.stores.agent_folders import session_folder, tenant_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from toolpost.contracts.errors import ConfigError, StoreError
-from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.contracts.principal import Principal
 from toolpost.schema.json_values import as_object, is_array, is_object
+from toolpost.stores.agent_folders import SESSION_FOLDER, TASK_FOLDER, TENANTS, session_folder, tenant_folder
 from toolpost.stores.liveness import try_lock
 
 CURRENT = "current.jsonl"
@@ -32,7 +32,6 @@ _NEXT = "current.next"  # the session after a compaction, before it takes its pl
 _LOCK = "lock"
 _LARGEST_SESSION = 64 << 20
 INDEX = "index.jsonl"
-TASK_FOLDER = "tasks"
 MAIN_RUN = "main_agent"
 RESTARTED = "restarted"
 """Why a task was resumed: its process had ended."""
@@ -49,8 +48,6 @@ _STATUS = {
     "TASK_COMPLETED": "completed",
     "TASK_FAILED": "failed",
 }
-SESSION_FOLDER = "sessions"
-_TENANTS = "tenants"
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 Message = dict[str, Any]
 CANCELLED = '{"cancelled": true, "reason": "process restarted"}'
@@ -363,16 +360,6 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def tenant_folder(data_dir: Path, name: str, tenant: str) -> Path:
-    """Return a tenant's folder; the local tenant's is below the data folder itself, none lies within another's."""
-    return (data_dir if tenant == LOCAL_TENANT else data_dir / _TENANTS / _file_name(tenant)) / name
-
-
-def session_folder(data_dir: Path, person: Principal) -> Path:
-    """Return the folder of a person's sessions, which others of the tenant do not read."""
-    return tenant_folder(data_dir, SESSION_FOLDER, person.tenant) / _file_name(person.user)
-
-
 class AgentFiles:
     """The task logs and sessions of all tenants below a data folder."""
 
@@ -400,12 +387,8 @@ class AgentFiles:
         return {"tasks": tasks, "sessions": removed, "under_way": int(is_open)}
 
     def _folders(self, name: str) -> Iterator[Path]:
-        homes = [self._data_dir, *(self._data_dir / _TENANTS).glob("*")]
+        homes = [self._data_dir, *(self._data_dir / TENANTS).glob("*")]
         return (folder for home in homes if (folder := home / name).is_dir())
-
-
-def _file_name(name: str) -> str:
-    return quote(name, safe="").replace(".", "%2E")
 
 
 def append_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:

@@ -23,7 +23,7 @@ from toolpost.runtime.attempt import ContextDefaults
 from toolpost.runtime.pending import PendingActions
 from toolpost.runtime.recovery import Recovery
 from toolpost.runtime.router import ToolRouter
-from toolpost.stores.agent_files import TASK_FOLDER
+from toolpost.stores.agent_folders import TASK_FOLDER
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
 from toolpost.toolbox.source_manager import SourceManager
