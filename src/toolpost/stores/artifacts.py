@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import ArtifactRef, Sealer
-from toolpost.stores.database import Reader
-from toolpost.stores.writer import Writer
+
+if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
+    import sqlite3
+
+    from toolpost.stores.database import Reader
+    from toolpost.stores.writer import Writer
 
 # A half-written file of this age belongs to nobody any more.
 STALE_S = 3600.0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolpost.contracts.callers import SCOPES, CallerKey
 from toolpost.contracts.principal import Principal
-from toolpost.stores.database import Reader
-from toolpost.stores.writer import Writer
+
+if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
+    import sqlite3
+
+    from toolpost.stores.database import Reader
+    from toolpost.stores.writer import Writer
 
 Keys: TypeAlias = list[CallerKey]  # The stores' own `list` hides the builtin one.
 

@@ -8,7 +8,7 @@ Whoever holds the key can write any history; without it nothing can be changed, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b, sha256
 from operator import attrgetter
 from struct import Struct
@@ -37,6 +37,8 @@ _EXACT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | or
 FINISHED = frozenset({"completed", "failed"})
 # By plain numbers: hashing an enum's member runs Python code, and this is looked up for every event.
 _REQUESTED = int(EventCode.TOOL_CALL_REQUESTED)
+ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED)})
+_ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.APPROVAL_DENIED), int(EventCode.CALL_RESUMED)})
 _OPENING = frozenset({_REQUESTED, int(EventCode.CALL_RESUMED)})
 _STATUS_BY_CODE: dict[int, str] = {
     _REQUESTED: "running",
@@ -441,3 +443,19 @@ def find_open_calls(rows: Iterable[EventRow]) -> list[RunSummary]:
         head.seq, head.updated_at = head.seq + 1, row.at
         head.update_status(row.code, row.call_id)
     return [head.summary() for head in reversed(found.values()) if head.open_calls]
+
+
+def find_second_answers(rows: Iterable[EventRow]) -> Iterator[str]:
+    """Report questions that were answered again without being asked again."""
+    answered: set[str] = set()
+    for row in rows:
+        if row.code not in ASKED | _ANSWERED:
+            continue
+        facts = parse_payload(row.payload)
+        question = facts.get("pending_id")
+        if row.code in ASKED:
+            answered.discard(question)
+        elif question is not None and not facts.get("recovered"):
+            if question in answered:
+                yield f"question {question!r} was answered a second time, by event {row.seq}"
+            answered.add(question)

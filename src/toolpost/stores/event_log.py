@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from toolpost.contracts.events import JOURNALED, CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
 from toolpost.stores.chain import (
+    ASKED,
     EventRow,
     LogKey,
     PlainRow,
     RunHead,
     find_open_calls,
     find_plain_breaks,
+    find_second_answers,
     parse_payload,
     stored_event,
 )
@@ -51,9 +53,7 @@ _STRAY_QUESTIONS = f"""
 SELECT {STATUS_COLUMNS}, seal FROM pending
 WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
 """  # noqa: S608
-_ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED)})
 _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
-_ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.APPROVAL_DENIED), int(EventCode.CALL_RESUMED)})
 
 _OLD_RUNS = "SELECT run_id, tenant, user, tool_name, last_seq, last_hash, owner FROM runs_before ORDER BY rowid"
 _OLD_EVENTS = (
@@ -196,22 +196,6 @@ def _verify_run(db: sqlite3.Connection, key: LogKey, run_id: str, tenant: str | 
     return [problem for head in heads for problem in _verify_head(db, key, head)]
 
 
-def find_second_answers(rows: Iterable[EventRow]) -> Iterator[str]:
-    """Report questions that were answered again without being asked again."""
-    answered: set[str] = set()
-    for row in rows:
-        if row.code not in _ASKED | _ANSWERED:
-            continue
-        facts = parse_payload(row.payload)
-        question = facts.get("pending_id")
-        if row.code in _ASKED:
-            answered.discard(question)
-        elif question is not None and not facts.get("recovered"):
-            if question in answered:
-                yield f"question {question!r} was answered a second time, by event {row.seq}"
-            answered.add(question)
-
-
 def _find_missing_rows(rows: Iterable[EventRow], questions: Container[str], journal: Container[str]) -> Iterator[str]:
     """Report rows of pending actions and journal entries that events mention and that are gone.
 
@@ -221,7 +205,7 @@ def _find_missing_rows(rows: Iterable[EventRow], questions: Container[str], jour
     asked: dict[str, int] = {}
     recorded: dict[str, int] = {}
     for row in rows:
-        if row.code in _ASKED:
+        if row.code in ASKED:
             asked[parse_payload(row.payload).get("pending_id", "")] = row.seq
             recorded.pop(row.call_id, None)  # A call that pauses takes its intent back.
         elif row.code in _ENDED and JOURNALED in row.payload and parse_payload(row.payload).get(JOURNALED) is True:

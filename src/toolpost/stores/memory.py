@@ -31,11 +31,11 @@ from toolpost.stores.chain import (
     escape_call_ids,
     escape_surrogates,
     find_open_calls,
+    find_second_answers,
     stored_event,
 )
-from toolpost.stores.event_log import find_second_answers
 from toolpost.stores.pending import copy_action
-from toolpost.stores.retention import FORGOTTEN_USER, PRUNED, ArtifactSize, mentions, over_quota
+from toolpost.stores.retention_rules import FORGOTTEN_USER, PRUNED, ArtifactSize, mentions, over_quota
 from toolpost.stores.sealing import RowSealer, copy_json
 from toolpost.stores.state import MemoryStateTable, SealedStateStore
 from toolpost.stores.tokens import MemoryTokenRows

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.stores.chain import LogKey
-from toolpost.stores.database import Reader
-from toolpost.stores.liveness import Liveness
 from toolpost.stores.sealing import UNREADABLE, RowSealer, copy_json, readable_rows
-from toolpost.stores.writer import Writer
+
+if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
+    import sqlite3
+
+    from toolpost.stores.database import Reader
+    from toolpost.stores.liveness import Liveness
+    from toolpost.stores.writer import Writer
 
 # What changes in the life of a question stands beside the record, not in it.
 _CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome"})

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import Retention
@@ -21,49 +19,8 @@ from toolpost.stores.event_appender import EventAppender
 from toolpost.stores.event_log import ROW_COLUMNS
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import STATUS_COLUMNS, status_seal
+from toolpost.stores.retention_rules import FORGOTTEN_USER, PRUNED, ArtifactSize, mentions, over_quota
 from toolpost.stores.writer import Writer
-
-# What pruning removes, and reports by these names.
-PRUNED: tuple[str, ...] = (
-    "runs",
-    "events",
-    "journal",
-    "pending",
-    "keys",
-    "cancels",
-    "state",
-    "artifacts",
-    "files",
-    "tasks",
-    "sessions",
-)
-
-
-class ArtifactSize(NamedTuple):
-    """The size of an artifact and the hash of its content."""
-
-    id: str
-    sha256: str
-    size: int
-
-
-def over_quota(oldest_first: Iterable[ArtifactSize], *, spared: frozenset[str] | set[str], max_bytes: int) -> list[str]:
-    """Return the ids to remove, oldest first, until the rest fits; shared content counts once, `spared` ids stay."""
-    artifacts = list(oldest_first)
-    holders = Counter(artifact.sha256 for artifact in artifacts)
-    total = sum({artifact.sha256: artifact.size for artifact in artifacts}.values())
-    gone: list[str] = []
-    for artifact in artifacts:
-        if total <= max_bytes:
-            break
-        if artifact.id in spared:
-            continue
-        gone.append(artifact.id)
-        holders[artifact.sha256] -= 1
-        if not holders[artifact.sha256]:
-            total -= artifact.size
-    return gone
-
 
 # Few enough that other writes do not wait long behind one step.
 RUNS_A_STEP = 200
@@ -165,7 +122,6 @@ def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
     ).rowcount
 
 
-FORGOTTEN_USER = ""
 # Few enough that other writes do not wait long behind one step.
 EVENTS_A_STEP = 500
 
@@ -293,12 +249,6 @@ class Forgetter:
         status[-2] = FORGOTTEN_USER
         renewed = status_seal(key, tuple(status)) if is_intact else seal
         db.execute("UPDATE pending SET answered_by = ?, seal = ? WHERE id = ?", (FORGOTTEN_USER, renewed, status[0]))
-
-
-def mentions(payload: str, principal: Principal) -> bool:
-    """Return whether a payload names a person, and not somebody whose name only begins like theirs."""
-    written = {str(principal), json.dumps(str(principal))[1:-1]}
-    return any(re.search(rf"(?<![\w.@:-]){re.escape(name)}(?![\w.@:-]*[\w@])", payload) for name in written)
 
 
 def _person_values(principal: Principal) -> dict[str, str]:

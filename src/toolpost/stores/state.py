@@ -9,15 +9,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, fields
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import EventLog, StateStore
 from toolpost.stores.chain import join_ids, plain_link
-from toolpost.stores.database import Reader
 from toolpost.stores.sealing import RowSealer
-from toolpost.stores.writer import Writer
+
+if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
+    from toolpost.stores.database import Reader
+    from toolpost.stores.writer import Writer
 
 OF_RUNS = ("event", "binding")  # kinds whose key is the run
 _EVENT = tuple(field.name for field in fields(StoredEvent))

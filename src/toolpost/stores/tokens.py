@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolpost.contracts.storage import TokenKey, TokenRow, TokenStatus
-from toolpost.stores.database import Reader
-from toolpost.stores.liveness import Liveness
 from toolpost.stores.sealing import ROW_FAULTS, RowSealer, copy_json, skip_damaged
-from toolpost.stores.writer import Writer
+
+if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
+    import sqlite3
+
+    from toolpost.stores.database import Reader
+    from toolpost.stores.liveness import Liveness
+    from toolpost.stores.writer import Writer
 
 Rows: TypeAlias = list[TokenRow]  # The store's own `list` hides the builtin one.
 

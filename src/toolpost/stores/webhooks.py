@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolpost.contracts.storage import WebhookProgress
-from toolpost.stores.database import Reader
-from toolpost.stores.liveness import Liveness
-from toolpost.stores.writer import Writer
+
+if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
+    import sqlite3
+
+    from toolpost.stores.database import Reader
+    from toolpost.stores.liveness import Liveness
+    from toolpost.stores.writer import Writer
 
 Rows: TypeAlias = list[WebhookProgress]  # The stores' own `list` hides the builtin one.
 
