@@ -6,6 +6,7 @@ No look-ups and no connections here: only addresses that were already resolved.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
 from typing import NamedTuple, TypeAlias
 
@@ -29,10 +30,10 @@ def refusal_reason(address: Address) -> str | None:
     """Return why an address must not be connected to, or None when it is public."""
     if isinstance(address, IPv6Address):
         for form, inner in _embedded(address):
-            if reason := _longest_match(int(inner), _IPV4):
+            if reason := _longest_match(int(inner), _ipv4_blocks()):
                 return reason if form == _MAPPED else f"{reason} inside {form}"
-        return _longest_match(int(address), _IPV6)
-    return _longest_match(int(address), _IPV4)
+        return _longest_match(int(address), _ipv6_blocks())
+    return _longest_match(int(address), _ipv4_blocks())
 
 
 def unmap_ipv4(address: Address) -> Address:
@@ -100,75 +101,82 @@ def _blocks(*rows: tuple[str, str | None]) -> tuple[_Block, ...]:
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry: None is "globally reachable".
 # The metadata addresses are not IANA's; each cloud documents its own.
-_IPV4 = _blocks(
-    ("0.0.0.0/0", None),
-    ("0.0.0.0/8", "this network"),
-    ("0.0.0.0/32", "unspecified"),
-    ("10.0.0.0/8", _PRIVATE),
-    ("100.64.0.0/10", _SHARED),
-    ("100.100.100.200/32", _METADATA),  # Alibaba
-    ("127.0.0.0/8", _LOOPBACK),
-    ("168.63.129.16/32", _METADATA),  # Azure's wire server, inside public space
-    ("169.254.0.0/16", "link-local"),
-    ("169.254.0.23/32", _METADATA),  # Tencent
-    ("169.254.42.42/32", _METADATA),  # Scaleway
-    ("169.254.169.254/32", _METADATA),  # AWS, Google, Azure, Oracle, DigitalOcean, OpenStack and others
-    ("169.254.170.2/32", _METADATA),  # AWS ECS task credentials
-    ("169.254.170.23/32", _METADATA),  # AWS EKS pod identity
-    ("172.16.0.0/12", _PRIVATE),
-    ("192.0.0.0/24", _PROTOCOL),
-    ("192.0.0.9/32", None),  # PCP anycast
-    ("192.0.0.10/32", None),  # TURN anycast
-    ("192.0.0.192/32", _METADATA),  # Oracle Cloud, classic
-    ("192.0.2.0/24", _DOCUMENTATION),
-    ("192.31.196.0/24", None),  # AS112
-    ("192.52.193.0/24", None),  # AMT
-    ("192.88.99.0/24", "6to4 relay"),
-    ("192.168.0.0/16", _PRIVATE),
-    ("192.175.48.0/24", None),  # AS112
-    ("198.18.0.0/15", _BENCHMARK),
-    ("198.51.100.0/24", _DOCUMENTATION),
-    ("203.0.113.0/24", _DOCUMENTATION),
-    ("224.0.0.0/4", "multicast"),
-    ("240.0.0.0/4", _RESERVED),
-    ("255.255.255.255/32", "broadcast"),
-)
+@cache
+def _ipv4_blocks() -> tuple[_Block, ...]:
+    """Return the blocks of IPv4; read at the first address, since most programs start without one."""
+    return _blocks(
+        ("0.0.0.0/0", None),
+        ("0.0.0.0/8", "this network"),
+        ("0.0.0.0/32", "unspecified"),
+        ("10.0.0.0/8", _PRIVATE),
+        ("100.64.0.0/10", _SHARED),
+        ("100.100.100.200/32", _METADATA),  # Alibaba
+        ("127.0.0.0/8", _LOOPBACK),
+        ("168.63.129.16/32", _METADATA),  # Azure's wire server, inside public space
+        ("169.254.0.0/16", "link-local"),
+        ("169.254.0.23/32", _METADATA),  # Tencent
+        ("169.254.42.42/32", _METADATA),  # Scaleway
+        ("169.254.169.254/32", _METADATA),  # AWS, Google, Azure, Oracle, DigitalOcean, OpenStack and others
+        ("169.254.170.2/32", _METADATA),  # AWS ECS task credentials
+        ("169.254.170.23/32", _METADATA),  # AWS EKS pod identity
+        ("172.16.0.0/12", _PRIVATE),
+        ("192.0.0.0/24", _PROTOCOL),
+        ("192.0.0.9/32", None),  # PCP anycast
+        ("192.0.0.10/32", None),  # TURN anycast
+        ("192.0.0.192/32", _METADATA),  # Oracle Cloud, classic
+        ("192.0.2.0/24", _DOCUMENTATION),
+        ("192.31.196.0/24", None),  # AS112
+        ("192.52.193.0/24", None),  # AMT
+        ("192.88.99.0/24", "6to4 relay"),
+        ("192.168.0.0/16", _PRIVATE),
+        ("192.175.48.0/24", None),  # AS112
+        ("198.18.0.0/15", _BENCHMARK),
+        ("198.51.100.0/24", _DOCUMENTATION),
+        ("203.0.113.0/24", _DOCUMENTATION),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", _RESERVED),
+        ("255.255.255.255/32", "broadcast"),
+    )
+
 
 # https://www.iana.org/assignments/iana-ipv6-special-registry; outside 2000::/3 nothing is assigned to hosts.
 # Tunnels are refused as a whole, even around a public address: no server lives there, and the relay decides
 # where a packet ends.
-_IPV6 = _blocks(
-    ("::/0", _RESERVED),
-    ("::/96", "IPv4-compatible"),
-    ("::/128", "unspecified"),
-    ("::1/128", _LOOPBACK),
-    ("::ffff:0:0/96", None),  # IPv4-mapped: judged by what it carries
-    ("64:ff9b::/96", None),  # NAT64, how an IPv6-only network reaches IPv4: judged by what it carries
-    ("64:ff9b:1::/48", "local-use NAT64"),
-    ("100::/64", "discard only"),
-    ("100:0:0:1::/64", "dummy prefix"),
-    ("2000::/3", None),
-    ("2001::/23", _PROTOCOL),
-    ("2001::/32", "Teredo"),
-    ("2001:1::1/128", None),  # PCP anycast
-    ("2001:1::2/128", None),  # TURN anycast
-    ("2001:1::3/128", None),  # DNS-SD SRP anycast
-    ("2001:2::/48", _BENCHMARK),
-    ("2001:3::/32", None),  # AMT
-    ("2001:4:112::/48", None),  # AS112
-    ("2001:20::/28", "ORCHIDv2"),  # reachable by the registry, but an identifier and never a host
-    ("2001:30::/28", None),  # DRIP
-    ("2001:db8::/32", _DOCUMENTATION),
-    ("2002::/16", "6to4"),
-    ("2620:4f:8000::/48", None),  # AS112
-    ("3fff::/20", _DOCUMENTATION),
-    ("5f00::/16", "segment routing"),
-    ("fc00::/7", _UNIQUE_LOCAL),
-    ("fd00:42::42/128", _METADATA),  # Scaleway
-    ("fd00:ec2::23/128", _METADATA),  # AWS EKS pod identity
-    ("fd00:ec2::254/128", _METADATA),  # AWS
-    ("fd20:ce::254/128", _METADATA),  # Google
-    ("fe80::/10", "link-local"),
-    ("fec0::/10", "site-local"),
-    ("ff00::/8", "multicast"),
-)
+@cache
+def _ipv6_blocks() -> tuple[_Block, ...]:
+    """Return the blocks of IPv6; read at the first address, since most programs start without one."""
+    return _blocks(
+        ("::/0", _RESERVED),
+        ("::/96", "IPv4-compatible"),
+        ("::/128", "unspecified"),
+        ("::1/128", _LOOPBACK),
+        ("::ffff:0:0/96", None),  # IPv4-mapped: judged by what it carries
+        ("64:ff9b::/96", None),  # NAT64, how an IPv6-only network reaches IPv4: judged by what it carries
+        ("64:ff9b:1::/48", "local-use NAT64"),
+        ("100::/64", "discard only"),
+        ("100:0:0:1::/64", "dummy prefix"),
+        ("2000::/3", None),
+        ("2001::/23", _PROTOCOL),
+        ("2001::/32", "Teredo"),
+        ("2001:1::1/128", None),  # PCP anycast
+        ("2001:1::2/128", None),  # TURN anycast
+        ("2001:1::3/128", None),  # DNS-SD SRP anycast
+        ("2001:2::/48", _BENCHMARK),
+        ("2001:3::/32", None),  # AMT
+        ("2001:4:112::/48", None),  # AS112
+        ("2001:20::/28", "ORCHIDv2"),  # reachable by the registry, but an identifier and never a host
+        ("2001:30::/28", None),  # DRIP
+        ("2001:db8::/32", _DOCUMENTATION),
+        ("2002::/16", "6to4"),
+        ("2620:4f:8000::/48", None),  # AS112
+        ("3fff::/20", _DOCUMENTATION),
+        ("5f00::/16", "segment routing"),
+        ("fc00::/7", _UNIQUE_LOCAL),
+        ("fd00:42::42/128", _METADATA),  # Scaleway
+        ("fd00:ec2::23/128", _METADATA),  # AWS EKS pod identity
+        ("fd00:ec2::254/128", _METADATA),  # AWS
+        ("fd20:ce::254/128", _METADATA),  # Google
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "site-local"),
+        ("ff00::/8", "multicast"),
+    )
