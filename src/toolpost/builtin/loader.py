@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, builtin_target, read_specs
 from toolpost.catalog.function import FunctionTool
@@ -28,15 +28,14 @@ if TYPE_CHECKING:
 _DEFAULT_MAX_RESULTS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltinParts:
+class BuiltinParts(NamedTuple):
     """Services and settings of the built-in tools; without a `retrieve` chain there is no tool `retrieve`.
 
     With `keeps_programs` searches share a program that runs until `Builtins.close`.
     """
 
     store: Store
-    network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    network: NetworkPolicy = NetworkPolicy()
     search: Sequence[ProviderSettings] = ()
     scrape: Sequence[ProviderSettings] = ()
     retrieve: Sequence[ProviderSettings] = ()

@@ -159,8 +159,8 @@ class Toolbox:
         used = loaded if only is None else with_only(loaded, only)
         names = {source.name for source in loaded.settings.all_sources()}
         absent = frozenset(names.difference(names if only is None else only))
-        box._inputs = replace(
-            box._inputs, settings=used.settings, config=loaded.path, secrets=used.secrets, absent=absent, resolved=True
+        box._inputs = box._inputs._replace(
+            settings=used.settings, config=loaded.path, secrets=used.secrets, absent=absent, resolved=True
         )
         return box
 
@@ -223,7 +223,7 @@ class Toolbox:
             )
             if "webhooks" in reload.applied:
                 await self.webhooks.apply(applied, self.pending)
-            self._inputs = replace(self._inputs, settings=applied)
+            self._inputs = self._inputs._replace(settings=applied)
             self.settings = applied
         if reload:
             self.router.emitter.emit_config(EventCode.CONFIG_APPLIED, asdict(reload))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.auth.credentials import Authorizer
-from toolpost.auth.keys import KeySealer, keys_from
 from toolpost.builtin.loader import BuiltinParts, Builtins, is_builtin
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.lock import Lock
@@ -52,8 +51,7 @@ CACHE_DIR = "documents"
 LISTINGS_DIR = "listings"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolboxInputs:
+class ToolboxInputs(NamedTuple):
     """The arguments of a Toolbox, before it opens."""
 
     settings: Settings
@@ -64,14 +62,13 @@ class ToolboxInputs:
     on_pending: OnPending | None = None
     secrets: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
-    credentials: Mapping[str, CredentialProvider] = field(default_factory=dict[str, "CredentialProvider"])
+    credentials: Mapping[str, CredentialProvider] = MappingProxyType({})
     chat_model: ChatModel | None = None
-    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    servers: Mapping[str, Any] = MappingProxyType({})
     resolved: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolboxParts:
+class ToolboxParts(NamedTuple):
     """The parts of an open Toolbox."""
 
     store: Store
@@ -89,7 +86,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     """Open the store, create the parts and fill the catalog; `closing` closes everything again."""
     settings, registry = inputs.settings, inputs.registry
     imported = [tool.spec.name for tool in inputs.tools if is_builtin(tool)]
-    inputs = replace(inputs, tools=[tool for tool in inputs.tools if not is_builtin(tool)])
+    inputs = inputs._replace(tools=[tool for tool in inputs.tools if not is_builtin(tool)])
     store = _open_store(settings)
     closing.push_async_callback(store.close)
     plugins = load_plugins()
@@ -302,6 +299,8 @@ def _open_store(settings: Settings) -> Store:
 
 
 def _sealer(settings: Settings, home: Path) -> Sealer:
+    from toolpost.auth.keys import KeySealer, keys_from  # noqa: PLC0415 - as above
+
     return KeySealer(keys_from(settings.accounts.key, folder=home))
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, distribution, distributions
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -91,12 +90,11 @@ def _built_in(name: str) -> Transport:
     return transport()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugins:
+class Plugins(NamedTuple):
     """What the installed plug-ins offer, and what is wrong with those that offer nothing."""
 
     tools: tuple[Tool, ...] = ()
-    transports: Mapping[str, Transport] = field(default_factory=lambda: MappingProxyType({}))
+    transports: Mapping[str, Transport] = MappingProxyType({})
     problems: tuple[str, ...] = ()
 
 
