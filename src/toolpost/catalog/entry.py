@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard, cast, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast, get_args
 
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.specs import clean_spec
@@ -48,8 +48,7 @@ _SHAPE = frozenset({"$schema", "$id", "$defs", "definitions", "properties"})
 _LIGHT_SCHEMA = 300  # so many values in a schema are compiled within a few milliseconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlay:
+class Overlay(NamedTuple):
     """A record with an override applied, and the arguments that the override fills in.
 
     `entangled` is set where the schema relates arguments to each other, such as requiring one of two: then arguments

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -38,10 +38,12 @@ from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.spec import SideEffects
 from toolpost.contracts.storage import Retention
-from toolpost.contracts.webhooks import EventWebhook, webhook_key
 from toolpost.policy.approvals import Approvals
 from toolpost.policy.rules import Rule
 from toolpost.wire.network import allow_rules, parse_proxy
+
+if TYPE_CHECKING:
+    from toolpost.contracts.webhooks import EventWebhook
 
 _DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -408,6 +410,8 @@ class WebhookSettings(ConfigModel):
     @classmethod
     def _usable(cls, secret: SecretStr | None) -> SecretStr | None:
         if secret is not None:
+            from toolpost.contracts.webhooks import webhook_key  # noqa: PLC0415 - few configurations have a webhook
+
             webhook_key(secret.get_secret_value())
         return secret
 
@@ -419,8 +423,10 @@ class WebhookSettings(ConfigModel):
                 raise ValueError(f"must be types of events; none is called {pattern!r}")
         return events
 
-    def to_webhook(self) -> EventWebhook:
+    def to_webhook(self) -> "EventWebhook":
         """Convert to the type that the runtime takes."""
+        from toolpost.contracts.webhooks import EventWebhook, webhook_key  # noqa: PLC0415 - as above
+
         secrets = [one.get_secret_value() for one in (self.secret, self.previous_secret) if one is not None]
         return EventWebhook(
             name=self.name,

@@ -1,17 +1,16 @@
-"""Protocols of tool sources and credential providers, and the commands of a manual."""
+"""Protocols of tool sources and credential providers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, ToolOutput
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.outcomes import Outcome
 from toolpost.contracts.questions import Question
-from toolpost.contracts.spec import JsonSchema, Tool
+from toolpost.contracts.spec import Tool
 
 
 class ToolSource(Protocol):
@@ -197,30 +196,3 @@ class ToolCaller(Protocol):
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> Outcome:
         """Call a tool."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedCommand:
-    """One command of a manual; `args` are all words of the command, with `{name}` where an argument goes.
-
-    Where the manual has no command that may be run, `args` is empty and `fault` says why.
-    `input_schema` is None where the manual does not describe the arguments.
-    """
-
-    name: str
-    description: str = ""
-    input_schema: JsonSchema | None = None
-    output_schema: JsonSchema | None = None
-    tags: tuple[str, ...] = ()
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    cwd: str | None = None
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    fault: str = ""
-
-
-class DescribedCommands(NamedTuple):
-    """The commands of a manual, and what of it could not be read."""
-
-    commands: Sequence[DescribedCommand] = ()
-    problems: Sequence[str] = ()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolpost.auth.credentials import (
     Authorizer,
@@ -41,7 +41,6 @@ from toolpost.contracts.events import EventCode
 from toolpost.contracts.sources import (
     ContentSource,
     CredentialProvider,
-    DescribedCommands,
     LiveSource,
     RecallingSource,
     SourceHealth,
@@ -60,6 +59,9 @@ from toolpost.toolbox.source_tools import (
 )
 from toolpost.transports.base import Services, Transport
 from toolpost.transports.registry import find_transport, make_source
+
+if TYPE_CHECKING:
+    from toolpost.contracts.manuals import DescribedCommands
 
 ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]
 Emit = Callable[[str, EventCode, Mapping[str, Any]], None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
@@ -48,8 +47,7 @@ class PreparedTool(NamedTuple):
     unchecked: bool  # some patterns of its schemas cannot be checked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisteredTools:
+class RegisteredTools(NamedTuple):
     """The tools of a source that are in the catalog, and messages about those that are not.
 
     `collided` are tools whose names were taken, `collisions` the problem of each by name. `held` are the names of tools
@@ -57,8 +55,8 @@ class RegisteredTools:
     """
 
     tools: Mapping[str, Tool]
-    problems: Sequence[str] = ()
     collisions: Mapping[str, str]
+    problems: Sequence[str] = ()
     collided: Sequence[Tool] = ()
     held: Sequence[str] = ()
     unchecked: Sequence[str] = ()

@@ -19,7 +19,7 @@ from toolpost.contracts.calls import (
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolExecutionError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.sources import DescribedCommands, HoldingSource, SourceHealth, ToolSource
+from toolpost.contracts.sources import HoldingSource, SourceHealth, ToolSource
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import EventCode
+    from toolpost.contracts.manuals import DescribedCommands
     from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.contracts.storage import ArtifactStore

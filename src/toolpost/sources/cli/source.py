@@ -20,9 +20,9 @@ from toolpost.contracts.calls import AuthorizedCall, ToolOutput
 from toolpost.contracts.config import AuthType, CliTool, ExternalToolConfig
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.lines import RateLimit
+from toolpost.contracts.manuals import DescribedCommand
 from toolpost.contracts.outcomes import NO_META, ToolResult, now_ms
 from toolpost.contracts.questions import Question
-from toolpost.contracts.sources import DescribedCommand
 from toolpost.contracts.spec import JsonSchema, ToolCategory, ToolSpec, ToolTarget
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandLimits, CommandResult, CommandRunner, Stream

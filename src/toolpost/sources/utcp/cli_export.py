@@ -16,7 +16,7 @@ from typing import cast
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import ExternalToolConfig, TransportType, UtcpMode
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.sources import DescribedCommand, DescribedCommands
+from toolpost.contracts.manuals import DescribedCommand, DescribedCommands
 from toolpost.contracts.spec import JsonSchema
 from toolpost.processes.launch import child_environment
 from toolpost.schema.templates import slot_names

@@ -1,0 +1,36 @@
+"""Commands that a manual of another format describes, for the sources that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from toolpost.contracts.spec import JsonSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedCommand:
+    """One command of a manual; `args` are all words of the command, with `{name}` where an argument goes.
+
+    Where the manual has no command that may be run, `args` is empty and `fault` says why.
+    `input_schema` is None where the manual does not describe the arguments.
+    """
+
+    name: str
+    description: str = ""
+    input_schema: JsonSchema | None = None
+    output_schema: JsonSchema | None = None
+    tags: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    fault: str = ""
+
+
+class DescribedCommands(NamedTuple):
+    """The commands of a manual, and what of it could not be read."""
+
+    commands: Sequence[DescribedCommand] = ()
+    problems: Sequence[str] = ()
