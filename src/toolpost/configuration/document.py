@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.json_values import is_array, is_object
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NODES = 100_000
 MAX_DEPTH = 64
-# Shorter values ("1", "on") are no secrets, and hiding them would hide half of every text.
-MIN_SECRET = 4
 # Keys whose variables hold a path, which is no secret and must stay readable.
 _PATH_KEYS = frozenset({"data_dir", "dataDir", "allowed_paths", "allowedPaths", "cwd"})
 

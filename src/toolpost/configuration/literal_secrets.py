@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from toolpost.configuration.document import MIN_SECRET
-
 if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
 
+# Shorter values ("1", "on") are no secrets, and hiding them would hide half of every text.
+MIN_SECRET = 4
 _SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from toolpost.configuration.document import MIN_SECRET
+from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.schema.secrets import is_secret_variable
 
 # `$${NAME}` is the text `${NAME}` itself.

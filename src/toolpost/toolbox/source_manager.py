@@ -27,8 +27,8 @@ from toolpost.auth.credentials import (
 )
 from toolpost.auth.secret import read_env_file
 from toolpost.catalog.lock import Lock, Pin
-from toolpost.configuration.document import MIN_SECRET
 from toolpost.configuration.lint import SourceListing
+from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.config import AuthType, ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import (

@@ -14,7 +14,7 @@ from toolpost.catalog.lock import Hold, Lock, Pin, pin_of
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import CatalogContents, SchemaChecks, new_entry
 from toolpost.catalog.specs import HIDDEN
-from toolpost.configuration.document import MIN_SECRET
+from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.config import ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import ConfigError, ToolCollisionError, ToolError
 from toolpost.contracts.sources import ToolSource

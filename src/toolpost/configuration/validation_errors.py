@@ -1,0 +1,141 @@
+"""Describe the errors of a configuration in plain words: the key as written, the expectation, the value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from toolpost.configuration.document import Keys, key_text, kind_of
+from toolpost.configuration.settings import Settings
+from toolpost.contracts.errors import nearest
+from toolpost.schema.json_values import is_array
+from toolpost.schema.violations import plain_message
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_SECRET_KEY = re.compile(r"^(env|auth_?config)$|key|token|secret|password", re.IGNORECASE)
+_MAX_SHOWN = 60  # characters of a wrong value that a message quotes
+
+
+def describe_errors(error: ValidationError, data: Mapping[str, Any], shown: str, secrets: Collection[str]) -> str:
+    """Describe every error of a validation in one text: the key, the expectation, the value, and never a secret."""
+    found = [_ErrorMessage(details, data, shown).text() for details in error.errors()]
+    texts = [_without(text, secrets) for text in dict.fromkeys(found)]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join([f"{shown} is wrong in {len(texts)} places:", *(f"- {text}" for text in texts)])
+
+
+class _ErrorMessage:
+    """Build the message of one pydantic error."""
+
+    def __init__(self, details: ErrorDetails, data: Mapping[str, Any], shown: str) -> None:
+        self._details = details
+        self._keys = _written_keys(details, data)
+        self._model = _model_at(details["loc"][:-1])
+        self._shown = shown
+
+    def text(self) -> str:
+        match self._details["type"]:
+            case "extra_forbidden":
+                return self._unknown_key()
+            case "missing":
+                return f"key {key_text(self._keys)!r} is missing in {self._shown}"
+            case "value_error":
+                return self._expected(str(self._details.get("ctx", {}).get("error")))
+            case _:
+                return self._expected(_first_part(plain_message(self._details["msg"])))
+
+    def _expected(self, expected: str) -> str:
+        if expected.startswith("must "):
+            return f"{self._place()} {expected}, got {self._got()}{self._hint()}"
+        return f"{self._place()}: {expected.removeprefix(f'{key_text(self._keys)}: ')}"
+
+    def _place(self) -> str:
+        return f"{key_text(self._keys)!r} in {self._shown}" if self._keys else self._shown
+
+    def _unknown_key(self) -> str:
+        *parents, key = self._keys
+        spellings = dict(_spellings(self._model))
+        if key in spellings:
+            twin = f"{key_text((*parents, spellings[key]))!r}"
+            return f"key {key_text(self._keys)!r} in {self._shown} is given twice, also as {twin}; keep one"
+        near = nearest(str(key), spellings, cutoff=0.5)
+        hint = f"did you mean {key_text((*parents, near))!r}?" if near else self._all_keys(parents)
+        return f"unknown key {key_text(self._keys)!r} in {self._shown}; {hint}"
+
+    def _all_keys(self, parents: list[str | int]) -> str:
+        where = f"{key_text(tuple(parents))!r}" if parents else "the file"
+        return f"{where} takes {', '.join(self._model.model_fields)}"
+
+    def _got(self) -> str:
+        value = self._details["input"]
+        if isinstance(value, dict | list) or value is None or any(_SECRET_KEY.search(str(key)) for key in self._keys):
+            return kind_of(value)
+        text = repr(value)
+        return f"{kind_of(value)} of {len(text)} characters" if len(text) > _MAX_SHOWN else text
+
+    def _hint(self) -> str:
+        numeric = isinstance(self._details["input"], int | float)
+        return "; put it in quotes" if self._details["type"] == "string_type" and numeric else ""
+
+
+def _first_part(text: str) -> str:
+    # Pydantic appends how it tried to read the value; the expectation comes first.
+    return re.split(r", (?:unable|got|not) ", text)[0]
+
+
+def _written_keys(details: ErrorDetails, data: Any) -> Keys:
+    """Return the keys of an error as written: pydantic adds the tags of unions and reports camelCase in snake_case."""
+    keys: list[str | int] = []
+    for part in details["loc"]:
+        written = _written_key(part, data)
+        if written is not None:
+            keys.append(written)
+            data = data[written]
+    if details["type"] == "missing":
+        keys.append(details["loc"][-1])
+    return tuple(keys)
+
+
+def _written_key(part: str | int, data: Any) -> str | int | None:
+    if isinstance(part, int):
+        return part if is_array(data) and part < len(data) else None
+    if not isinstance(data, Mapping):
+        return None
+    camel = re.sub(r"_([a-z])", lambda found: found[1].upper(), part)
+    return next((key for key in (part, camel) if key in data), None)
+
+
+def _model_at(loc: Keys) -> type[BaseModel]:
+    model: type[BaseModel] = Settings
+    for part in loc:
+        found = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
+        if found is not None:
+            model = next(_models(found.annotation), model)
+    return model
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _spellings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """Yield every key of a model with its other spelling."""
+    for name, known in model.model_fields.items():
+        alias = known.alias or name
+        yield name, alias
+        yield alias, name
+
+
+def _without(text: str, secrets: Collection[str]) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
