@@ -29,7 +29,7 @@ from toolpost.schema.json_values import finite_number
 from toolpost.stores.agent_folders import session_folder, tenant_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
     from pathlib import Path
 
     from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
@@ -47,6 +47,7 @@ _OTHER_LOOP = (
     "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
     "the call over with asyncio.run_coroutine_threadsafe(box.call(...), loop)"
 )
+_ENDINGS = tuple(f"{number:03x}" for number in range(0x1000))  # of the ids on a page
 _CLOSED = "this Toolbox is closed: its `async with` is over; make the call within it, or open a new one"
 
 
@@ -524,7 +525,7 @@ def _runs_on(attempt: Attempt, source: ToolSource) -> bool:
 
 
 class IdMaker:
-    """Make ids of calls, runs and questions from the time, a random mark and a count; an id grants no access.
+    """Make ids of calls, runs and questions from the time, a random mark and a number; an id grants no access.
 
     The time comes first, so that people who type an id need only its beginning.
     """
@@ -536,8 +537,9 @@ class IdMaker:
     def renew(self) -> None:
         """Choose a new mark and restart the count."""
         self._mark = secrets.token_hex(4)
-        self._count = itertools.count()
-        self._stem, self._since, self._until = "", 0.0, 0.0
+        self._pages = itertools.count()
+        self._ids: Iterator[str] = iter(())
+        self._since, self._until = 0.0, 0.0
 
     def make(self, prefix: str) -> str:
         """Return a new id."""
@@ -547,10 +549,17 @@ class IdMaker:
         """Return an id without prefix; a call and the run that it opens share one."""
         now = time.time()
         if not self._since <= now < self._until:  # many calls begin within a millisecond
-            ms = int(now * 1000)
-            self._stem = f"{ms:011x}{self._mark}"
-            self._since, self._until = ms / 1000, (ms + 1) / 1000
-        return f"{self._stem}{next(self._count):06x}"
+            self._open_page(now)
+        while (made := next(self._ids, None)) is None:
+            self._open_page(now)
+        return made
+
+    def _open_page(self, now: float) -> None:
+        """Begin the ids of another millisecond, or more ids of this one; formatting a number for each takes longer."""
+        ms = int(now * 1000)
+        stem = f"{ms:011x}{self._mark}{next(self._pages):03x}"
+        self._ids = map(stem.__add__, _ENDINGS)  # one iterator, so that two threads never get the same id
+        self._since, self._until = ms / 1000, (ms + 1) / 1000
 
 
 _MAKERS: WeakSet[IdMaker] = WeakSet()
