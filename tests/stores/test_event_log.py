@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, whole_run
 from toolpost.contracts.events import EventCode, EventFilter, JsonText
+from toolpost.contracts.storage import EventRecorder
 from toolpost.stores.event_appender import MAX_HEADS
 from toolpost.stores.sqlite import SQLiteStore
 
@@ -31,6 +33,20 @@ async def test_reading_sees_everything_emitted_before(store: AnyStore) -> None:
     assert (stored.run_id, stored.call_id, stored.tenant, stored.at) == ("run_1", "call_1", "acme", 1000.0)
     assert stored.code is EventCode.TOOL_CALL_REQUESTED
     assert stored.payload == {"tool_name": "mail.send", "correlation_id": "corr_1", "params": {"a": 1}}
+
+
+async def test_an_event_given_in_parts_is_stored_as_the_same_event_given_whole(store: AnyStore) -> None:
+    assert isinstance(store.events, EventRecorder)
+    for facts in ({"params": {"a": 1}}, {"summary": 3, "tool_name": "another"}, {}):
+        store.events.record(call_ref(), COMPLETED, facts)
+        (in_parts,) = await store.events.read(newest=True, limit=1)
+        store.events.emit(event(COMPLETED, at=in_parts.at, facts=facts))
+        (whole,) = await store.events.read(newest=True, limit=1)
+
+        again = replace(in_parts, id=whole.id, seq=whole.seq, hash=whole.hash)
+        assert (again, whole.seq) == (whole, in_parts.seq + 1)
+
+    assert await store.events.verify() == []
 
 
 async def test_only_what_redaction_lets_through_is_stored(store: AnyStore) -> None:

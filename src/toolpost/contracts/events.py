@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.fast_namedtuple import represent
 
@@ -130,8 +130,16 @@ class RunEvent(NamedTuple):
     @property
     def payload(self) -> dict[str, Any]:
         """Return the redacted facts, with the tool name and the correlation id."""
-        call = self.call
-        return call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **self.facts})
+        return redacted_payload(self.call, self.facts)
+
+
+# The fields of a RunEvent, which is one of these: what a log needs of an event until somebody reads it.
+EventFields: TypeAlias = tuple[EventCode, float, CallRef, Mapping[str, Any], str, str, int | None]
+
+
+def redacted_payload(call: CallRef, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of an event for those who may read it: redacted, with the tool name and the correlation id."""
+    return call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **facts})
 
 
 def new_event(

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from toolpost.contracts.callers import CallerKey
-from toolpost.contracts.events import EventFilter, RemoteBinding, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.events import (
+    CallRef,
+    EventCode,
+    EventFilter,
+    RemoteBinding,
+    RunEvent,
+    RunSummary,
+    StoredEvent,
+)
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
 
@@ -97,6 +105,15 @@ class EventSink(Protocol):
 
     def emit(self, event: RunEvent) -> None:
         """Receive one event."""
+        ...
+
+
+@runtime_checkable
+class EventRecorder(Protocol):
+    """A sink that takes the parts of an event, and builds it when somebody reads it."""
+
+    def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
+        """Receive an event of now; the same as `emit` of a RunEvent with these parts."""
         ...
 
 

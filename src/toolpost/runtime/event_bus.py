@@ -7,16 +7,21 @@ import heapq
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeAlias
 
-from toolpost.contracts.events import EventCode, RunEvent
-from toolpost.contracts.storage import EventSink
+from toolpost.contracts.events import CallRef, EventCode, RunEvent
+from toolpost.contracts.fast_namedtuple import fast_constructor
+from toolpost.contracts.storage import EventRecorder, EventSink
 from toolpost.runtime.concurrency import BackgroundTasks
 
+Emit: TypeAlias = Callable[[CallRef, EventCode, Mapping[str, Any]], None]  # an event of a call, with its facts
 Handler = Callable[[RunEvent], Awaitable[None] | None]
 
+_now = time.time
+_new_event = fast_constructor(RunEvent)
 _log = logging.getLogger("toolpost.events")
 _PATIENCE_S = 5.0
 
@@ -114,13 +119,15 @@ class EventQueue:
         return heapq.heappop(self._heap)[2]
 
 
-def fan_out(sinks: Sequence[EventSink]) -> Callable[[RunEvent], None]:
+def fan_out(sinks: Sequence[EventSink]) -> Emit:
     """Return one function that emits to every sink; the first must be the log, whose errors reach the caller."""
-    if len(sinks) == 1:
-        return sinks[0].emit
-    first, others = sinks[0].emit, [sink.emit for sink in sinks[1:]]
+    log = sinks[0]
+    if len(sinks) == 1 and isinstance(log, EventRecorder):
+        return log.record
+    first, others = log.emit, [sink.emit for sink in sinks[1:]]
 
-    def emit(event: RunEvent) -> None:
+    def emit(call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
+        event = _new_event((code, _now(), call, facts, "", "", None))
         first(event)
         for other in others:
             try:

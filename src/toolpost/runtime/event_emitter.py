@@ -6,15 +6,13 @@ import asyncio
 import inspect
 import json
 import logging
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.events import JOURNALED, CallRef, EventCode, JsonText, RunEvent
-from toolpost.contracts.fast_namedtuple import fast_constructor
+from toolpost.contracts.events import JOURNALED, CallRef, EventCode, JsonText
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
-from toolpost.runtime.event_bus import fan_out
+from toolpost.runtime.event_bus import Emit, fan_out
 from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from toolpost.runtime.concurrency import BackgroundTasks
 
 _log = logging.getLogger("toolpost.runtime")
-_now = time.time
-_new_event = fast_constructor(RunEvent)
 _COMPLETED = EventCode.TOOL_CALL_COMPLETED  # looking up an enum member runs Python code
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
 _LONGEST_TEXT = 500  # characters of a streamed value on a line of progress
@@ -50,7 +46,7 @@ class EventEmitter:
         on_pending: OnPending | None = None,
     ) -> None:
         self._sinks = list(sinks)
-        self._emit = fan_out(self._sinks)
+        self.emit: Emit = fan_out(self._sinks)  # one event of a call
         self._redactor = redactor
         self._background = background
         self._on_pending = on_pending
@@ -63,17 +59,13 @@ class EventEmitter:
     def add_sink(self, sink: EventSink) -> Callable[[], None]:
         """Emit to one more sink from now on, until the function that is returned is called."""
         self._sinks.append(sink)
-        self._emit = fan_out(self._sinks)
+        self.emit = fan_out(self._sinks)
 
         def remove() -> None:
             self._sinks.remove(sink)
-            self._emit = fan_out(self._sinks)
+            self.emit = fan_out(self._sinks)
 
         return remove
-
-    def emit(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
-        """Emit one event of a call."""
-        self._emit(_new_event((code, _now(), call, facts, "", "", None)))
 
     def emit_end(
         self,

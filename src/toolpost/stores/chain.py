@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import orjson
 
-from toolpost.contracts.events import CallRef, EventCode, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.events import CallRef, EventCode, EventFields, RunSummary, StoredEvent, redacted_payload
 from toolpost.schema.json_values import compact_encoder
 
 KEY_BYTES = 32
@@ -71,7 +71,7 @@ class EventRow(NamedTuple):
     forgotten: bytes | None = None
 
 
-EventFields: TypeAlias = tuple[int, str, int, int, float, str, str, str, str, bytes]  # of a row as it is appended
+RowFields: TypeAlias = tuple[int, str, int, int, float, str, str, str, str, bytes]  # of a row as it is appended
 
 
 class PlainRow(NamedTuple):
@@ -218,16 +218,16 @@ def parse_payload(payload: str) -> dict[str, Any]:
     return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {"unrenderable": type(facts).__name__}
 
 
-def payload_text(event: RunEvent, start: str = "") -> str:
+def payload_text(event: EventFields, start: str = "") -> str:
     """Render the redacted payload of an event as JSON; never raises, because an event must not be lost.
 
     `start` comes from `payload_start`, and saves rendering the same members for every event of a call.
     """
-    facts = event.facts
+    _, _, call, facts, _, _, _ = event
     try:
         if not start or "tool_name" in facts or "correlation_id" in facts:
-            return _encode_payload(event.payload)
-        text = _encode_payload(event.call.redact(facts))
+            return _encode_payload(redacted_payload(call, facts))
+        text = _encode_payload(call.redact(facts))
         return f"{start[:-1]}}}" if text == "{}" else f"{start}{text[1:]}"
     except Exception as exc:  # noqa: BLE001 - foreign values and the redaction of foreign code; that it happened is kept
         return _encode_any({"unrenderable": type(exc).__name__})
@@ -348,7 +348,7 @@ class RunHead:
         head.seal = seal
         return head
 
-    def advance(self, event: RunEvent, call: CallRef, id: int, key: LogKey, payload: str | None = None) -> EventFields:
+    def advance(self, event: EventFields, call: CallRef, id: int, key: LogKey, payload: str | None = None) -> RowFields:
         """Number, render and chain one more event, or one with this payload, and return its row.
 
         Raises, without a change, when an id cannot be encoded.
@@ -358,7 +358,7 @@ class RunHead:
         if payload is None:
             payload = payload_text(event, self._start)
         call_id, tenant, user = self._whose
-        code, at, seq = int(event.code), float(event.at), self.seq + 1
+        code, at, seq = int(event[0]), float(event[1]), self.seq + 1
         self.hash = link(self.hash, key.digest(self._ids, id, seq, code, at, payload))
         self.seq, self.updated_at = seq, at
         self.update_status(code, call_id)

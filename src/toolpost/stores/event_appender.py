@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from toolpost.contracts.events import CallRef, RunEvent
-    from toolpost.stores.chain import EventFields
+    from toolpost.contracts.events import CallRef, EventFields
+    from toolpost.stores.chain import RowFields
 
 _log = logging.getLogger("toolpost.stores")
 _ROW = ("ledger", "1", "key")
@@ -157,7 +157,7 @@ class EventAppender:
             self.ledger.load(db)
             self._version = version
 
-    def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
+    def append(self, db: sqlite3.Connection, events: Sequence[EventFields]) -> None:
         """Chain events to their runs and insert them."""
         self._load_heads(db, events)
         _insert(db, _EVENTS, self._chain(events))
@@ -216,14 +216,14 @@ class EventAppender:
         self._version = None
         self._unsaved = False
 
-    def _load_heads(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
+    def _load_heads(self, db: sqlite3.Connection, events: Sequence[EventFields]) -> None:
         """Load the heads of these events' runs into the cache, the most recently used last."""
         heads = self._heads
         missing: list[str] = []
         names: set[RunName] = set()
         known: CallRef | None = None
         for event in events:
-            call = event.call
+            call = event[2]
             if call is not known:  # the events of a call mostly come one after the other, here and below
                 names.add((call.tenant, call.run_id))
                 known = call
@@ -245,24 +245,24 @@ class EventAppender:
             head.is_damaged = head.seal != head.make_seal(self.ledger.key)
             self._heads[head.tenant, head.run_id] = head
 
-    def _chain(self, events: Iterable[RunEvent]) -> list[EventFields]:
+    def _chain(self, events: Iterable[EventFields]) -> list[RowFields]:
         """Return the chained rows of events; one flat loop, because it runs for every event."""
         heads, touched, ledger = self._heads, self._touched, self.ledger
         key, id_ = ledger.key, ledger.last_event
-        rows: list[EventFields] = []
+        rows: list[RowFields] = []
         known: CallRef | None = None
         head: RunHead | None = None
         for event in events:
             id_ += 1
-            call = event.call
+            _, at, call, _, _, _, _ = event
             if call is not known or head is None:
-                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at), call
+                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, at), call
             try:
                 rows.append(head.advance(event, call, id_, key))
             except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
                 known = None
                 call = escape_call_ids(call)
-                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
+                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, at)
                 rows.append(head.advance(event, call, id_, key))
             if head.nr == 0:
                 ledger.last_run = head.nr = ledger.last_run + 1

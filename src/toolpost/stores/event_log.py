@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Container, Iterable, Iterator, Sequence
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolpost.contracts.events import JOURNALED, CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
@@ -26,6 +27,7 @@ from toolpost.stores.pending import STATUS_COLUMNS, status_seal
 from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
 
+_now = time.time
 ROW_COLUMNS = "id, run_id, seq, code, at, call_id, tenant, user, payload, hash, forgotten"
 
 _EVENTS = f"SELECT {ROW_COLUMNS} FROM events WHERE id > :after"  # noqa: S608 - constants, here and below
@@ -78,6 +80,9 @@ class SQLiteEventLog:
 
     def emit(self, event: RunEvent) -> None:
         self._writer.put(event)
+
+    def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
+        self._writer.put((code, _now(), call, facts, "", "", None))
 
     @property
     def congested(self) -> bool:

@@ -9,13 +9,14 @@ import sqlite3
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from toolpost.contracts.errors import StoreError
-from toolpost.contracts.events import RunEvent
+from toolpost.contracts.events import EventFields
 from toolpost.stores.database import FAULTS, store_error
 from toolpost.stores.event_appender import EventAppender
 
@@ -55,24 +56,29 @@ def _set_results(results: list[JobResult]) -> None:
             future.set_exception(error)
 
 
-class Job(NamedTuple):
+# No tuples, so that every tuple in the queue is an event.
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
     """A function to run on the writer's connection, and the future of its result."""
 
     work: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
 
 
-class Barrier(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Barrier:
     """A future that is done once all items before it are durable."""
 
     future: asyncio.Future[Any]
 
 
-class Stop(NamedTuple):
+class Stop:
     """Wakes the writer thread so that it ends."""
 
 
-Item: TypeAlias = RunEvent | Job | Barrier | Stop
+Item: TypeAlias = EventFields | Job | Barrier | Stop
 
 
 class TransactionRunner:
@@ -85,7 +91,7 @@ class TransactionRunner:
 
     def commit(self, batch: Sequence[Item]) -> list[JobResult]:
         """Commit a batch and return the results of its functions; when this raises, nothing of the batch is kept."""
-        if not any(isinstance(item, RunEvent | Job) for item in batch):
+        if not any(isinstance(item, tuple | Job) for item in batch):
             return self._run_batch(batch)
         db = self._db
         db.execute("BEGIN IMMEDIATE")
@@ -108,9 +114,9 @@ class TransactionRunner:
     def _run_batch(self, batch: Sequence[Item]) -> list[JobResult]:
         """Append events and run functions in the order of the batch."""
         results: list[JobResult] = []
-        events: list[RunEvent] = []
+        events: list[EventFields] = []
         for item in batch:
-            if isinstance(item, RunEvent):
+            if isinstance(item, tuple):
                 events.append(item)
             elif isinstance(item, Job):
                 self._append(events)
@@ -121,7 +127,7 @@ class TransactionRunner:
         self._append(events)
         return results
 
-    def _append(self, events: list[RunEvent]) -> None:
+    def _append(self, events: list[EventFields]) -> None:
         if events:
             self._appender.append(self._db, events)
 
@@ -158,7 +164,7 @@ class Writer:
         self._drainers: deque[asyncio.Future[None]] = deque()
         self._urgent = threading.Event()
         self._stopping = threading.Event()
-        self.put: Callable[[RunEvent], None] = self._queue.put
+        self.put: Callable[[EventFields], None] = self._queue.put
         self._thread = threading.Thread(target=self._run, name="toolpost-writer", daemon=True)
         self._thread.start()
         atexit.register(self._stop_at_exit)
@@ -204,7 +210,7 @@ class Writer:
         self._stop()
         await asyncio.to_thread(self._thread.join)
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
-        if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
+        if lost := sum(isinstance(item, tuple) for item in (*self._held, *newer)):
             raise StoreError(f"{lost} events were not written: {self._error}", cause=self._error)
 
     async def _enqueue(self, item: Job | Barrier) -> Any:
@@ -255,7 +261,7 @@ class Writer:
         self._error = error
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         items = [*batch, *self._held, *newer]
-        self._held = [item for item in items if isinstance(item, RunEvent)]
+        self._held = [item for item in items if isinstance(item, tuple)]
         self._in_hand = len(self._held)
         deliver(JobResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, Job | Barrier))
 
