@@ -37,6 +37,14 @@ def test_one_call_leads_its_run(codes: list[EventCode], status: str) -> None:
     assert status_after([("call_1", code) for code in codes]) == status
 
 
+def test_the_record_of_a_run_is_sealed_by_all_its_columns() -> None:
+    key = LogKey(b"k")
+    head = RunHead.of_first(call_ref("run_'1'", "call_\\1\n"), 1.5, 7)
+    head.advance(event(REQUESTED), call_ref(), 1, key)
+
+    assert head.make_seal(key) == key.seal("run", head.columns())
+
+
 def test_the_end_of_a_nested_call_is_not_the_end_of_the_run() -> None:
     told: Told = [("outer", REQUESTED), ("outer", STARTED), ("inner", REQUESTED), ("inner", COMPLETED)]
 

@@ -111,13 +111,17 @@ class LogKey:
 
     def seal(self, kind: str, fields: Iterable[object]) -> bytes:
         """Return a MAC over the fields of a row of some kind (at most 16 letters)."""
-        return self._mac(kind.encode(), fields)
+        return self.seal_text(kind, _join_fields(fields))
+
+    def seal_text(self, kind: str, text: str) -> bytes:
+        """Return the MAC that `seal` would of fields whose text this is: the repr of each, with a NUL between."""
+        return self._mac(kind.encode(), text)
 
     def forget(self, row: EventRow, *, user: str) -> EventRow:
         """Remove the payload of an event and keep its place in the chain; `user` replaces its user."""
         digest = row.forgotten[DIGEST_BYTES:] if row.forgotten else self._digest_of(row)
         bare = row._replace(user=user, payload=_forgotten_payload(row.payload), forgotten=None)
-        return bare._replace(forgotten=self._mac(_FORGOTTEN, (*bare, digest)) + digest)
+        return bare._replace(forgotten=self._mac(_FORGOTTEN, _join_fields((*bare, digest))) + digest)
 
     def find_breaks(self, rows: Iterable[EventRow], *, last_seq: int, last_hash: bytes) -> list[str]:
         """Return the problems of a run's events, in order; empty when the chain is intact."""
@@ -131,21 +135,25 @@ class LogKey:
             return link(previous, self._digest_of(row)) == row.hash
         seal, digest = row.forgotten[:DIGEST_BYTES], row.forgotten[DIGEST_BYTES:]
         bare = row._replace(forgotten=None)
-        return seal == self._mac(_FORGOTTEN, (*bare, digest)) and link(previous, digest) == row.hash
+        return seal == self._mac(_FORGOTTEN, _join_fields((*bare, digest))) and link(previous, digest) == row.hash
 
     def _digest_of(self, row: EventRow) -> bytes:
         ids = join_ids(row.run_id, row.call_id, row.tenant, row.user)
         return self.digest(ids, row.id, row.seq, row.code, row.at, row.payload)
 
-    def _mac(self, kind: bytes, fields: Iterable[object]) -> bytes:
+    def _mac(self, kind: bytes, text: str) -> bytes:
         begun = self._begun.get(kind) or self._begun.setdefault(kind, self._begin(kind))
         mac = begun.copy()
-        mac.update("\0".join(map(repr, fields)).encode())  # repr is exact, and never holds a NUL
+        mac.update(text.encode())
         return mac.digest()
 
     def _begin(self, kind: bytes) -> blake2b:
         """Return a MAC with the key in it, to be copied: the key takes as long to hash as an event."""
         return blake2b(digest_size=DIGEST_BYTES, key=self._key, person=kind)
+
+
+def _join_fields(fields: Iterable[object]) -> str:
+    return "\0".join(map(repr, fields))  # repr is exact, and never holds a NUL
 
 
 def join_ids(*ids: str) -> str:
@@ -374,8 +382,10 @@ class RunHead:
         self._call = call
 
     def make_seal(self, key: LogKey) -> bytes:
-        """Compute the seal of this head."""
-        return key.seal("run", self.columns())
+        """Compute the seal of this head, that of its columns; written out, which takes less time for every run."""
+        who = f"{self.nr!r}\0{self.run_id!r}\0{self.tenant!r}\0{self.user!r}\0{self.tool_name!r}"
+        when = f"{self.status!r}\0{self.started_at!r}\0{self.updated_at!r}\0{self.seq!r}\0{self.hash!r}"
+        return key.seal_text("run", f"{who}\0{when}\0{self.root_call!r}\0{self.open_calls!r}")
 
     def update_status(self, code: int, call_id: str) -> None:
         """Update the status after an event. A run ends with the call that began it, not with a nested call.

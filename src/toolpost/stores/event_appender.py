@@ -173,9 +173,8 @@ class EventAppender:
         self.ledger.change(old=[head.seal for head in heads])
         rows: list[tuple[object, ...]] = []
         for head in heads:
-            columns = head.columns()
-            head.seal = b"" if head.is_damaged else key.seal("run", columns)
-            rows.append((*columns, head.seal, owner))
+            head.seal = b"" if head.is_damaged else head.make_seal(key)
+            rows.append((*head.columns(), head.seal, owner))
         self.ledger.change(new=[head.seal for head in heads])
         _insert(db, _HEADS, rows)
 
