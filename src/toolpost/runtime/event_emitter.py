@@ -170,9 +170,13 @@ def snapshot_value(value: Any) -> JsonText:
 
 def snapshot_arguments(arguments: Any) -> Any:
     """Return an immutable snapshot of the arguments for events."""
-    if arguments.__class__ is dict and _IMMUTABLE.issuperset(map(type, arguments.values())):
-        return arguments.copy()
-    return snapshot_value(arguments)
+    if arguments.__class__ is not dict:
+        return snapshot_value(arguments)
+    snapshot = arguments.copy()  # first: another thread may change the caller's own while they are looked at
+    for value in snapshot.values():  # a plain loop takes less time than `issuperset` over a map
+        if type(value) not in _IMMUTABLE:
+            return snapshot_value(arguments)
+    return snapshot
 
 
 def describe_value(value: Any, call: CallRef) -> dict[str, Any]:

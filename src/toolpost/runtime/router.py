@@ -313,6 +313,9 @@ class ToolRouter:
         if runtime.cache_ttl_s is not None and (cached := self._cached(attempt, permitted)):
             return cached
 
+        if not attempt.started:  # emitted once, however often the call is resumed
+            attempt.started = True
+            self.emitter.emit(attempt.call, _STARTED, {"input": attempt.input_of(validated)})
         authorized = _new_authorized((permitted, credential, attempt.context))
         output = await self._invoker.invoke(attempt, runtime, authorized)
         if isinstance(output, Question):
@@ -511,9 +514,6 @@ class Invoker:
         A credential that the server refuses is renewed, and the user is asked where that fails.
         """
         request = attempt.request
-        if not attempt.started:  # emitted once, however often the call is resumed
-            attempt.started = True
-            self._emitter.emit(attempt.call, _STARTED, {"input": attempt.input_of(call.permitted.validated)})
         upstream = runtime.upstream if runtime.hosts is None else runtime.hosts.of(call)
         limiters = runtime.limiters
         tries = 0
@@ -531,7 +531,8 @@ class Invoker:
             except BaseException as raised:  # noqa: BLE001 - foreign code is called here
                 error = _tool_failure(raised, attempt, runtime, upstream)
             else:
-                upstream.succeeded()
+                if upstream.breaker.failures or upstream.budget.spent:
+                    upstream.succeeded()
                 known = runtime.access.secrets
                 secrets = known if request.context is None else known | context_secrets(request)
                 if (secrets or call.credential.headers) and not isinstance(output, Question):

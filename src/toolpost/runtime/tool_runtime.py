@@ -264,7 +264,7 @@ class Upstream:
             self.breaker.admit(tool_name)
 
     def succeeded(self) -> None:
-        """Record a try that ended well."""
+        """Record a try that ended well; not needed where none failed and nothing of the budget is spent."""
         if self.breaker.failures:
             self.breaker.succeeded()
         if self.budget.spent:

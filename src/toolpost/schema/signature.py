@@ -184,8 +184,14 @@ def _whole_numbers(
         adapter, _ = _adapted(fn, _arguments_type(parameters), "validation")
         return build_converter(adapter, schema, extras=parameters.has_extras)
 
-    if flat:  # scalars only
-        return lambda arguments: read()(arguments) if float in map(type, arguments.values()) else arguments
+    def convert_scalars(arguments: dict[str, Any]) -> dict[str, Any]:
+        for value in arguments.values():  # in every call; `float in map(type, ...)` takes longer
+            if type(value) is float:
+                return read()(arguments)
+        return arguments
+
+    if flat:
+        return convert_scalars
     return lambda arguments: read()(arguments) if has_float(arguments) else arguments
 
 
