@@ -34,6 +34,21 @@ _VALUES = frozenset({"const", "default", "enum", "examples", "example"})
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _AROUND = 40
 
+# Patterns as texts: they take long to compile and few texts need them, so that `re` compiles them at their first use.
+_FLAG_TAGS = "[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
+_BLACK_FLAG = "\U0001f3f4"
+_KEYCAP = "\u20e3"
+_NEAR = 24
+# By the characters that do their work there: what must stand before them, and what after. One alone is kept; more of
+# them in a row, or elsewhere, show nothing and could say something to a model.
+_PICTURE = "[\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"  # emoji
+_JOINING = (
+    "[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u18af\u1a20-\u1aaf\u1b00-\u1c4f\ua800-\ua82f\ua880-\uaaff"
+    "\uabc0-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00010a5f\U00010d00-\U00010d3f\U00011000-\U00011fff]"
+)
+_RIGHT_TO_LEFT = "[\u0590-\u061b\u061d-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+_MONGOLIAN = "[\u1807-\u18aa]"
+
 
 class CleanText(NamedTuple):
     """A text without hidden characters, and how many were removed."""
@@ -190,9 +205,24 @@ def _clean_object(value: dict[str, Any]) -> tuple[Any, int]:
 
 
 def _has_place(found: re.Match[str]) -> bool:
-    from toolpost.schema.joiners import has_place  # noqa: PLC0415 - its patterns take long to compile, for few texts
-
-    return has_place(found)
+    """Return whether hidden characters are needed here: in Persian, Hebrew, Indic scripts, emoji and keycaps."""
+    run, text, (start, end) = found[0], found.string, found.span()
+    before, after = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
+    last, first = before[-1:], after[:1]
+    match run:
+        case "\ufe0e" | "\ufe0f":
+            return re.match(_PICTURE, last) is not None or first == _KEYCAP
+        case "\ufe0f\u200d":
+            return re.match(_PICTURE, last) is not None and re.match(_PICTURE, first) is not None
+        case "\u200c" | "\u200d":
+            pictures = run == "\u200d" and re.match(_PICTURE, last) and re.match(_PICTURE, first)
+            return bool(pictures) or re.match(_JOINING, last) is not None
+        case "\u200e" | "\u200f" | "\u061c":  # beside what has no direction, near what has one
+            return re.search(_RIGHT_TO_LEFT, before) is not None or re.search(_RIGHT_TO_LEFT, after) is not None
+        case "\u180b" | "\u180c" | "\u180d" | "\u180e" | "\u180f":
+            return re.match(_MONGOLIAN, last) is not None
+        case _:
+            return last == _BLACK_FLAG and re.fullmatch(_FLAG_TAGS, run) is not None
 
 
 def _breaks(run: str) -> str:
