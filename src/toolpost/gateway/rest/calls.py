@@ -1,4 +1,4 @@
-"""Operations on calls and runs: call a tool and wait, be called back or listen; look at runs and cancel them."""
+"""Operations on calls: call a tool and wait, be called back or listen; look at runs and cancel them; answer pauses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from toolpost.contracts.errors import PendingNotFoundError
 from toolpost.contracts.outcomes import Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
+from toolpost.gateway.access import insufficient_scope
 from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.event_stream import event_stream, server_event
@@ -20,9 +22,10 @@ from toolpost.gateway.rest.operations import (
     Operation,
     RestRequest,
     decode_cursor,
+    page_of,
     page_response,
 )
-from toolpost.gateway.rest.schemas import page, ref
+from toolpost.gateway.rest.schemas import STATUSES, page, ref
 from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:
@@ -30,12 +33,14 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.events import RunSummary
     from toolpost.contracts.outcomes import Outcome
+    from toolpost.contracts.questions import PendingAction
 
 _KEY_HEADER = "Idempotency-Key"
 _LONGEST_KEY = 255
 _LONGEST_WAIT_S = 60.0
 _LOOK_S = 0.1
 _MOST_EVENTS = 10_000
+_MOST_PENDING = 10_000
 _OPEN = frozenset({"running", "paused"})
 _REFUSALS = {"key_mismatch": 422, "in_progress": 409, "outcome_unknown": 409}
 """Of an idempotency key: used for another call, its call still runs, or nobody knows whether it happened."""
@@ -223,6 +228,50 @@ async def _is_kept(ask: RestRequest, run: RunSummary) -> bool:
     return record is not None and record.owner_alive
 
 
+async def _list_pending(ask: RestRequest) -> Response:
+    status = None if ask.query["status"] == "all" else ask.query["status"]
+    found = await ask.box.pending.list(by=ask.user, status=status, limit=_MOST_PENDING)
+    return page_of(ask, [one for one in found if _is_visible(ask, one)], lambda one: one.id, ask.box.pending.card)
+
+
+async def _show_pending(ask: RestRequest) -> Response:
+    return JsonResponse(ask.box.pending.card(await _find_pending(ask)))
+
+
+async def _answer_pending(ask: RestRequest) -> Response:
+    """Answer a question: the waiting call runs, and its outcome is the response."""
+    action, body = await _find_pending(ask), ask.body
+    if not ask.caller.may_answer(action.tool_name):
+        raise insufficient_scope("answer")
+    decision = body["decision"]
+    if decision == "modify" and "arguments" not in body:
+        raise Problem(422, "invalid_body", "`modify` takes the arguments that the call shall run with")
+    if decision != "modify" and "arguments" in body:
+        raise Problem(422, "invalid_body", f"{decision!r} takes no arguments; `modify` does")
+    if decision == "answer" and "value" not in body:
+        raise Problem(422, "invalid_body", "`answer` takes a value; null, too, is written out")
+    outcome = await ask.box.pending.answer(
+        action.id,
+        body.get("value"),
+        by=ask.user,
+        decision="approve" if decision == "modify" else decision,
+        reason=body.get("reason", ""),
+        arguments=body.get("arguments"),
+    )
+    return JsonResponse(outcome_to_dict(outcome))
+
+
+async def _find_pending(ask: RestRequest) -> PendingAction:
+    action = await ask.box.pending.get(ask.path["pending_id"], by=ask.user)
+    if not _is_visible(ask, action):
+        raise PendingNotFoundError(ask.path["pending_id"])
+    return action
+
+
+def _is_visible(ask: RestRequest, action: PendingAction) -> bool:
+    return ask.only_user is None or action.asked_by == ask.caller.principal
+
+
 _KEY = {
     _KEY_HEADER: {
         "type": "string",
@@ -302,5 +351,37 @@ OPERATIONS = [
         handler=_cancel_run,
         answers={202: {"type": "object"}},
         problems=(404, 409),
+    ),
+    Operation(
+        id="list_pending",
+        method="GET",
+        path="/pending",
+        summary="List what waits for a person, as cards",
+        tag="pending",
+        handler=_list_pending,
+        query={"status": {"type": "string", "enum": STATUSES, "default": "open"}, "limit": LIMIT, "cursor": CURSOR},
+        answers={200: page("Card")},
+    ),
+    Operation(
+        id="show_pending",
+        method="GET",
+        path="/pending/{pending_id}",
+        summary="Show the card of one pending action",
+        tag="pending",
+        handler=_show_pending,
+        answers={200: ref("Card")},
+        problems=(404,),
+    ),
+    Operation(
+        id="answer_pending",
+        method="POST",
+        path="/pending/{pending_id}/answer",
+        summary="Answer, and get the outcome of the call that waited",
+        tag="pending",
+        handler=_answer_pending,
+        scope=("answer",),
+        takes=ref("Answer"),
+        answers={200: ref("Outcome")},
+        problems=(404, 409, 503),
     ),
 ]

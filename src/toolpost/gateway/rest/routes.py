@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from toolpost import __version__
 from toolpost.gateway.problems import ProblemResponse
-from toolpost.gateway.rest import accounts, artifacts, calls, catalog, event_stream, pending
+from toolpost.gateway.rest import accounts, artifacts, calls, catalog, event_stream
 from toolpost.gateway.rest.operations import JsonResponse, Operation
 from toolpost.gateway.rest.schemas import COMPONENTS, ref
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 OPERATIONS: tuple[Operation, ...] = (
     *catalog.TOOL_OPERATIONS,
     *calls.OPERATIONS,
-    *pending.OPERATIONS,
     *event_stream.OPERATIONS,
     *artifacts.OPERATIONS,
     *accounts.OPERATIONS,
