@@ -86,6 +86,8 @@ async def relist(sources: SourceManager, tools: Sequence[Listed]) -> None:
 async def test_the_event_loop_looks_at_no_tool_that_enters_changes_or_leaves() -> None:
     first, second = many("a"), many("b")
     registry = ToolRegistry()
+    async with connected(ToolRegistry(), many("warm")) as sources:  # loads what the first source of a process loads
+        await sources.remove("many")
     async with counted_calls() as calls, connected(registry, first) as sources:
         await relist(sources, second)
         await sources.remove("many")
