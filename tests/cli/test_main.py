@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import SRC, Run
+from tests.cli.program import SRC, Run, child_environment, command
 from toolpost import __version__
 from toolpost.cli.commands import default_user
 
@@ -130,3 +130,15 @@ def test_a_wrong_command_line_exits_2_and_says_why_on_stderr(toolpost: Run, argu
 
     assert (done.code, done.out) == (2, "")
     assert "Error: " in done.err
+
+
+@pytest.mark.programs
+def test_a_file_that_a_tool_left_open_is_written_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(
+        'from toolpost import tool\n\nnotes = open("notes.txt", "w")\n\n\n@tool(side_effects="pure")\n'
+        'def note(text: str) -> int:\n    """Write a note."""\n    return notes.write(text)\n'
+    )
+    (tmp_path / "toolpost.yaml").write_text("sources: [{name: my, transport: python, connection: ./tools.py}]\n")
+    subprocess.run(command("tools", "call", "my.note", "text=hello"), cwd=tmp_path, env=child_environment(), check=True)
+
+    assert (tmp_path / "notes.txt").read_text() == "hello"

@@ -200,6 +200,7 @@ async def _open_box(
     waiting_for: Collection[str] | None = None,
 ) -> AsyncGenerator[Toolbox]:
     """Open a Toolbox, wait for the sources that a command needs, and show which are still starting."""
+    from toolpost.builtin.specs import read_specs
     from toolpost.toolbox.box import Toolbox
 
     lines = [sink for sink in sinks if isinstance(sink, ProgressSink)]
@@ -209,15 +210,21 @@ async def _open_box(
         line.starting([one.name for one in loaded.settings.all_sources() if one.name in starting])
     opened = replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))  # waited for below
     closed = Toolbox.open(opened, only=only, sinks=sinks)
-    freeze_modules()  # before the code of sources and plug-ins is loaded, whose objects may count on being finalized
+    freeze_modules()
     async with closed as box:
+        built_in = read_specs().keys()
+        has_foreign_code = bool(box.report) or any(spec.name not in built_in for spec in box.registry.specs())
         while slow := [one.name for one in box.report if one.state == "connecting" and one.name in starting]:
             for line in lines:
                 line.starting(slow)
             await box.sources.settled(slow[:1])
         for line in lines:
             line.starting([])
-        yield box
+        try:
+            yield box
+        finally:
+            if has_foreign_code:
+                collect_garbage()
 
 
 def _read_only(loaded: LoadedSettings) -> LoadedSettings:
@@ -384,7 +391,7 @@ def _tracing() -> AbstractContextManager[None]:
 async def _run_until_terminated(work: Coroutine[None, None, int]) -> int:
     """Cancel the work on SIGTERM, so that the end of its call is recorded."""
     if not gc.isenabled():  # by `toolpost.cli.main`
-        asyncio.get_running_loop().call_later(_START_S, _collect_garbage)
+        asyncio.get_running_loop().call_later(_START_S, collect_garbage)
     task = asyncio.ensure_future(work)
     with suppress(NotImplementedError):  # Windows has no such signals.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -400,9 +407,14 @@ def freeze_modules() -> None:
         gc.freeze()
 
 
-def _collect_garbage() -> None:
-    gc.freeze()  # modules and what they hold are there for good
-    gc.enable()
+def collect_garbage() -> None:
+    """Collect garbage from now on, and at the end of the process, in a process that began without it.
+
+    What the code of others leaves open, such as a file of a module, is only written when it is finalized.
+    """
+    if not gc.isenabled():
+        gc.unfreeze()
+        gc.enable()
 
 
 def describe_problems(box: Toolbox) -> Iterator[str]:

@@ -17,7 +17,7 @@ import typer
 
 from toolpost.cli.commands import Config, Json, User
 from toolpost.cli.output import Output
-from toolpost.cli.runner import describe_problems, run_command
+from toolpost.cli.runner import collect_garbage, describe_problems, run_command
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ async def _serve_stdio(config: Path | None, user: str, view: str | None, output:
     from toolpost.gateway.views import default_view
     from toolpost.toolbox.box import Toolbox
 
+    collect_garbage()
     relay = ProgressRelay()
     async with Toolbox.open(config, sinks=[relay]) as box:
         mcp = McpServer(box, principal=lambda _ctx: user, relay=relay, view=default_view(box, view))
@@ -159,6 +160,7 @@ async def _serve_on(
 
     loaded, view, address = load_settings(options.config), options.view, options.address(sockets[0])
     folder = _data_folder(loaded)
+    collect_garbage()
     relay, feed = ProgressRelay(), EventFeed() if worker is None else EventFeed(look_s=_SIBLINGS_LOOK_S)
     opened = Toolbox.open(_as_gateway(loaded, address), sinks=[relay, feed, CallLog()])
     async with opened as box, open_callers(box, folder, options.user, host=options.host) as callers:
