@@ -206,7 +206,7 @@ class JsonRpc(Dispatcher[TransportContext]):
     def _in_task(self, report: Callable[..., Awaitable[None]] | None) -> OnProgress | None:
         if report is None:
             return None
-        return lambda progress, total, text: self.start(_contained(report(progress, total, text)))
+        return lambda progress, total, text: self.start(_contained(report, progress, total, text))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
         """Send a notification; it is lost on a closed connection."""
@@ -275,7 +275,7 @@ class JsonRpc(Dispatcher[TransportContext]):
             self._report(params or {})
         if run_notify_intercept(self._intercept, method, params) or self._on_notify is None:
             return
-        self.start(_contained(self._on_notify(PeerMessage(self, None, None), method, params)))
+        self.start(_contained(self._on_notify, PeerMessage(self, None, None), method, params))
 
     def _report(self, params: Message) -> None:
         pending = self._pending.get(_key(params.get("progressToken")))
@@ -400,9 +400,10 @@ def _key(request_id: Any) -> Any:
     return request_id if isinstance(request_id, int | float) else None
 
 
-async def _contained(work: Awaitable[None]) -> None:
+async def _contained(handler: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    # The handler is called here: a task that is cancelled before its first turn would leave its coroutine unawaited.
     try:
-        await work
+        await handler(*arguments)
     except Exception:  # noqa: BLE001 - a handler's failure must not end the connection
         _log.exception("a handler of an MCP notification failed")
 
