@@ -61,7 +61,7 @@ def service_routes(service: RestService) -> list[Route]:
     async def metrics(request: Request) -> Response:
         caller: Caller = request.scope[CALLER]
         if not caller.scopes & {"admin", "answer"}:
-            return insufficient_scope("admin").response()
+            return insufficient_scope("answer", "admin").response()
         return await _show_metrics(service, request)
 
     async def utcp_manual(request: Request) -> Response:
