@@ -91,7 +91,7 @@ class _EscapedText(NamedTuple):
             odd.add(_TAB)
         if not odd:
             return cls(text, text, {})
-        private = {ord(found) for found in _characters(text, re.compile("[\ue000-\uf8ff]"))}
+        private = {ord(character) for character in _characters(text, re.compile("[\ue000-\uf8ff]"))}
         private |= {int(digits, 16) for digits in _characters(text, _PRIVATE_ESCAPE)}
         free = (code for code in range(0xE000, 0xF900) if code not in private)
         there = dict(zip(map(ord, sorted(odd)), free, strict=False))
@@ -112,7 +112,7 @@ class _EscapedText(NamedTuple):
 
 
 def _characters(text: str, kind: re.Pattern[str]) -> set[str]:
-    return {found for chunk in _chunks(text) for found in kind.findall(chunk)}
+    return {match for chunk in _chunks(text) for match in kind.findall(chunk)}
 
 
 def _chunks(text: str) -> Iterator[str]:
@@ -126,8 +126,8 @@ def _with_block_tabs(lines: Iterable[str], tab: str) -> Iterator[str]:
         indentation = len(line) - len(line.lstrip(" "))
         if line.strip() and indentation <= outside:
             outside = -1
-        if outside >= 0 and (found := _LEADING_TABS.match(line)):
-            spaces, tabs, rest = found.groups()
+        if outside >= 0 and (match := _LEADING_TABS.match(line)):
+            spaces, tabs, rest = match.groups()
             yield f"{spaces}{tabs.replace(_TAB, tab)}{rest}" if rest.strip() else "\n"
             continue
         if outside < 0 and _BLOCK_HEADER.search(line.rstrip("\r\n")):
@@ -265,8 +265,8 @@ class _Builder:
 def _merge(own: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
     """Merge `<<` mappings into a mapping; its own keys win, then the first mapping."""
     whole: dict[str, Any] = {}
-    for given in merged:
-        for mapping in given if is_array(given) else [given]:
+    for value in merged:
+        for mapping in value if is_array(value) else [value]:
             if is_object(mapping):
                 whole = {**mapping, **whole}
     return {**whole, **own}
@@ -564,7 +564,7 @@ class DocumentRegistry:
         """Add a document; return its references to unknown documents."""
         self._resources[address] = data
         self._homes[address] = address
-        return [found for found in self._scan(address, data) if self._leaves(found)]
+        return [reference for reference in self._scan(address, data) if self._leaves(reference)]
 
     def lookup(self, reference: str, base: str) -> ResolvedNode | None:
         """Resolve a reference, through any others; return None if it is broken."""
@@ -587,15 +587,15 @@ class DocumentRegistry:
             return None
         address, _, fragment = reference.partition("#")
         address = _join_url(base, address) if address else base
-        found = self._within(address, fragment, hops)
-        if found is None and reference.startswith("#") and base in self._homes:
+        target = self._within(address, fragment, hops)
+        if target is None and reference.startswith("#") and base in self._homes:
             # Invalid within a schema that has a `$id`, but some documents do it.
-            found = self._within(self._homes[base], fragment, hops)
-        if found is None and reference.isidentifier():
-            found = self._bare(reference)
-        if found is not None and _is_alias(found.node):
-            return self._step(found.node["$ref"], found.base, hops)
-        return found
+            target = self._within(self._homes[base], fragment, hops)
+        if target is None and reference.isidentifier():
+            target = self._bare(reference)
+        if target is not None and _is_alias(target.node):
+            return self._step(target.node["$ref"], target.base, hops)
+        return target
 
     def _within(self, address: str, fragment: str, hops: _Hops) -> ResolvedNode | None:
         resource = self._resources.get(address)
@@ -631,7 +631,7 @@ class DocumentRegistry:
     def _bare(self, name: str) -> ResolvedNode | None:
         """Look up a schema by its bare name, as in Swagger 1 and some later documents."""
         return next(
-            (found for start in _BARE_NAMES if (found := self._within(self.root, start[1:] + name, _Hops()))), None
+            (target for start in _BARE_NAMES if (target := self._within(self.root, start[1:] + name, _Hops()))), None
         )
 
     def _leaves(self, reference: DocumentReference) -> bool:

@@ -251,8 +251,8 @@ class _Loader:
 
     def _to_read(self, references: Iterable[DocumentReference]) -> list[str]:
         """Return the referenced documents not seen yet, within the quotas."""
-        found = dict.fromkeys(urldefrag(urljoin(base, text)).url for text, base in references if "[" not in text)
-        fresh = [address for address in found if address not in self._seen]
+        addresses = dict.fromkeys(urldefrag(urljoin(base, text)).url for text, base in references if "[" not in text)
+        fresh = [address for address in addresses if address not in self._seen]
         self._seen.update(fresh)
         return [address for address in fresh if (self._fetched if is_remote(address) else self._files).take()]
 
@@ -390,10 +390,10 @@ def _key(raw: bytes, origin: str) -> str:
 
 def code_version() -> str:
     """Return a digest of this package's code, so that another version does not reuse its results."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in sorted(_HERE.glob("*.py")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        hasher.update(path.read_bytes())
+    return hasher.hexdigest()
 
 
 def _encode(api: models.ApiDescription, others: dict[str, str]) -> str:

@@ -180,17 +180,17 @@ class Definitions(Mapping[str, "AnySchema"]):
         than that; references to them accept anything.
         """
         levels = list(self._levels(schema))
-        kept = levels if most is None else levels[: self._count_fitting(levels, most)]
-        last = kept[-1] if len(kept) < len(levels) else ()
-        names = sorted(name for level in kept for name in level)
+        nearest = levels if most is None else levels[: self._count_fitting(levels, most)]
+        last = nearest[-1] if len(nearest) < len(levels) else ()
+        names = sorted(name for level in nearest for name in level)
         return {name: self._alone_or_whole(name, alone=name in last) for name in names}
 
     def _count_fitting(self, levels: Sequence[list[str]], most: int) -> int:
         """Return how many levels fit the limit, at least one."""
-        held = 0
+        size = 0
         for number, level in enumerate(levels):
-            held += sum(self._stats(name).size for name in level)
-            if held > most:
+            size += sum(self._stats(name).size for name in level)
+            if size > most:
                 return max(number, 1)
         return len(levels)
 
@@ -200,7 +200,7 @@ class Definitions(Mapping[str, "AnySchema"]):
         level = self._unseen(_schema_stats(schema).names, seen)
         while level:
             yield level
-            level = self._unseen((found for name in level for found in self._stats(name).names), seen)
+            level = self._unseen((reference for name in level for reference in self._stats(name).names), seen)
 
     def _unseen(self, names: Iterable[str], seen: set[str]) -> list[str]:
         fresh = [name for name in dict.fromkeys(names) if name not in seen and name in self._schemas]

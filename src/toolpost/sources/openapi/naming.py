@@ -29,16 +29,16 @@ class UniqueNames:
         """Return whether a name is reserved."""
         return name in self._next
 
-    def reserve(self, wanted: str) -> str:
+    def reserve(self, name: str) -> str:
         """Reserve the name, or `name_2`, `name_3` and so on."""
-        if wanted not in self._next:
-            self._next[wanted] = 2
-            return wanted
-        number = self._next[wanted]
-        while f"{wanted}_{number}" in self._next:
+        if name not in self._next:
+            self._next[name] = 2
+            return name
+        number = self._next[name]
+        while f"{name}_{number}" in self._next:
             number += 1
-        self._next[wanted] = number + 1
-        return self.reserve(f"{wanted}_{number}")
+        self._next[name] = number + 1
+        return self.reserve(f"{name}_{number}")
 
 
 def tool_name(operation_id: Any, method: str, path: str) -> str:
@@ -117,7 +117,7 @@ def html_to_markdown(text: str) -> str:
 def _without_tags(text: str) -> str:
     links: list[str] = []
 
-    def written(tag: re.Match[str]) -> str:
+    def convert_tag(tag: re.Match[str]) -> str:
         name = (tag["name"] or "").lower()
         if name == "a":
             return _link(tag, links)
@@ -129,7 +129,7 @@ def _without_tags(text: str) -> str:
             return " "
         return _MARKS.get(name, "\n\n" if _BLOCK.fullmatch(name) else "")
 
-    return _ENTITY.sub(lambda found: html.unescape(found[0]), _TAG.sub(written, text))
+    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), _TAG.sub(convert_tag, text))
 
 
 def _link(tag: re.Match[str], links: list[str]) -> str:
@@ -137,9 +137,9 @@ def _link(tag: re.Match[str], links: list[str]) -> str:
     if tag["end"]:
         address = links.pop() if links else ""
         return f"]({address})" if address else ""
-    found = _HREF.search(tag["more"])
-    links.append(found[1] if found else "")
-    return "[" if found else ""
+    match = _HREF.search(tag["more"])
+    links.append(match[1] if match else "")
+    return "[" if match else ""
 
 
 def shorten(text: str, limit: int) -> str:
@@ -148,7 +148,7 @@ def shorten(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head = text[:limit]
-    ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, limit + 1) if found.end() <= limit]
+    ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, limit + 1) if match.end() <= limit]
     if ends and ends[-1] >= limit // 3:
         return head[: ends[-1]].rstrip()
     words = head[: max(limit - 1, 0)].rsplit(maxsplit=1)[0] if " " in head else head[: max(limit - 1, 0)]

@@ -41,7 +41,7 @@ _MULTIPART = "multipart/form-data"
 _BYTES = "application/octet-stream"
 # Keywords of a parameter that do not belong to its schema.
 _OF_PARAMETER = frozenset({"name", "in", "description", "required", "collectionFormat", "allowEmptyValue", "schema"})
-_KEPT = ("name", "in", "description", "required", "allowEmptyValue")
+_PARAMETER_KEYS = ("name", "in", "description", "required", "allowEmptyValue")
 # `tsv` has no counterpart in OpenAPI 3.
 _SWAGGER_STYLES: dict[str, dict[str, Any]] = {
     "csv": {"explode": False},
@@ -98,7 +98,7 @@ class OperationReader:
         self, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
     ) -> list[models.ApiOperation]:
         """Read all operations in document order."""
-        return [self._operation(found, definitions, response_definitions) for found in self._operation_nodes()]
+        return [self._operation(endpoint, definitions, response_definitions) for endpoint in self._operation_nodes()]
 
     def _operation_nodes(self) -> Iterator[_OperationNode]:
         for path, item in self._paths():
@@ -129,23 +129,26 @@ class OperationReader:
         return [*path_items, target] if target is not None and is_object(target.node) else path_items
 
     def _operation(
-        self, found: _OperationNode, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
+        self,
+        endpoint: _OperationNode,
+        definitions: Mapping[str, AnySchema],
+        response_definitions: Mapping[str, AnySchema],
     ) -> models.ApiOperation:
-        node, base = found.operation
+        node, base = endpoint.operation
         names = UniqueNames()
-        inputs = self._read_inputs(found)
+        inputs = self._read_inputs(endpoint)
         operation_id = node.get("operationId")
         return models.ApiOperation(
-            tool_name=self._names.reserve(tool_name(operation_id, found.method, found.path)),
-            method=found.method.upper() if found.method in _METHODS else found.method,
-            path=found.path,
-            servers=self._servers(found),
+            tool_name=self._names.reserve(tool_name(operation_id, endpoint.method, endpoint.path)),
+            method=endpoint.method.upper() if endpoint.method in _METHODS else endpoint.method,
+            path=endpoint.path,
+            servers=self._servers(endpoint),
             summary=_text(node.get("summary")),
             description=_text(node.get("description")),
             operation_id=operation_id if isinstance(operation_id, str) else None,
             tags=_texts(node.get("tags")),
             deprecated=node.get("deprecated") is True,
-            parameters=self._parameters.read(found.path, inputs.parameters, names),
+            parameters=self._parameters.read(endpoint.path, inputs.parameters, names),
             body=self._bodies.read(inputs.body, names),
             responses=tuple(self._responses(node, base)),
             security=_parse_security(node.get("security", self._document.get("security"))),
@@ -153,34 +156,35 @@ class OperationReader:
             response_definitions=response_definitions,
         )
 
-    def _read_inputs(self, found: _OperationNode) -> OperationInputs:
-        node, base = found.operation
+    def _read_inputs(self, endpoint: _OperationNode) -> OperationInputs:
+        node, base = endpoint.operation
         lists = [
-            ResolvedNode(holder.node.get("parameters"), holder.base) for holder in (found.operation, *found.path_items)
+            ResolvedNode(holder.node.get("parameters"), holder.base)
+            for holder in (endpoint.operation, *endpoint.path_items)
         ]
         parameters, faults = _merge_parameters(lists, self._registry, _SWAGGER_PLACES if self._is_swagger else _PLACES)
-        self._problems += [f"{found.method.upper()} {found.path}: {fault}" for fault in faults]
-        if "?" in found.path:
-            fixed = {name for name, _ in split_query(found.path.partition("#")[0].partition("?")[2])}
+        self._problems += [f"{endpoint.method.upper()} {endpoint.path}: {fault}" for fault in faults]
+        if "?" in endpoint.path:
+            fixed = {name for name, _ in split_query(endpoint.path.partition("#")[0].partition("?")[2])}
             parameters = [one for one in parameters if one.node["in"] != "query" or one.node["name"] not in fixed]
         if self._is_swagger:
             return convert_inputs(parameters, list_media_types(node, self._document, "consumes"))
         body = node.get("requestBody")
         return OperationInputs(parameters, None if body is None else ResolvedNode(body, base))
 
-    def _servers(self, found: _OperationNode) -> tuple[str, ...]:
-        node = found.operation.node
+    def _servers(self, endpoint: _OperationNode) -> tuple[str, ...]:
+        node = endpoint.operation.node
         if self._is_swagger:
             return _swagger_servers(self._document, node.get("schemes", self._document.get("schemes")), self._address)
-        for holder in (node, *(layer.node for layer in found.path_items), self._document):
+        for holder in (node, *(layer.node for layer in endpoint.path_items), self._document):
             if is_array(listed := holder.get("servers")) and listed:
                 return _resolve_servers(listed, self._address)
         return _resolve_servers([{"url": "/"}], self._address)  # the root of the document's host
 
     def _responses(self, operation: dict[str, Any], base: str) -> Iterator[models.ApiResponse]:
         answers = operation.get("responses")
-        for status, given in answers.items() if is_object(answers) else ():
-            target = self._registry.resolve(given, base)
+        for status, response in answers.items() if is_object(answers) else ():
+            target = self._registry.resolve(response, base)
             if status.startswith("x-") or target is None or not is_object(target.node):
                 continue
             node = target.node
@@ -195,8 +199,8 @@ class OperationReader:
 
     def _content(self, content: Any, base: str) -> dict[str, AnySchema | None]:
         schemas: dict[str, AnySchema | None] = {}
-        for media_type, given in content.items() if is_object(content) else ():
-            media = self._registry.resolve(given, base)
+        for media_type, value in content.items() if is_object(content) else ():
+            media = self._registry.resolve(value, base)
             if media is None or not is_object(media.node) or "schema" not in media.node:
                 schemas[media_type] = None
             else:
@@ -210,13 +214,13 @@ class OperationReader:
 
 def _methods(path_items: list[ResolvedNode]) -> Iterator[tuple[str, ResolvedNode]]:
     """Yield the methods of a path, each from the first path item that has it."""
-    found: dict[str, ResolvedNode] = {}
+    operations: dict[str, ResolvedNode] = {}
     for node, base in path_items:
         more = node.get("additionalOperations")
         own = {name: node[name] for name in node if name in _METHODS}
         for name, operation in {**own, **as_object(more)}.items():
-            found.setdefault(name, ResolvedNode(operation, base))
-    yield from found.items()
+            operations.setdefault(name, ResolvedNode(operation, base))
+    yield from operations.items()
 
 
 def _text(value: Any) -> str:
@@ -232,19 +236,17 @@ def _merge_parameters(
 ) -> tuple[list[ResolvedNode], list[str]]:
     """Merge parameter lists; the first of the same name and location wins. Also return what is wrong with others."""
     faults: list[str] = []
-    found: dict[tuple[str, str], ResolvedNode] = {}
+    parameters: dict[tuple[str, str], ResolvedNode] = {}
     for listed, base in lists:
-        for given in listed if is_array(listed) else ():
-            target = registry.resolve(given, base)
+        for parameter in listed if is_array(listed) else ():
+            target = registry.resolve(parameter, base)
             node: dict[str, Any] = target.node if target is not None and is_object(target.node) else {}
-            fault = (
-                _find_fault(node, places) if "name" in node else f"a parameter is left out: {_describe_nameless(given)}"
-            )
+            fault = _find_fault(node, places) if "name" in node else _describe_nameless(parameter)
             if target is None or fault:
                 faults.append(fault)
             else:
-                found.setdefault((node["in"], node["name"]), target)
-    return list(found.values()), faults
+                parameters.setdefault((node["in"], node["name"]), target)
+    return list(parameters.values()), faults
 
 
 def _find_fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
@@ -261,9 +263,10 @@ def _find_fault(node: dict[str, Any], places: tuple[str, ...]) -> str:
     return ""
 
 
-def _describe_nameless(given: Any) -> str:
-    reference = given.get("$ref") if is_object(given) else None
-    return f"the reference {str(reference)[:200]!r} leads nowhere" if reference else "it has no name"
+def _describe_nameless(parameter: Any) -> str:
+    reference = parameter.get("$ref") if is_object(parameter) else None
+    reason = f"the reference {str(reference)[:200]!r} leads nowhere" if reference else "it has no name"
+    return f"a parameter is left out: {reason}"
 
 
 class _ParameterReader:
@@ -274,13 +277,13 @@ class _ParameterReader:
         self._schemas = schemas
         self._problems = problems
 
-    def read(self, path: str, found: Sequence[ResolvedNode], names: UniqueNames) -> tuple[models.Parameter, ...]:
+    def read(self, path: str, parameters: Sequence[ResolvedNode], names: UniqueNames) -> tuple[models.Parameter, ...]:
         """Read the parameters in document order; undeclared path placeholders get one too.
 
         Placeholders for several segments are `{+name}` or `{name*}`; the parameter may use either spelling.
         """
         placeholders = {written: written.strip("+*") for written in _TEMPLATE.findall(path.partition("#")[0])}
-        sent = [target for target in self._expand_querystring(found) if _is_sent(target.node, placeholders)]
+        sent = [target for target in self._expand_querystring(parameters) if _is_sent(target.node, placeholders)]
         declared = {target.node["name"] for target in sent if target.node["in"] == "path"}
         sent += [
             _path_parameter(name) for written, name in placeholders.items() if declared.isdisjoint((written, name))
@@ -288,9 +291,9 @@ class _ParameterReader:
         arguments = _name_arguments(sent, names)
         return tuple(self._parameter(target, arguments[id(target.node)]) for target in sent)
 
-    def _expand_querystring(self, found: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
+    def _expand_querystring(self, parameters: Sequence[ResolvedNode]) -> Iterator[ResolvedNode]:
         """Yield the parameters; a `querystring` form becomes one parameter per field."""
-        for target in found:
+        for target in parameters:
             if target.node.get("in") == _WHOLE_QUERY:
                 yield from self._fields(target)
             else:
@@ -363,21 +366,21 @@ def _name_arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[in
     arguments: dict[int, str] = {}
     for location in _LOCATIONS:
         for node in (target.node for target in sent if target.node["in"] == location):
-            wanted = argument_name(node["name"])
-            arguments[id(node)] = names.reserve(f"{wanted}_{location}" if names.is_taken(wanted) else wanted)
+            name = argument_name(node["name"])
+            arguments[id(node)] = names.reserve(f"{name}_{location}" if names.is_taken(name) else name)
     return arguments
 
 
 def _style(node: dict[str, Any], location: models.Location) -> models.Style:
     styles = _STYLES[location]
-    given = node.get("style")
-    return given if given in styles else styles[0]
+    style = node.get("style")
+    return style if style in styles else styles[0]
 
 
 def _resolve_servers(listed: Any, address: str) -> tuple[str, ...]:
     """Return the absolute URLs of a server list; relative ones resolve against the document's URL."""
-    found = [_server(server, address) for server in listed if is_object(server)] if is_array(listed) else []
-    return tuple(dict.fromkeys(url for url in found if url is not None))
+    urls = [_server(server, address) for server in listed if is_object(server)] if is_array(listed) else []
+    return tuple(dict.fromkeys(url for url in urls if url is not None))
 
 
 def _swagger_servers(document: dict[str, Any], schemes: Any, address: str) -> tuple[str, ...]:
@@ -401,7 +404,7 @@ def _server(server: dict[str, Any], address: str) -> str | None:
     if not isinstance(url, str):
         return None
     variables = server.get("variables")
-    filled = _TEMPLATE.sub(lambda found: _variable_value(variables, found[1]) or found[0], url.strip())
+    filled = _TEMPLATE.sub(lambda match: _variable_value(variables, match[1]) or match[0], url.strip())
     try:
         whole = urljoin(address, filled)
         parts = urlsplit(whole)
@@ -473,8 +476,8 @@ def _flows(node: dict[str, Any]) -> dict[str, Any]:
     flow = node.get("flow")
     if not isinstance(flow, str):
         return {}
-    kept = {word: node[word] for word in ("authorizationUrl", "tokenUrl", "scopes") if word in node}
-    return {_SWAGGER_FLOWS.get(flow, flow): kept}
+    definition = {word: node[word] for word in ("authorizationUrl", "tokenUrl", "scopes") if word in node}
+    return {_SWAGGER_FLOWS.get(flow, flow): definition}
 
 
 def _token_url(flows: dict[str, Any], address: str) -> str | None:
@@ -506,11 +509,11 @@ class OperationInputs(NamedTuple):
     body: ResolvedNode | None
 
 
-def convert_inputs(found: Sequence[ResolvedNode], consumes: Sequence[str]) -> OperationInputs:
+def convert_inputs(swagger_parameters: Sequence[ResolvedNode], consumes: Sequence[str]) -> OperationInputs:
     """Separate the parameters from the body and from form fields, which are parameters in Swagger 2."""
-    fields = [target for target in found if target.node.get("in") == "formData"]
-    whole = next((target for target in found if target.node.get("in") == "body"), None)
-    others = [target for target in found if target.node.get("in") not in ("formData", "body")]
+    fields = [target for target in swagger_parameters if target.node.get("in") == "formData"]
+    whole = next((target for target in swagger_parameters if target.node.get("in") == "body"), None)
+    others = [target for target in swagger_parameters if target.node.get("in") not in ("formData", "body")]
     parameters = [ResolvedNode(_parameter(target.node), target.base) for target in others]
     if whole is not None:
         return OperationInputs(parameters, ResolvedNode(_body(whole.node, consumes), whole.base))
@@ -518,8 +521,8 @@ def convert_inputs(found: Sequence[ResolvedNode], consumes: Sequence[str]) -> Op
 
 
 def _parameter(node: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {word: node[word] for word in _KEPT if word in node}
-    return {**kept, "schema": _schema(node), **_swagger_style(node)}
+    common: dict[str, Any] = {word: node[word] for word in _PARAMETER_KEYS if word in node}
+    return {**common, "schema": _schema(node), **_swagger_style(node)}
 
 
 def _schema(node: dict[str, Any]) -> dict[str, Any]:
@@ -611,9 +614,9 @@ class BodyReader:
         self._registry = registry
         self._schemas = schemas
 
-    def read(self, found: ResolvedNode | None, names: UniqueNames) -> models.RequestBody | None:
+    def read(self, body: ResolvedNode | None, names: UniqueNames) -> models.RequestBody | None:
         """Read the body in the preferred media type; None if there is none."""
-        target = self._registry.resolve(*found) if found is not None else None
+        target = self._registry.resolve(*body) if body is not None else None
         if target is None or not is_object(target.node):
             return None
         content = target.node.get("content")
@@ -657,11 +660,11 @@ class BodyReader:
         encodings = as_object(encoding)
         parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
         files = {name for name, part in parts.items() if part.is_file}
-        kept = {name: part for name, part in parts.items() if part != models.FieldEncoding()}
+        non_default = {name: part for name, part in parts.items() if part != models.FieldEncoding()}
         if not files:
-            return self._schemas.read(node, base), kept
+            return self._schemas.read(node, base), non_default
         schemas = [self._with_files(layer, files) for layer in layers]
-        return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, kept
+        return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, non_default
 
     def _undeclared_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, models.FieldEncoding]]:
         """Return the schema of a form without declared fields; binary ones get a field `file`."""
@@ -674,13 +677,13 @@ class BodyReader:
         seen: set[int] = set()
         waiting = [target]
         while waiting:
-            found = self._registry.resolve(*waiting.pop())
-            if found is None or not is_object(found.node) or id(found.node) in seen:
+            schema = self._registry.resolve(*waiting.pop())
+            if schema is None or not is_object(schema.node) or id(schema.node) in seen:
                 continue
-            seen.add(id(found.node))
-            yield found
-            members = found.node.get("allOf")
-            waiting += [ResolvedNode(member, found.base) for member in reversed(members)] if is_array(members) else []
+            seen.add(id(schema.node))
+            yield schema
+            members = schema.node.get("allOf")
+            waiting += [ResolvedNode(member, schema.base) for member in reversed(members)] if is_array(members) else []
 
     def _with_files(self, layer: ResolvedNode, files: set[str]) -> AnySchema:
         """Convert one object schema without `allOf`, with its file fields as FILE."""

@@ -91,11 +91,11 @@ class RequestBuilder:
         query = [*target.query]
         headers: list[Pair] = []
         cookies: list[Pair] = []
-        found = (query, headers, cookies)
+        destinations = (query, headers, cookies)
         for parameter, place, write in self._sent:
             value = arguments.get(parameter.argument)
             if value is not None:
-                found[place].extend(_serialize(parameter, value, write))
+                destinations[place].extend(_serialize(parameter, value, write))
             elif parameter.required:
                 raise _missing_argument(parameter)
         body = self.operation.body
@@ -124,7 +124,7 @@ def find_artifact_ids(operation: models.ApiOperation, arguments: Mapping[str, An
     if is_object(value) and not is_file(value):
         fields = [item for name, item in value.items() if body.parts.get(name, _PLAIN_FIELD).is_file]
         places = [place for item in fields for place in (item if is_array(item) else [item])]
-    return list(dict.fromkeys(found for place in places if (found := find_artifact_id(place)) is not None))
+    return list(dict.fromkeys(artifact_id for place in places if (artifact_id := find_artifact_id(place)) is not None))
 
 
 def _arguments_of(operation: models.ApiOperation) -> list[str]:
@@ -221,14 +221,14 @@ def _admits_null(schema: object, operation: models.ApiOperation, depth: int = 0)
 
 def _with_content_headers(headers: list[Pair], encoded: EncodedBody | None, accept: Pair) -> list[Pair]:
     """Add Content-Type and Accept where the arguments do not set them."""
-    given = {name.lower() for name, _ in headers} if headers else _NONE
+    names = {name.lower() for name, _ in headers} if headers else _NONE
     if encoded is not None:
         if parse_media_type(encoded.content_type).kind == "multipart":  # the boundary is ours
             headers = [pair for pair in headers if pair[0].lower() != "content-type"]
-            given = given - {"content-type"}
-        if "content-type" not in given:
+            names = names - {"content-type"}
+        if "content-type" not in names:
             headers.append(("Content-Type", encoded.content_type))
-    if "accept" not in given:
+    if "accept" not in names:
         headers.append(accept)
     return headers
 
@@ -341,7 +341,9 @@ def _is_document(value: Any, part: models.FieldEncoding) -> bool:
 
 
 def _multipart(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
-    parts = [found for name, item, part in _fields(body, value) for found in _form_parts(name, item, part, artifacts)]
+    parts = [
+        form_part for name, item, part in _fields(body, value) for form_part in _form_parts(name, item, part, artifacts)
+    ]
     data, boundary = encode_multipart(parts)
     return EncodedBody(data, f"{parse_media_type(body.content_type).essence}; boundary={boundary}")
 
@@ -577,15 +579,15 @@ def scheme_values(
     source: str, auth_config: Mapping[str, Any], schemes: Iterable[str], environ: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return scheme values by name, from `auth_config.schemes` or else the environment."""
-    given: Any = auth_config.get("schemes") or {}
-    if not is_object(given):
+    values: Any = auth_config.get("schemes") or {}
+    if not is_object(values):
         raise ConfigError(f"auth_config.schemes of source {source!r} is a table: a scheme's name and its value.")
     known = list(schemes)
-    if unknown := [name for name in given if name not in known]:
+    if unknown := [name for name in values if name not in known]:
         names = ", ".join(map(repr, known)) or "none"
         raise ConfigError(f"auth_config.schemes of source {source!r}: no scheme {unknown[0]!r}; there are: {names}.")
-    found = {name: _read_environment(environment_variable(source, name), environ) for name in known}
-    return {name: value for name, value in {**found, **given}.items() if value}
+    from_environment = {name: _read_environment(environment_variable(source, name), environ) for name in known}
+    return {name: value for name, value in {**from_environment, **values}.items() if value}
 
 
 def _read_environment(variable: str, environ: Mapping[str, str]) -> Any:
@@ -628,9 +630,9 @@ class Credentials:
             return present_headers(credential)
         # Where authentication is optional (an empty alternative), a configured credential is still sent.
         for needs in sorted(operation.security, key=lambda needs: not needs):
-            found = await self._alternative(needs, credential)
-            if found is not None:
-                return found
+            presentation = await self._alternative(needs, credential)
+            if presentation is not None:
+                return presentation
         if not operation.security:
             return NOTHING
         if credential.headers and not self._fits_anywhere(operation, credential):
@@ -652,12 +654,12 @@ class Credentials:
             scheme = self._schemes.get(need.scheme)
             if scheme is None:
                 return None
-            found = await self._by_value(scheme, need)
-            if found is None:
-                found, plain = self._without_value(scheme, plain)
-            if found is None:
+            presentation = await self._by_value(scheme, need)
+            if presentation is None:
+                presentation, plain = self._without_value(scheme, plain)
+            if presentation is None:
                 return None
-            presented = found if presented is NOTHING else presented.joined(found)
+            presented = presentation if presented is NOTHING else presented.joined(presentation)
         return presented
 
     def _without_value(
@@ -667,10 +669,10 @@ class Credentials:
         met = _is_satisfied(scheme, self._sent)
         if met and _header_of(scheme) not in map(str.lower, plain.headers):
             return NOTHING, plain
-        found = _adapt(scheme, plain)
-        if found is None and met:
+        presentation = _adapt(scheme, plain)
+        if presentation is None and met:
             return NOTHING, plain
-        return found, NO_CREDENTIAL
+        return presentation, NO_CREDENTIAL
 
     async def _by_value(self, scheme: models.SecurityScheme, need: models.SecurityRequirement) -> Presentation | None:
         value = self._values.get(scheme.name)
@@ -681,15 +683,15 @@ class Credentials:
         return _checked(scheme.name, _by_secret(scheme, value))
 
     async def _by_client(
-        self, scheme: models.SecurityScheme, given: dict[str, Any], need: models.SecurityRequirement
+        self, scheme: models.SecurityScheme, client: dict[str, Any], need: models.SecurityRequirement
     ) -> Presentation:
         if self._tokens is None:
             raise ConfigError(f"scheme {scheme.name!r} wants client credentials, but nothing can fetch tokens here.")
-        if not given.get("client_secret"):
+        if not client.get("client_secret"):
             raise ConfigError(f"auth_config.schemes.{scheme.name} has a client_id, and needs client_secret too.")
         flow: Any = scheme.flows.get("clientCredentials")
         url = scheme.token_url or (flow.get("tokenUrl") if is_object(flow) else None)
-        token = await self._tokens.token(parse_grant(scheme.name, url, given, need.scopes))
+        token = await self._tokens.token(parse_grant(scheme.name, url, client, need.scopes))
         return Presentation(headers=(("Authorization", f"{token.kind} {token.value}"),), tokens=(token.value,))
 
     def _fits_anywhere(self, operation: models.ApiOperation, credential: Credential) -> bool:
@@ -733,9 +735,9 @@ def _by_secret(scheme: models.SecurityScheme, value: Any) -> Presentation:
 
 
 def _credential_text(name: str, value: Any, *keys: str) -> str:
-    found = next((value[key] for key in keys if key in value), None) if is_object(value) else value
-    if isinstance(found, str) and found:
-        return found
+    text = next((value[key] for key in keys if key in value), None) if is_object(value) else value
+    if isinstance(text, str) and text:
+        return text
     raise ConfigError(f"auth_config.schemes.{name} wants a text, or a table with {' or '.join(keys)}.")
 
 

@@ -165,8 +165,8 @@ class SchemaReader:
         access_filter, below = self._access_filter, _Position(place.base, place.depth + 1)
         if access_filter is None:
             return {name: self._convert(node, below) for name, node in value.items()}
-        kept = {name: node for name, node in value.items() if not access_filter.excludes(node, place.base)}
-        return {name: self._convert(node, below) for name, node in kept.items()}
+        visible = {name: node for name, node in value.items() if not access_filter.excludes(node, place.base)}
+        return {name: self._convert(node, below) for name, node in visible.items()}
 
     def _convert_one(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
         if not isinstance(value, dict | bool):
@@ -214,10 +214,10 @@ def _relax_required(schema: JsonSchema, excluded: frozenset[str]) -> JsonSchema:
     """Drop excluded properties from `required`, and those that `additionalProperties: false` forbids."""
     if "required" not in schema:
         return schema
-    asked = [name for name in schema["required"] if name not in excluded]
+    required = [name for name in schema["required"] if name not in excluded]
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
-        asked = [name for name in asked if name in schema.get("properties", ())]
-    schema["required"] = asked
+        required = [name for name in required if name in schema.get("properties", ())]
+    schema["required"] = required
     return schema
 
 
@@ -258,9 +258,9 @@ class ReadWriteFilter:
             names.update(name for name, inner in properties.items() if self.excludes(inner, base))
         for member in self._members(node, base):
             names |= self.excluded_properties(member.node, member.base, hops - 1)
-        found = frozenset(names)
-        self._known[id(node)] = (node, found)
-        return found
+        excluded = frozenset(names)
+        self._known[id(node)] = (node, excluded)
+        return excluded
 
     def _members(self, node: dict[str, Any], base: str) -> Iterator[ResolvedNode]:
         members = node.get("allOf")
@@ -436,7 +436,7 @@ def _clean_name_lists(value: Any) -> Any:
     """Keep lists of property names by property."""
     if not is_object(value):
         return _DROPPED
-    return {key: _clean_names(found) for key, found in value.items() if is_array(found)}
+    return {key: _clean_names(names) for key, names in value.items() if is_array(names)}
 
 
 def _clean_discriminator(value: Any) -> Any:
@@ -451,8 +451,8 @@ def _clean_discriminator(value: Any) -> Any:
 
 def _clean_examples(value: Any) -> Any:
     """Keep up to three short examples; sample documents would be longer than the schema."""
-    kept = [item for item in value if _is_short(item)] if is_array(value) else []
-    return kept[:3] or _DROPPED
+    examples = [item for item in value if _is_short(item)] if is_array(value) else []
+    return examples[:3] or _DROPPED
 
 
 def _clean_example(value: Any) -> Any:

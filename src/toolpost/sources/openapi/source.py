@@ -243,18 +243,18 @@ def _parse_links(headers: Headers) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the targets of the Link headers with their relations in lower case."""
     for value in headers.get_all("link"):
         for target, parameters in _LINK.findall(value):
-            found = _RELATION.search(parameters)
-            if found:
-                yield target, frozenset((found[1] or found[2] or "").lower().split())
+            relation = _RELATION.search(parameters)
+            if relation:
+                yield target, frozenset((relation[1] or relation[2] or "").lower().split())
 
 
 def _find_url(content: dict[str, Any]) -> str | None:
     for path in _ADDRESSES:
-        found = _get_path(content, path) if path[0] in content else None
-        if is_object(found):
-            found = found.get("href", found.get("url"))
-        if isinstance(found, str) and (found.startswith(("/", "?")) or "://" in found):
-            return found
+        value = _get_path(content, path) if path[0] in content else None
+        if is_object(value):
+            value = value.get("href", value.get("url"))
+        if isinstance(value, str) and (value.startswith(("/", "?")) or "://" in value):
+            return value
     return None
 
 
@@ -271,12 +271,12 @@ def _url_arguments(operation: ApiOperation, there: str, here: str, arguments: Ma
     target = urlsplit(there)
     if here and urlsplit(here)[:3] != target[:3]:
         return {}
-    given: dict[str, list[str]] = {}
+    query: dict[str, list[str]] = {}
     for name, value in parse_qsl(target.query, keep_blank_values=True):
-        given.setdefault(name, []).append(value)
+        query.setdefault(name, []).append(value)
     known = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "query"}
     read = {
-        known[name].argument: _convert_value(known[name], values) for name, values in given.items() if name in known
+        known[name].argument: _convert_value(known[name], values) for name, values in query.items() if name in known
     }
     return {name: value for name, value in read.items() if arguments.get(name) != value}
 
@@ -307,9 +307,9 @@ def _cursor_page(operation: ApiOperation, content: dict[str, Any]) -> NextPage |
 
 def _find_cursor(content: dict[str, Any]) -> str | int | None:
     for path in _CURSORS:
-        found = _get_path(content, path) if path[0] in content else None
-        if isinstance(found, str | int) and not isinstance(found, bool) and found not in ("", 0):
-            return found
+        cursor = _get_path(content, path) if path[0] in content else None
+        if isinstance(cursor, str | int) and not isinstance(cursor, bool) and cursor not in ("", 0):
+            return cursor
     return None
 
 
@@ -410,8 +410,8 @@ class OpenApiSource(BaseSource):
         servers = {server for operation in local for server in operation.servers}
         hosts = self._client.policy.for_source(*sorted(filter(is_remote, servers)))
         values = scheme_values(self.name, self.config.auth_config, api.schemes, os.environ)
-        found = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
-        tools = [OperationTool(self._spec(operation), self, operation) for operation in found]
+        operations = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
+        tools = [OperationTool(self._spec(operation), self, operation) for operation in operations]
         return tools, hosts, values, [f"source {self.name!r}: {problem}" for problem in read.problems]
 
     def _spec(self, operation: ApiOperation) -> ToolSpec:
@@ -476,8 +476,10 @@ class OpenApiSource(BaseSource):
         if self._send is None:
             raise ConfigError(f"source {self.name!r} was not read yet")
         builder = cast("OperationTool", call.tool).builder
-        wanted = find_artifact_ids(builder.operation, call.arguments)
-        files = await load_artifacts(wanted, self._artifacts, call.request.principal.tenant) if wanted else None
+        artifact_ids = find_artifact_ids(builder.operation, call.arguments)
+        files = (
+            await load_artifacts(artifact_ids, self._artifacts, call.request.principal.tenant) if artifact_ids else None
+        )
         headers = self._headers
         if (
             self._idempotency_header

@@ -140,8 +140,8 @@ def _other_outcomes(responses: tuple[models.ApiResponse, ...], *, empty: bool) -
 
 def _successes(responses: tuple[models.ApiResponse, ...]) -> Iterator[models.ApiResponse]:
     """Yield the 2xx responses, or `default` if there are none."""
-    found = [response for response in responses if response.status.startswith("2")]
-    yield from found or [response for response in responses if response.status == "default"]
+    successes = [response for response in responses if response.status.startswith("2")]
+    yield from successes or [response for response in responses if response.status == "default"]
 
 
 def _json_schema(response: models.ApiResponse) -> JsonSchema | None:
@@ -266,14 +266,14 @@ def _arguments_only(schema: JsonSchema, budget: int) -> JsonSchema:
     """Return all required arguments and as many optional ones as fit, by name and type."""
     arguments = _View(schema, _LEAST).render().get("properties", {})
     required = set(schema.get("required", ()))
-    kept = {name: inner for name, inner in arguments.items() if name in required}
+    shown = {name: inner for name, inner in arguments.items() if name in required}
     note = "There are more optional arguments than are shown here."
-    short: JsonSchema = {"type": "object", "description": note, "properties": kept, "required": sorted(required)}
+    short: JsonSchema = {"type": "object", "description": note, "properties": shown, "required": sorted(required)}
     left = budget - estimate_tokens(short)
     for name, inner in arguments.items():
-        left -= estimate_tokens({name: inner}) if name not in kept else 0
+        left -= estimate_tokens({name: inner}) if name not in shown else 0
         if left >= 0:
-            kept.setdefault(name, inner)
+            shown.setdefault(name, inner)
     return short
 
 
