@@ -156,10 +156,10 @@ class _SchemaWriter:
     def write(self, field: GraphQLField, beside: JsonSchema) -> tuple[JsonSchema, bool]:
         """Return the schema, and whether no type of an argument was cut to a stub."""
         references: References = {}
-        given = {name: self._argument(inner, references) for name, inner in field.args.items()}
+        arguments = {name: self._argument(inner, references) for name, inner in field.args.items()}
         schema: JsonSchema = {
             "type": "object",
-            "properties": {**given, **beside},
+            "properties": {**arguments, **beside},
             "required": [name for name, inner in field.args.items() if is_required_argument(inner)],
             "additionalProperties": False,
         }
@@ -169,23 +169,23 @@ class _SchemaWriter:
 
     def _definitions(self, references: References, budget: int) -> tuple[dict[str, JsonSchema], set[str]]:
         """Return the definitions, breadth first, and the names of those cut to a stub by the budget."""
-        found = {name: self._definition(kind) for name, kind in sorted(references.items())}
-        budget -= sum(one.stub_size for one in found.values())
+        definitions = {name: self._definition(kind) for name, kind in sorted(references.items())}
+        budget -= sum(one.stub_size for one in definitions.values())
         cut: set[str] = set()
-        waiting = deque(found)
+        waiting = deque(definitions)
         while waiting:
             name = waiting.popleft()
-            one = found[name]
+            one = definitions[name]
             nearest = sorted(one.references.items())
-            new = {inner: self._definition(kind) for inner, kind in nearest if inner not in found}
+            new = {inner: self._definition(kind) for inner, kind in nearest if inner not in definitions}
             cost = one.size - one.stub_size + sum(inner.stub_size for inner in new.values())
             if cost > budget:
                 cut.add(name)
                 continue
             budget -= cost
-            found |= new
+            definitions |= new
             waiting += new
-        return {name: one.stub if name in cut else one.schema for name, one in found.items()}, cut
+        return {name: one.stub if name in cut else one.schema for name, one in definitions.items()}, cut
 
     def _definition(self, kind: DefinedType) -> _TypeDefinition:
         known = self._definitions_by_name.get(kind.name)
@@ -338,8 +338,8 @@ class MultipartVariables(NamedTuple):
     @property
     def artifact_ids(self) -> list[str]:
         """Return the ids of the artifacts among the files, each once."""
-        found = (find_artifact_id(value) for value in self.files.values())
-        return list(dict.fromkeys(one for one in found if one is not None))
+        ids = (find_artifact_id(value) for value in self.files.values())
+        return list(dict.fromkeys(one for one in ids if one is not None))
 
     def form_parts(self, artifacts: Mapping[str, File]) -> dict[str, FormPart]:
         """Return the files as form parts, by their path."""
@@ -376,12 +376,12 @@ def _types_with_uploads(types: Mapping[str, GraphQLNamedType]) -> set[str]:
         if isinstance(owner, GraphQLInputObjectType):
             for part in owner.fields.values():
                 used_by.setdefault(named_type(type_of(part)).name, set()).add(owner.name)
-    found, waiting = {UPLOAD}, [UPLOAD]
+    names, waiting = {UPLOAD}, [UPLOAD]
     while waiting:
-        new = used_by.get(waiting.pop(), set()) - found
-        found |= new
+        new = used_by.get(waiting.pop(), set()) - names
+        names |= new
         waiting += new
-    return found
+    return names
 
 
 def _extract_files(value: Any, kind: GraphQLType, path: str, files: dict[str, Any]) -> Any:
@@ -490,7 +490,7 @@ class OperationBuilder:
 
     def build(self, includes: Callable[[str], bool], check: Callable[[], None]) -> OperationSet:
         """Build the operations that `includes` accepts; `check` raises at the deadline."""
-        found = OperationSet([], [])
+        result = OperationSet([], [])
         known: set[str] = set()
         excess = 0
         for root in _root_fields(self._schema):
@@ -498,22 +498,22 @@ class OperationBuilder:
             if not includes(root.tool_name):
                 continue
             check()
-            if len(found.operations) == _MAX_OPERATIONS:
+            if len(result.operations) == _MAX_OPERATIONS:
                 excess += 1
             else:
-                self._add(found, root)
+                self._add(result, root)
         if excess:
             left_out = f"{excess:,} operations beyond {_MAX_OPERATIONS:,} were left out"
-            found.problems.append(f"{left_out}; choose with tool_filter")
-        found.problems.extend(self._schema_problems(known))
-        return found
+            result.problems.append(f"{left_out}; choose with tool_filter")
+        result.problems.extend(self._schema_problems(known))
+        return result
 
-    def _add(self, found: OperationSet, root: _RootField) -> None:
+    def _add(self, result: OperationSet, root: _RootField) -> None:
         """Build one operation, or record why its configured selection is invalid."""
         try:
-            found.operations.append(self._operation(root))
+            result.operations.append(self._operation(root))
         except SelectionError as error:
-            found.problems.append(f"{root.kind} {root.name!r} was left out: its selection cannot be used: {error}")
+            result.problems.append(f"{root.kind} {root.name!r} was left out: its selection cannot be used: {error}")
 
     def with_selection(self, operation: GraphqlOperation, text: str) -> GraphqlOperation:
         """Return the operation with another selection; raise SelectionError when it is invalid."""
@@ -843,29 +843,30 @@ class _SelectionFiller:
 
 
 def _candidate_fields(kind: Composite) -> _CandidateFields:
-    found = _CandidateFields([], [])
+    candidates = _CandidateFields([], [])
     for name, inner in fields_of(kind).items():
         if inner.deprecation_reason is not None or _needs_arguments(inner):
             continue
         own = type_of(inner)
         composite = composite_of(own)
         if composite is None:
-            found.leaves.append(_CandidateField(name, own, str(own), None))
+            candidates.leaves.append(_CandidateField(name, own, str(own), None))
         else:
-            found.nested.append(_CandidateField(name, own, str(own).replace(composite.name, "{}"), composite))
+            candidates.nested.append(_CandidateField(name, own, str(own).replace(composite.name, "{}"), composite))
     # By name, so that a server that lists its fields in another order does not change what a tool asks for.
-    found.leaves.sort(key=lambda candidate: (candidate.name not in _FIRST_LEAVES, candidate.name))
-    found.nested.sort(key=lambda candidate: (candidate.name not in _FIRST_OBJECTS, candidate.name))
-    if {candidate.name for candidate in found.nested} >= _CONNECTION_FIELDS:  # Relay connection: edges repeat the nodes
-        return found._replace(nested=[candidate for candidate in found.nested if candidate.name != "edges"])
-    return found
+    candidates.leaves.sort(key=lambda candidate: (candidate.name not in _FIRST_LEAVES, candidate.name))
+    candidates.nested.sort(key=lambda candidate: (candidate.name not in _FIRST_OBJECTS, candidate.name))
+    # In a Relay connection the edges repeat the nodes.
+    if {candidate.name for candidate in candidates.nested} >= _CONNECTION_FIELDS:
+        return candidates._replace(nested=[candidate for candidate in candidates.nested if candidate.name != "edges"])
+    return candidates
 
 
 def _needs_arguments(inner: GraphQLField) -> bool:
     """Return whether a field needs arguments; many servers insist on a page size that the schema calls optional."""
     return any(
-        is_required_argument(given) or (name in _PAGE_SIZES and given.default is None)
-        for name, given in inner.args.items()
+        is_required_argument(argument) or (name in _PAGE_SIZES and argument.default is None)
+        for name, argument in inner.args.items()
     )
 
 

@@ -550,13 +550,13 @@ class _Sanitizer:
                     waiting.append(owner)
                 else:
                     required_by.setdefault(_named_type_of(kind), []).append(owner)
-        found: set[str] = set()
+        unusable: set[str] = set()
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in unusable:
+                unusable.add(name)
                 waiting += required_by.get(name, ())
-        return found
+        return unusable
 
     def types(self) -> list[dict[str, Any]]:
         types = {name: self._type(name, raw) for name, raw in self._raw.items() if name not in _BUILT_IN_SCALARS}
@@ -581,32 +581,34 @@ class _Sanitizer:
                 values = self._named(raw.get("enumValues"), f"a value of {name!r}")
                 return {**base, "enumValues": [{"name": value, **_annotations(inner)} for value, inner in values]}
             case "INPUT_OBJECT":
-                given = self._inputs(raw.get("inputFields"), f"the input {name!r}")
-                return None if given is None else {**base, "inputFields": given, "isOneOf": raw.get("isOneOf") is True}
+                fields = self._inputs(raw.get("inputFields"), f"the input {name!r}")
+                if fields is None:
+                    return None
+                return {**base, "inputFields": fields, "isOneOf": raw.get("isOneOf") is True}
             case kind:
                 shown = truncate(str(kind), _MAX_NAME_CHARS)
                 self.problems.append(f"the type {name!r} was left out: it is of the unknown kind {shown!r}")
                 return None
 
     def _fields(self, owner: str, raw: dict[str, Any]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        fields: list[dict[str, Any]] = []
         for name, inner in self._named(raw.get("fields"), f"a field of {owner!r}"):
             kind = self._reference(inner.get("type"), _OUTPUT_KINDS)
             arguments = self._inputs(inner.get("args"), f"the field '{owner}.{name}'")
             if kind is None:
                 self.problems.append(f"the field '{owner}.{name}' was left out: its type is not known")
             elif arguments is not None:
-                found.append({"name": name, "type": kind, "args": arguments, **_annotations(inner)})
-        return found
+                fields.append({"name": name, "type": kind, "args": arguments, **_annotations(inner)})
+        return fields
 
     def _inputs(self, raw: Any, owner: str) -> list[dict[str, Any]] | None:
         """Return the valid arguments or input fields; None when a required one is invalid."""
-        found: list[dict[str, Any]] = []
+        inputs: list[dict[str, Any]] = []
         for item in raw if is_array(raw) else []:
             inner = as_object(item)
             kind = self._reference(inner.get("type"), _INPUT_KINDS)
             if kind is not None and _is_name(inner.get("name")):
-                found.append(
+                inputs.append(
                     {"name": inner["name"], "type": kind, "defaultValue": _default(inner), **_annotations(inner)}
                 )
                 continue
@@ -615,7 +617,7 @@ class _Sanitizer:
             if _is_required(inner):
                 self.problems.append(f"{owner} was left out: it cannot be called without {name!r}")
                 return None
-        return found
+        return inputs
 
     def _named(self, raw: Any, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the items with a valid name, each name once; `__` names belong to introspection."""
