@@ -36,11 +36,11 @@ from toolpost.web.content import parse_json
 Format = Literal["auto", "json", "lines", "text", "bytes"]
 
 _OCTETS = "application/octet-stream"
-_TOLD_CHARS = 2000
+_MAX_ERROR_CHARS = 2000
 _LONGEST_LOOK = 4096
 _LONGEST_QUOTE = 120
 _HOLD_S = 0.2
-_MAX_HELD = 20
+_MAX_EARLY_LINES = 20
 _MAX_LINE_CHARS = 500
 
 
@@ -56,7 +56,7 @@ class LineProgress:
         self._context: ToolContext | None = None
         self._redact = redact
         self._stdout = stdout
-        self._held: deque[tuple[str, Stream]] | None = deque(maxlen=_MAX_HELD)
+        self._early_lines: deque[tuple[str, Stream]] | None = deque(maxlen=_MAX_EARLY_LINES)
         self._timer = asyncio.get_running_loop().call_later(_HOLD_S, self._begin)
         self._rate_limit = RateLimit()
 
@@ -64,22 +64,22 @@ class LineProgress:
         """Report a line, or hold it while the command is young."""
         if not text.strip() or (stream == "stdout" and not self._stdout):
             return
-        if self._held is not None:
-            self._held.append((text, stream))
+        if self._early_lines is not None:
+            self._early_lines.append((text, stream))
         else:
             self._report(text)
 
     def end(self) -> None:
         """Report the held lines of stderr, which are in no result, when the command has ended."""
         self._timer.cancel()
-        held, self._held = self._held, None
-        for text, stream in held or ():
+        lines, self._early_lines = self._early_lines, None
+        for text, stream in lines or ():
             if stream == "stderr":
                 self._report(text)
 
     def _begin(self) -> None:
-        held, self._held = self._held, None
-        for text, _ in held or ():
+        lines, self._early_lines = self._early_lines, None
+        for text, _ in lines or ():
             self._report(text)
 
     def _report(self, text: str) -> None:
@@ -104,7 +104,7 @@ def parse_output(
 
 
 def _failure(done: CommandResult, name: str, redact: Callable[[str], str]) -> errors.ToolError:
-    said = _end(done.stderr.strip() or done.stdout[-4 * _TOLD_CHARS :].decode("utf-8", "replace"), redact)
+    said = _end(done.stderr.strip() or done.stdout[-4 * _MAX_ERROR_CHARS :].decode("utf-8", "replace"), redact)
     if done.exit_code < 0:
         how = f"Command {name!r} was ended by {_signal_name(-done.exit_code)}"
         return errors.ToolServerError(f"{how}: {said}" if said else how, code="command_killed")
@@ -114,7 +114,7 @@ def _failure(done: CommandResult, name: str, redact: Callable[[str], str]) -> er
 
 def _end(text: str, redact: Callable[[str], str]) -> str:
     said = redact(text.strip())
-    return said if len(said) <= _TOLD_CHARS else f"... {said[-_TOLD_CHARS:]}"
+    return said if len(said) <= _MAX_ERROR_CHARS else f"... {said[-_MAX_ERROR_CHARS:]}"
 
 
 def _signal_name(number: int) -> str:
@@ -260,16 +260,16 @@ def _instead(name: str, known: Mapping[str, Any]) -> str:
 
 def _merged(written: CliTool | None, described: DescribedCommand) -> CliTool:
     """Merge a tool of the configuration over its description in the manual."""
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "description": described.description,
         "output_schema": described.output_schema,
         "tags": list(described.tags),
         "args": list(described.args),
     }
     if described.input_schema is not None:
-        found["input_schema"] = described.input_schema
+        fields["input_schema"] = described.input_schema
     own = {} if written is None else {name: getattr(written, name) for name in written.model_fields_set}
-    return CliTool(**{**found, **own})
+    return CliTool(**{**fields, **own})
 
 
 class CommandPlan(NamedTuple):
@@ -327,16 +327,16 @@ class CliSource(BaseSource):
             locate(Launch(argv=fixed, env=self._env, cwd=self.config.cwd))
         commands = CommandList(self.config, fixed, None if described is None else described.commands)
         problems = [] if described is None else [*described.problems]
-        found: list[CommandTool] = []
+        tools: list[CommandTool] = []
         for name in commands.names():
             try:
-                found.append(self._tool(name, commands.find(name), problems))
+                tools.append(self._tool(name, commands.find(name), problems))
             except errors.ToolError as error:
                 problems.append(str(error))
-        if described is not None and problems and not found:
+        if described is not None and problems and not tools:
             raise errors.ConfigError(f"no tool can be used: {'; '.join(problems[:_MOST_REASONS])}")
         self.problems = [f"source {self.name!r}: {problem}" for problem in problems]
-        return found
+        return tools
 
     def _refuse_credential(self) -> None:
         if self.config.auth_type is not AuthType.NONE:
@@ -454,20 +454,20 @@ class Word(NamedTuple):
     is_free: bool = True
 
 
-def parse_words(words: Iterable[str]) -> list[Word]:
+def parse_words(texts: Iterable[str]) -> list[Word]:
     """Parse the words after those of the connection.
 
     A `--` counts for the slots that follow it directly: behind another word it may be another program's.
     """
-    found: list[Word] = []
+    words: list[Word] = []
     ended = False
-    for text in words:
+    for text in texts:
         word = _parse_word(text, ended=ended)
         ended = text == _END_OF_OPTIONS or (ended and bool(word.slots))
-        if word.slots and _begins_with_slot(text) and found and _is_option(found[-1]):
-            word = word._replace(option=found.pop().text)
-        found.append(word)
-    return found
+        if word.slots and _begins_with_slot(text) and words and _is_option(words[-1]):
+            word = word._replace(option=words.pop().text)
+        words.append(word)
+    return words
 
 
 def _parse_word(text: str, *, ended: bool) -> Word:
@@ -506,25 +506,25 @@ def _is_option(word: Word) -> bool:
 
 def fill_words(words: Iterable[Word], arguments: Mapping[str, Any]) -> list[str]:
     """Fill the words with the arguments of one call; raise a ToolValidationError for a value that cannot be a word."""
-    found: list[str] = []
+    argv: list[str] = []
     for word in words:
         if word.flag is not None:
-            found += [word.text] if arguments.get(word.flag) is True else []
+            argv += [word.text] if arguments.get(word.flag) is True else []
         elif not word.slots:
-            found.append(word.text)
+            argv.append(word.text)
         elif values := _values(word, arguments):
-            found += values if word.option is None else [word.option, *values]
-    return found
+            argv += values if word.option is None else [word.option, *values]
+    return argv
 
 
 def _values(word: Word, arguments: Mapping[str, Any]) -> list[str]:
     """Fill one word: no word when an argument is absent, several when the word is one slot and its value a list."""
-    given = [arguments.get(name) for name in word.slots]
-    if any(value is None for value in given):
+    values = [arguments.get(name) for name in word.slots]
+    if any(value is None for value in values):
         return []
     if word.is_whole:
-        return [_fit(value_text(item), word, [item]) for item in _items(given[0])]
-    return [_fit(fill_template(word.text, lambda name: value_text(arguments[name])), word, given)]
+        return [_fit(value_text(item), word, [item]) for item in _items(values[0])]
+    return [_fit(fill_template(word.text, lambda name: value_text(arguments[name])), word, values)]
 
 
 def _items(value: Any) -> Sequence[Any]:
