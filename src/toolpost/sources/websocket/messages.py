@@ -227,7 +227,7 @@ def text_message(template: Any) -> Build:
     return _whole(_text(template), template)
 
 
-def wanted(template: Any) -> list[str]:
+def list_placeholders(template: Any) -> list[str]:
     """List the placeholders of a template, each once, in order."""
     return list(dict.fromkeys(_names(template)))
 
@@ -236,7 +236,7 @@ def _whole(part: Part, template: Any) -> Build:
     def build(arguments: Arguments, number: int) -> str:
         made = part(arguments, number)
         if made is None:
-            missing = [name for name in wanted(template) if name not in arguments]
+            missing = [name for name in list_placeholders(template) if name not in arguments]
             raise ToolValidationError(f"{', '.join(map(repr, missing))}: there is no message without it")
         return made
 

@@ -30,12 +30,12 @@ from toolpost.sources.websocket.messages import (
     json_message,
     json_text,
     json_value,
+    list_placeholders,
     listed,
     path_of,
     result_of,
     text_message,
     value_at,
-    wanted,
 )
 from toolpost.transports.base import BaseSource, Services, SourceTool
 from toolpost.web.content import OCTETS
@@ -92,7 +92,7 @@ class WebSocketSession:
         self._presented = dict(credential.headers)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int | None, _Waiting] = {}
-        self._given_out = 0
+        self._last_number = 0
         self._is_owed = False  # an answer for which nobody waits any more
         self._stray: _Stray | None = None
         self._ended: ToolError | None = None
@@ -119,7 +119,7 @@ class WebSocketSession:
         """Send a message and wait for the answer with its id."""
         loop = self._loop
         until = loop.time() + timeout_s
-        self._given_out = number = self._given_out + 1
+        self._last_number = number = self._last_number + 1
         text = build(arguments, number)
         if self._ended is not None:
             raise ToolConnectionError(self._ended.message, sent=False)
@@ -184,14 +184,14 @@ class WebSocketSession:
                 waiting[0].set_result(answer)
         elif number is None:
             self._drop("a message that answers no call", message)
-        elif not 0 < number <= self._given_out:
+        elif not 0 < number <= self._last_number:
             self._drop(f"an answer with the id {number}, which no call has", message)
 
     def _drop(self, what: str, message: str | bytes) -> None:
         """Note and log a message that belongs to no call."""
         # Only a call that waits alone sees how it begins, since it may be the answer to another call; no log does.
         is_alone = len(self._waiting) == 1 and not self._is_owed
-        self._stray = _Stray(what, self._given_out, message[:_LOOK] if is_alone else None)
+        self._stray = _Stray(what, self._last_number, message[:_LOOK] if is_alone else None)
         _log.info("source %r: dropped %s", self._name, what)
 
     def _end(self, ended: ToolError) -> None:
@@ -262,7 +262,7 @@ class ClosingConnections:
 
 
 UNRELATED: Final = object()
-_TOLD = 500
+_PREVIEW_CHARS = 500
 
 
 class StreamLimits(NamedTuple):
@@ -325,7 +325,7 @@ class AnswerStream:
             raise ToolClientError(text, code="response_too_large")
         value = listed(result_of(answer))
         self.answers.append(value)
-        self._tell(beginning(value if isinstance(value, str) else json_text(value), _TOLD))
+        self._tell(beginning(value if isinstance(value, str) else json_text(value), _PREVIEW_CHARS))
         ended = self._limits.last is not None and value_at(answer, self._limits.last) is True
         return ended or len(self.answers) >= self._limits.messages
 
@@ -399,7 +399,7 @@ def plan_tool(
 ) -> tuple[ToolSpec, MessagePlan]:
     """Build the spec and the plan of a tool; raise a ConfigError when it cannot be called."""
     known = tool.input_schema.get("properties")
-    unknown = [name for name in wanted(tool.message) if is_object(known) and name not in known]
+    unknown = [name for name in list_placeholders(tool.message) if is_object(known) and name not in known]
     if unknown:
         raise ConfigError(f"its message wants {', '.join(map(repr, unknown))}, which its input_schema does not have")
     _refuse_id(tool, correlation)
@@ -423,7 +423,7 @@ def _schema(tool: WebSocketTool) -> JsonSchema:
     """Return the configured schema, or one of the message's placeholders; other arguments are refused."""
     if "input_schema" in tool.model_fields_set or tool.message is None:
         return closed_schema(tool.input_schema)
-    names = wanted(tool.message)
+    names = list_placeholders(tool.message)
     anything: dict[str, JsonSchema] = {name: {} for name in names}
     return closed_schema({"type": "object", "properties": anything, "required": names})
 
@@ -477,17 +477,17 @@ class WebSocketSource(BaseSource):
         options = self.config.websocket
         if self._sessions is not None and options.format != "json":
             raise ConfigError(f"source {self.name!r}: websocket.mode multiplexed needs the format json")
-        found: list[MessageTool] = []
+        tools: list[MessageTool] = []
         problems = [] if options.tools else [f"source {self.name!r}: there are no tools under websocket.tools"]
         for name, tool in options.tools.items():
             if not self.config.includes(name):
                 continue
             try:
-                found.append(MessageTool(self, *plan_tool(self.config, name, tool, self._correlation)))
+                tools.append(MessageTool(self, *plan_tool(self.config, name, tool, self._correlation)))
             except ConfigError as error:
                 problems.append(f"source {self.name!r}: tool {name!r} is left out: {error}")
         self.problems = problems
-        return found
+        return tools
 
     def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
         validated = call.permitted.validated
