@@ -120,8 +120,8 @@ class N8nApi:
         status, secrets = response.status, [value for _, value in self._headers]
         reason = sanitize(extract_reason(response.headers, response.body), secrets)
         if status == 401:
-            given = "refuses the API key" if self._headers else "wants an API key"
-            return ToolAuthError(f"{self._subject} {given} ({reason}). {API_KEY_HINT}", status_code=401)
+            problem = "refuses the API key" if self._headers else "wants an API key"
+            return ToolAuthError(f"{self._subject} {problem} ({reason}). {API_KEY_HINT}", status_code=401)
         if status == 403:
             msg = f"{self._subject} does not let this API key list workflows ({reason})"
             return ToolAuthError(f"{msg}; give it the scope workflow:list", status_code=403)
@@ -402,8 +402,8 @@ def _other_trigger_problems(workflow: str, node: dict[str, Any]) -> Iterator[str
 def _methods(parameters: dict[str, Any]) -> list[str]:
     """Return the methods of a node; n8n omits default values, and each method has its own branch."""
     several = parameters.get("multipleMethods") is True
-    given = parameters.get("httpMethod", ["GET", "POST"] if several else "GET")
-    offered = given if is_array(given) else [given]
+    value = parameters.get("httpMethod", ["GET", "POST"] if several else "GET")
+    offered = value if is_array(value) else [value]
     return [method for method in _METHODS if method in offered]
 
 

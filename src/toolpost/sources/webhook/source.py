@@ -191,8 +191,8 @@ def remove_stack_traces(body: bytes) -> bytes:
         value = parse_json(body)
     except ValueError:
         text = decode_text(body[:_MAX_CLEANED_CHARS])
-        kept = remove_stack_frames(text)
-        return body if kept == text else kept.encode()
+        cleaned_text = remove_stack_frames(text)
+        return body if cleaned_text == text else cleaned_text.encode()
     cleaned = _clean_value(value)
     if cleaned == value:
         return body
