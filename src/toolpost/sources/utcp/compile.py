@@ -44,11 +44,11 @@ def check_kind_allowed(tool: ManualTool, manual: Manual) -> None:
     if manual.allows(tool.kind):
         return
     has = sorted(manual.allowed or {manual.kind})
-    wanted = ", ".join(dict.fromkeys([*has, tool.kind]))
+    kinds = ", ".join(dict.fromkeys([*has, tool.kind]))
     raise unusable_tool(
         tool,
         f"it is called by {tool.kind}, and the manual may only use {', '.join(has)}; "
-        f"write utcp: {{allowed_communication_protocols: [{wanted}]}} to let it",
+        f"write utcp: {{allowed_communication_protocols: [{kinds}]}} to let it",
     )
 
 

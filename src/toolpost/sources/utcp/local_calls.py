@@ -172,13 +172,13 @@ def build_script(commands: Sequence[CommandStep], arguments: Mapping[str, Any], 
 
     Several steps write their output to files in `folder`.
     """
-    wanted = placeholder_names(commands)
-    missing = [name for name in wanted if arguments.get(name) is None]
+    placeholders = placeholder_names(commands)
+    missing = [name for name in placeholders if arguments.get(name) is None]
     if missing:
         raise ToolValidationError([f"{name}: its command needs it" for name in missing])
     nonce = secrets.token_hex(8)  # so that no template can refer to these variables itself
-    names = {name: f"__UTCP_ARG_{nonce}_{name}" for name in wanted}
-    env = {names[name]: _value(name, arguments[name]) for name in wanted}
+    names = {name: f"__UTCP_ARG_{nonce}_{name}" for name in placeholders}
+    env = {names[name]: _value(name, arguments[name]) for name in placeholders}
     steps = [_insert_references(step.command, names, arguments) for step in commands]
     if folder is None:
         return Script(steps[0], env)
@@ -224,10 +224,8 @@ def pipe_names(commands: Sequence[CommandStep]) -> list[str]:
 
 def _final_output(commands: Sequence[CommandStep]) -> list[str]:
     last = len(commands) - 1
-    wanted = [step.append_to_final_output for step in commands]
-    numbers = [
-        number for number, is_wanted in enumerate(wanted) if (number == last if is_wanted is None else is_wanted)
-    ]
+    choices = [step.append_to_final_output for step in commands]
+    numbers = [number for number, choice in enumerate(choices) if (number == last if choice is None else choice)]
     return [f"printf '%s\\n' \"${{CMD_{number}_OUTPUT}}\"" for number in numbers]
 
 

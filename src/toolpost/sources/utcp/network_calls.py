@@ -333,10 +333,11 @@ async def call_sse(tool: CompiledTool, invocation: Invocation, context: ManualCo
         events = SseDecoder()
 
         def decode(chunk: bytes) -> list[Any]:
-            found = [
-                event for event in events.feed(chunk) if template.event_type in (None, event.get("event") or "message")
+            return [
+                json_or_text(event["data"])
+                for event in events.feed(chunk)
+                if template.event_type in (None, event.get("event") or "message")
             ]
-            return [json_or_text(event["data"]) for event in found]
 
         return await _collect(response, decode, invocation.progress())
 
@@ -350,8 +351,8 @@ async def call_stream(tool: CompiledTool, invocation: Invocation, context: Manua
             lines = LineDecoder()
 
             def decode(chunk: bytes) -> list[Any]:
-                found = lines.feed(chunk) if chunk else lines.flush()
-                return [json_or_text(line) for line in found if line.strip()]
+                texts = lines.feed(chunk) if chunk else lines.flush()
+                return [json_or_text(line) for line in texts if line.strip()]
 
             return await _collect(response, decode, report)
         data = bytearray()

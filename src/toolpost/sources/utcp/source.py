@@ -155,21 +155,21 @@ class UtcpSource(BaseSource):
         self, manual: Manual, variables: templates.Variables, remote: RemoteContexts | None
     ) -> _CompiledManual:
         """Compile the tools of a manual that are called here, and sort out those that others call."""
-        found = _CompiledManual([], [], [], [])
+        compiled = _CompiledManual([], [], [], [])
         for tool in manual.tools:
             if not self.config.includes(tool.name):
                 continue
             try:
                 check_kind_allowed(tool, manual)
                 if tool.kind == "mcp":
-                    found.mcp.append(tool)
+                    compiled.mcp.append(tool)
                 elif tool.kind in templates.TEMPLATE_TYPES or not self.config.utcp.bridge:
-                    found.own.append((tool, compile_tool(tool, variables, timeout_s=self.config.timeout_s)))
+                    compiled.own.append((tool, compile_tool(tool, variables, timeout_s=self.config.timeout_s)))
                 else:
-                    found.bridged.append(_check_bridgeable(tool, variables, remote))
+                    compiled.bridged.append(_check_bridgeable(tool, variables, remote))
             except ConfigError as error:
-                found.problems.append(str(error))
-        return found
+                compiled.problems.append(str(error))
+        return compiled
 
     def _own_tools(
         self,

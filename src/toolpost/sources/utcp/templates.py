@@ -102,9 +102,9 @@ async def present_credentials(
     if own is NOTHING or template is NOTHING:
         return template if own is NOTHING else own
     taken = {name.lower() for name, _ in own.headers}
-    kept = tuple(pair for pair in template.headers if pair[0].lower() not in taken)
-    tokens_left = template.tokens if kept == template.headers else ()
-    return own.joined(template._replace(headers=kept, tokens=tokens_left))
+    headers = tuple(pair for pair in template.headers if pair[0].lower() not in taken)
+    tokens_left = template.tokens if headers == template.headers else ()
+    return own.joined(template._replace(headers=headers, tokens=tokens_left))
 
 
 def static_headers(auth: ApiKeyAuth | BasicAuth | OAuth2Auth) -> dict[str, str] | None:
@@ -427,8 +427,8 @@ class Variables:
     def _inherited_secrets(self, template: Mapping[str, Any]) -> set[str]:
         """Return the secrets that a script inherits from this process."""
         names: Any = template.get("inherit_env_vars")
-        wanted = [name for name in names if isinstance(name, str)] if is_array(names) else []
-        return {self._environ[name] for name in wanted if is_secret_name(name) and name in self._environ}
+        variables = [name for name in names if isinstance(name, str)] if is_array(names) else []
+        return {self._environ[name] for name in variables if is_secret_name(name) and name in self._environ}
 
 
 def _literal_secrets(part: Mapping[str, Any]) -> Iterator[str]:
