@@ -241,12 +241,12 @@ class _PlainLoader(yaml.SafeLoader):
         return made
 
 
-def _check_format(given: object, where: str) -> None:
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise ConfigError(f"{where}: format is {given!r}, not a number such as {FORMAT}")
-    if given > FORMAT:
+def _check_format(value: object, where: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{where}: format is {value!r}, not a number such as {FORMAT}")
+    if value > FORMAT:
         raise ConfigError(
-            f"{where} has format {given}, written by a newer Toolpost; this one reads up to {FORMAT}: update it"
+            f"{where} has format {value}, written by a newer Toolpost; this one reads up to {FORMAT}: update it"
         )
 
 

@@ -122,10 +122,10 @@ def _compile(value: Any, expressions: list[Expression]) -> Callable[[Mapping[str
             return lambda scope: [render(scope) for render in items]
     elif isinstance(value, str) and _OPEN in value:
         parts = list(_split(value))
-        found = [part for part in parts if isinstance(part, Expression)]
-        expressions += found
-        if len(parts) == len(found) == 1:
-            return found[0].evaluate
+        own = [part for part in parts if isinstance(part, Expression)]
+        expressions += own
+        if len(parts) == len(own) == 1:
+            return own[0].evaluate
         return lambda scope: "".join(
             part if isinstance(part, str) else _as_text(part.evaluate(scope)) for part in parts
         )

@@ -110,9 +110,9 @@ class WorkflowSource(BaseSource):
 
     async def discover(self) -> Sequence[Tool]:
         """Read the files; leave out and report those with a fault."""
-        found, problems, files = await asyncio.to_thread(self._read)
+        workflows, problems, files = await asyncio.to_thread(self._read)
         self.files = files
-        versions, doubles = _by_version(found)
+        versions, doubles = _by_version(workflows)
         tools = self._tools(versions)
         self.problems = [*problems, *doubles]
         return [tool for name, tool in tools.items() if self.config.includes(name)]
@@ -121,18 +121,18 @@ class WorkflowSource(BaseSource):
         if not self._path.exists():
             missing = f"{self.config.connection!r} does not exist"
             raise ToolConnectionError(f"{missing}; name a YAML file or a folder of them", sent=False)
-        found: list[tuple[Path, Workflow]] = []
+        workflows: list[tuple[Path, Workflow]] = []
         problems: list[str] = []
         files: list[str] = []
         for file, workflow in read_folder(self._path):
             files.append(str(file))
             if isinstance(workflow, Workflow):
-                found.append((file, workflow))
+                workflows.append((file, workflow))
             else:
                 problems.append(workflow.message)
-        if problems and not found:
+        if problems and not workflows:
             raise ToolConnectionError("; ".join(problems), sent=False)
-        return found, problems, files
+        return workflows, problems, files
 
     def _tools(self, versions: Mapping[str, Mapping[int, Workflow]]) -> dict[str, Tool]:
         """Return the tools by their names within the source; ConfigError for an alias of what does not exist."""
@@ -176,11 +176,11 @@ def _aliased_names(aliases: Mapping[str, str | dict[str, int]]) -> set[str]:
     return {name for versions in aliases.values() for name in ([versions] if isinstance(versions, str) else versions)}
 
 
-def _by_version(found: Sequence[tuple[Path, Workflow]]) -> tuple[dict[str, dict[int, Workflow]], list[str]]:
+def _by_version(workflows: Sequence[tuple[Path, Workflow]]) -> tuple[dict[str, dict[int, Workflow]], list[str]]:
     """Return the workflows by name and version, and what is wrong where a version stands in two files."""
     versions: dict[str, dict[int, Workflow]] = defaultdict(dict)
     problems: list[str] = []
-    for file, workflow in found:
+    for file, workflow in workflows:
         if workflow.version in versions[workflow.name]:
             problems.append(f"{file.name}: {workflow.label} stands in another file too; give this one another version")
         else:
@@ -283,7 +283,7 @@ class _Run:
         """Split the arguments into inputs and tables."""
         ports = self._workflow.data.ports.inputs
         defaults = _defaults(self._workflow.data.inputs)
-        self._scope["inputs"] = defaults | {name: given for name, given in arguments.items() if name not in ports}
+        self._scope["inputs"] = defaults | {name: value for name, value in arguments.items() if name not in ports}
         tables: dict[str, Any] = {}
         if ports:
             for name, port in ports.items():
@@ -494,14 +494,14 @@ def completed(outcome: Outcome, context: ToolContext) -> Completed:
     return outcome
 
 
-async def read_port(where: str, port: Port, given: Any, context: ToolContext) -> list[dict[str, Any]]:
+async def read_port(where: str, port: Port, value: Any, context: ToolContext) -> list[dict[str, Any]]:
     """Return the rows of an input port: those that were given, or those of an artifact, whose columns must fit."""
-    if is_array(given):  # the input schema has checked each row
-        return list(given)
+    if is_array(value):  # the input schema has checked each row
+        return list(value)
     try:
-        data = await context.read_artifact(str(given))
+        data = await context.read_artifact(str(value))
     except KeyError:
-        raise ToolValidationError(f"{where}: there is no artifact {given!r}; give its rows, or save it first") from None
+        raise ToolValidationError(f"{where}: there is no artifact {value!r}; give its rows, or save it first") from None
     return _rows(where, _table(where, data), port)
 
 
@@ -610,14 +610,14 @@ def _rows(where: str, table: pa.Table, port: Port) -> list[dict[str, Any]]:
     return rows
 
 
-def _fits(found: str, kind: str) -> bool:
+def _fits(column_type: str, kind: str) -> bool:
     """Return whether a column's type is what the port declares, or holds the same values."""
     others = {"float64": ("double",), "float32": ("float",), "string": ("large_string", "string_view")}
     if kind == "date":
-        return found.startswith("date")
+        return column_type.startswith("date")
     if kind == "timestamp":
-        return found.startswith("timestamp")
-    return found in (kind, *others.get(kind, ()))
+        return column_type.startswith("timestamp")
+    return column_type in (kind, *others.get(kind, ()))
 
 
 def _kind(value: Any) -> str:
