@@ -47,7 +47,7 @@ Seconds = Annotated[
 InBackground = Annotated[
     bool, Field(validation_alias=either("run_in_background"), description="Return at once; read on with its id")
 ]
-_KEPT_BYTES = 64 * 1024
+_MAX_OUTPUT_BYTES = 64 * 1024
 _CHUNK = 64 * 1024
 _FLOOD_BYTES = 16 << 20
 _PAUSE_S = 0.01
@@ -250,7 +250,7 @@ Owner = tuple[str, str]
 
 
 class BackgroundCommand:
-    """One command; the last `_KEPT_BYTES` of its output are kept."""
+    """One command; the last `_MAX_OUTPUT_BYTES` of its output are kept."""
 
     def __init__(self, command_id: str, owner: Owner) -> None:
         self.id = command_id
@@ -262,13 +262,13 @@ class BackgroundCommand:
         self.error: str | None = None
         self.cut = False
         self.task: asyncio.Task[None] | None = None
-        self._kept = bytearray()
+        self._output = bytearray()
         self._read = 0
 
     @property
     def output(self) -> str:
         """The output so far, both streams in order of arrival."""
-        return self._kept.decode("utf-8", "replace")
+        return self._output.decode("utf-8", "replace")
 
     @property
     def elapsed_s(self) -> float:
@@ -308,13 +308,13 @@ class BackgroundCommand:
 
     def _take(self, data: bytes) -> None:
         """Append output; the oldest goes, by whole lines if there are any, when there is too much."""
-        self._kept += data
+        self._output += data
         self._read += len(data)
-        if len(self._kept) > _KEPT_BYTES:
+        if len(self._output) > _MAX_OUTPUT_BYTES:
             self.cut = True
-            begin = len(self._kept) - _KEPT_BYTES
-            line = self._kept.find(b"\n", begin)
-            del self._kept[: begin if line < 0 else line + 1]
+            begin = len(self._output) - _MAX_OUTPUT_BYTES
+            line = self._output.find(b"\n", begin)
+            del self._output[: begin if line < 0 else line + 1]
 
     def _end(self, status: Status) -> None:
         if self.status == "running":

@@ -49,14 +49,14 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Place(NamedTuple):
-    """A name in an open folder; `given` is the path as the caller wrote it, `real` where it leads.
+    """A name in an open folder; `path` is as the caller wrote it, `real` where it leads.
 
     Where the system has no handles of folders (Windows), `folder` is None and `name` is the whole path.
     """
 
     folder: int | None
     name: str
-    given: str
+    path: str
     real: str
 
     @property
@@ -159,11 +159,11 @@ class FileAccess:
     def check_regular(self, place: Place, status: os.stat_result) -> None:
         """Refuse whatever is no plain file."""
         if stat.S_ISDIR(status.st_mode):
-            raise tool_error_from_os(IsADirectoryError(errno.EISDIR, ""), place.given, tool_name=self.tool_name)
-        self.check_on_disk(status, place.given)
+            raise tool_error_from_os(IsADirectoryError(errno.EISDIR, ""), place.path, tool_name=self.tool_name)
+        self.check_on_disk(status, place.path)
         if not stat.S_ISREG(status.st_mode):
             kind = _kind_of(status.st_mode)
-            raise self.refusal(f"{display_path(place.given)!r} is {kind}, not a plain file", "not_a_file")
+            raise self.refusal(f"{display_path(place.path)!r} is {kind}, not a plain file", "not_a_file")
 
     def check_unprotected(self, status: os.stat_result, path: str) -> None:
         """Refuse a file or folder that is protected, whatever path led to it."""
@@ -175,19 +175,21 @@ class FileAccess:
 
     def check_holds_nothing(self, place: Place, status: os.stat_result) -> None:
         """Refuse to move or delete a folder, or a link, that a protected path goes through."""
-        held = self.protection.below(place.real, status)
-        if held is not None:
-            message = f"{display_path(place.given)!r} holds {held.path!r}, which is protected: {held.reason}; {_NEVER}"
+        inside = self.protection.below(place.real, status)
+        if inside is not None:
+            message = (
+                f"{display_path(place.path)!r} holds {inside.path!r}, which is protected: {inside.reason}; {_NEVER}"
+            )
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
 
     def _check_entry(self, place: Place) -> None:
         """Refuse an entry by what lies there, and by the name that it would have there."""
         status = place.status_or_none()
         if status is not None:
-            self.check_unprotected(status, place.given)
+            self.check_unprotected(status, place.path)
         if place.folder is not None and not place.is_root:
             folder = os.fstat(place.folder)
-            self._refuse(self.protection.of_name(folder, place.name, writes=self.writes), place.given)
+            self._refuse(self.protection.of_name(folder, place.name, writes=self.writes), place.path)
 
     def _refuse(self, protected: ProtectedPath | None, path: str) -> None:
         if protected is not None:

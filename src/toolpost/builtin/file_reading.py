@@ -133,11 +133,11 @@ async def get_file_info(path: FilePath, ctx: ToolContext) -> FileFacts:
 class _Reading:
     """Reads some lines of one file."""
 
-    def __init__(self, access: FileAccess, path: str, wanted: LineRequest, encoding: str | None) -> None:
+    def __init__(self, access: FileAccess, path: str, request: LineRequest, encoding: str | None) -> None:
         self._access = access
         self._path = path
-        self._wanted = wanted
-        self._asked = None if encoding is None else parse_encoding(encoding, tool_name=access.tool_name)
+        self._request = request
+        self._caller_encoding = None if encoding is None else parse_encoding(encoding, tool_name=access.tool_name)
 
     def run(self, check_cancelled: Callable[[], None]) -> FileContent:
         with self._access.open_file(self._path) as opened, FileIO(opened.fd, closefd=False) as file:
@@ -147,19 +147,19 @@ class _Reading:
         return self._content(lines, encoding, opened.status.st_size)
 
     def _encoding(self, head: bytes) -> Encoding:
-        if self._asked is not None:
-            return with_actual_mark(self._asked, head)
-        found = detect_encoding(head)
-        if found is None:
+        if self._caller_encoding is not None:
+            return with_actual_mark(self._caller_encoding, head)
+        encoding = detect_encoding(head)
+        if encoding is None:
             message = f"{display_path(self._path)!r} is a binary file; if there is text in it, name its `encoding`"
             raise self._access.refusal(message, "binary_file")
-        return found
+        return encoding
 
     def _lines(self, file: FileIO, size: int, encoding: Encoding, check_cancelled: Callable[[], None]) -> LineRange:
         if encoding.ends_lines_with_a_byte:
-            return read_lines(file, size, self._wanted, check_cancelled=check_cancelled)
+            return read_lines(file, size, self._request, check_cancelled=check_cancelled)
         try:
-            return read_decoded_lines(file, size, self._wanted, encoding, check_cancelled=check_cancelled)
+            return read_decoded_lines(file, size, self._request, encoding, check_cancelled=check_cancelled)
         except UnicodeDecodeError as wrong:
             message = f"{display_path(self._path)!r} is not {encoding.name}: {wrong.reason}; name another `encoding`"
             raise self._access.refusal(message, "encoding_wrong") from None
@@ -180,8 +180,8 @@ class _Reading:
             "size": size,
             "encoding": read_as.name if stored is encoding else encoding.name,
             "total_lines": lines.total,
-            "offset": self._wanted.first,
-            "limit": self._wanted.lines,
+            "offset": self._request.first,
+            "limit": self._request.lines,
             "truncated": lines.end is not None or lines.cut,
             "next_offset": lines.end,
             "line_cut": lines.cut,
@@ -336,8 +336,8 @@ class _Listing:
                 if room < len(entries)
                 else sorted(entries, key=attrgetter("name"))
             )
-            found = [_info(entry, listed.folder, above) for entry in chosen]
-            self.files += [info for info in found if info is not None]
+            infos = [_info(entry, listed.folder, above) for entry in chosen]
+            self.files += [info for info in infos if info is not None]
 
     def _newest(self) -> list[FileInfo]:
         self.files.sort(key=itemgetter("path"))
@@ -433,12 +433,12 @@ def detect_encoding(head: bytes) -> Encoding | None:
     return None if b"\0" in head[:_LOOK] else Encoding("utf-8", guessed=True)
 
 
-def with_actual_mark(asked: Encoding, head: bytes) -> Encoding:
+def with_actual_mark(encoding: Encoding, head: bytes) -> Encoding:
     """Return an encoding with the byte order mark that the file has."""
     for mark, codec in _MARKS:
-        if head.startswith(mark) and codec[:6] == asked.codec[:6]:
+        if head.startswith(mark) and codec[:6] == encoding.codec[:6]:
             return Encoding(codec, mark)
-    return asked._replace(mark=b"")
+    return encoding._replace(mark=b"")
 
 
 def decode_text(data: bytes, encoding: Encoding, *, path: str, tool_name: str) -> tuple[str, Encoding]:
@@ -492,10 +492,10 @@ def read_lines(file: FileIO, size: int, request: LineRequest, *, check_cancelled
     after = begin + len(data)
     end = request.first + lines
     if cut:
-        found = _line_end(file, size, after, check_cancelled)
-        if found is None:
+        line_end = _line_end(file, size, after, check_cancelled)
+        if line_end is None:
             return LineRange(data, None, end, cut)
-        after = found
+        after = line_end
     total = _count_rest(file, size, after, check_cancelled)
     total = None if total is None else total + end
     return LineRange(data, total, end if after < size else None, cut)
@@ -524,10 +524,10 @@ class _LineCollector:
     """Counts lines of text that comes in pieces, and keeps those of the request."""
 
     def __init__(self, request: LineRequest) -> None:
-        self._wanted = request
+        self._request = request
         self._line = 0
         self._open = False
-        self._kept: list[str] = []
+        self._parts: list[str] = []
         self._bytes = 0
         self._full = False
 
@@ -536,9 +536,9 @@ class _LineCollector:
             self._add_part(part)
 
     def _add_part(self, part: str) -> None:
-        request = self._wanted
+        request = self._request
         if request.first <= self._line < request.first + request.lines and not self._full:
-            self._kept.append(part)
+            self._parts.append(part)
             self._bytes += len(part.encode("utf-8", "surrogatepass"))
             self._full = self._bytes > request.room
         self._open = not part.endswith("\n")
@@ -546,9 +546,9 @@ class _LineCollector:
 
     def result(self) -> LineRange:
         total = self._line + self._open
-        data = "".join(self._kept).encode("utf-8", "surrogatepass")
-        taken, lines, cut = _take(data, self._wanted)
-        end = self._wanted.first + lines
+        data = "".join(self._parts).encode("utf-8", "surrogatepass")
+        taken, lines, cut = _take(data, self._request)
+        end = self._request.first + lines
         return LineRange(taken, total, end if end < total else None, cut)
 
 
@@ -576,18 +576,18 @@ def _find_line(file: FileIO, size: int, line: int, check_cancelled: Callable[[],
     """Find where a line begins; None, and the number of lines, when there are fewer."""
     if line == 0 and size:
         return 0, 0
-    at, seen, last = 0, 0, _NEWLINE[0]
+    at, lines, last = 0, 0, _NEWLINE[0]
     while at < size:
         check_cancelled()
         block = _read(file, _BLOCK, at)
         if not block:
             break
         count = _newlines(block)
-        if seen + count >= line:
-            begin = at + _after_newlines(block, line - seen)
+        if lines + count >= line:
+            begin = at + _after_newlines(block, line - lines)
             return (begin, line) if begin < size else (None, line)
-        at, seen, last = at + len(block), seen + count, block[-1]
-    return None, seen + (last != _NEWLINE[0])
+        at, lines, last = at + len(block), lines + count, block[-1]
+    return None, lines + (last != _NEWLINE[0])
 
 
 def _newlines(block: bytes) -> int:
@@ -619,9 +619,9 @@ def _line_end(file: FileIO, size: int, at: int, check_cancelled: Callable[[], No
         block = _read(file, _BLOCK, at)
         if not block:
             break
-        found = block.find(_NEWLINE)
-        if found >= 0:
-            return at + found + 1
+        newline = block.find(_NEWLINE)
+        if newline >= 0:
+            return at + newline + 1
         at += len(block)
         if at > far:
             return None

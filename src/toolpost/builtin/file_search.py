@@ -106,14 +106,14 @@ def _grep_files(searcher: GrepRunner) -> FunctionTool:
     ) -> GrepResult:
         """Search the lines of files with a regular expression; binary files and links are passed over."""
         access = FileAccess.of(ctx, "grep_files")
-        given = access.start_folder(path)
+        start = access.start_folder(path)
         make = partial(_search, access, pattern, include, ignore_case=case_insensitive, all_folders=all_folders)
-        with ExitStack() as held:
-            search = await run_cancellable(partial(make, given, held))
+        with ExitStack() as stack:
+            search = await run_cancellable(partial(make, start, stack))
             hits = await searcher.run(search, keep=max_results)
             lines = LineReader(search.folder, max_results=max_results, context=context_lines, hides=access.is_protected)
             only_files = output_mode == "files"
-            return await run_cancellable(partial(_result, lines, hits, given, search, only_files=only_files))
+            return await run_cancellable(partial(_result, lines, hits, start, search, only_files=only_files))
 
     return grep_files
 
@@ -123,13 +123,13 @@ def _search(
     pattern: str,
     include: str | None,
     path: str,
-    held: ExitStack,
+    stack: ExitStack,
     check_cancelled: Callable[[], None],
     *,
     ignore_case: bool,
     all_folders: bool,
 ) -> GrepQuery:
-    """Check the arguments and open the folder, which stays open until `held` is closed."""
+    """Check the arguments and open the folder, which stays open until `stack` is closed."""
     check_cancelled()
     try:
         both = parse_pattern(pattern)
@@ -137,7 +137,7 @@ def _search(
             Glob(include, anywhere=True)
     except (PatternError, GlobError) as wrong:
         raise access.refusal(f"Invalid regex pattern: {wrong}", "pattern_invalid") from None
-    place = held.enter_context(access.place(path))
+    place = stack.enter_context(access.place(path))
     status = place.status_or_none()
     if status is None:
         raise access.refusal(
@@ -145,7 +145,7 @@ def _search(
         )
     folder, file, real = place.folder, None, place.real
     if stat.S_ISDIR(status.st_mode):
-        folder = held.enter_context(access.open_folder(path)).fd
+        folder = stack.enter_context(access.open_folder(path)).fd
     else:
         access.check_regular(place, status)
         file, real = place.name, str(Path(place.real).parent)
@@ -176,25 +176,25 @@ def _result(
         folder, slash, name = os.fsdecode(raw).rpartition("/")
         if include is not None and not include.matches(folder + slash, name):
             continue
-        found, shown_as = hits.files[raw], _shown_path(path, raw, search)
-        texts = lines.read(folder + slash, name, found.first, wanted=0 if only_files else len(found.first))
+        file_hits, shown_as = hits.files[raw], _shown_path(path, raw, search)
+        texts = lines.read(folder + slash, name, file_hits.first, most=0 if only_files else len(file_hits.first))
         if texts is None:  # binary, or another file by now
             continue
-        total += found.count
-        files.append({"file": shown_as, "count": found.count})
+        total += file_hits.count
+        files.append({"file": shown_as, "count": file_hits.count})
         matches += [_match(shown_as, text) for text in texts]
-    kept = files[: lines.max_results] if only_files else []
-    cut = len(kept) < len(files) if only_files else len(matches) < total
-    return {"path": path, "matches": matches, "files": kept, "total_matches": total, "truncated": cut}
+    shown = files[: lines.max_results] if only_files else []
+    cut = len(shown) < len(files) if only_files else len(matches) < total
+    return {"path": path, "matches": matches, "files": shown, "total_matches": total, "truncated": cut}
 
 
-def _match(file: str, found: MatchedLine) -> Match:
+def _match(file: str, line: MatchedLine) -> Match:
     return {
         "file": file,
-        "line_number": found.number,
-        "line": found.line,
-        "before": found.before,
-        "after": found.after,
+        "line_number": line.number,
+        "line": line.line,
+        "before": line.before,
+        "after": line.after,
     }
 
 
@@ -226,7 +226,7 @@ class LineReader:
         self._context = context
         self._read = 0
 
-    def read(self, folder: str, name: str, hits: Sequence[Hit], *, wanted: int) -> list[MatchedLine] | None:
+    def read(self, folder: str, name: str, hits: Sequence[Hit], *, most: int) -> list[MatchedLine] | None:
         """Read the lines of the hits in one file, as far as there is room; None for a binary or hidden file."""
         try:
             fd = self._open(folder, name)
@@ -238,9 +238,9 @@ class LineReader:
             if text is None:
                 return None
             base = len(UTF8_MARK) if head.startswith(UTF8_MARK) else 0
-            room = min(wanted, self.max_results - self._read)
-            found = [_line(text, hit, base, self._context) for hit in hits[: max(room, 0)]]
-        whole = [line for line in found if line is not None]
+            room = min(most, self.max_results - self._read)
+            lines = [_line(text, hit, base, self._context) for hit in hits[: max(room, 0)]]
+        whole = [line for line in lines if line is not None]
         self._read += len(whole)
         return whole
 
@@ -332,7 +332,7 @@ _RIPGREP_FLAGS = (
 )
 # What means the same to ripgrep; to it `?` is one byte, and `**` more than `*`.
 _SIMPLE_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-*")
-_FOUND, _NOTHING, _UNREADABLE = 0, 1, 2
+_MATCHES, _NO_MATCHES, _UNREADABLE = 0, 1, 2
 # What ripgrep prints, old and new, where it stops at a NUL; what it printed of such a file before is dropped as well.
 _STOPPED = re.compile(
     rb"(?:(?P<path>.*): )?WARNING: stopped searching binary file (?P<old>.*? )?after match \(found", re.DOTALL
@@ -430,7 +430,7 @@ def _hits(output: bytes, keep: int, check_cancelled: Callable[[], None]) -> Hits
 def _check(result: CommandResult, *, by_ripgrep: bool) -> None:
     """Raise an error for a search that did not finish: its output would pass for the whole result."""
     code, stderr = result.exit_code, result.stderr.strip()
-    if code == _FOUND or (by_ripgrep and (code == _NOTHING or (code == _UNREADABLE and not stderr))):
+    if code == _MATCHES or (by_ripgrep and (code == _NO_MATCHES or (code == _UNREADABLE and not stderr))):
         return
     lines = stderr.splitlines() or [f"code {code}"]
     reason = next((line for line in lines if line.startswith("error: ")), lines[0] if by_ripgrep else lines[-1])
@@ -513,10 +513,10 @@ class Hits:
         *lines, self._rest = (self._rest + data).split(b"\n")
         name = b""
         for line in lines:
-            path, found, record = (name + line).partition(b"\0")
-            if found:
+            path, separator, record = (name + line).partition(b"\0")
+            if separator:
                 self._add(path.removeprefix(b"./"), record)
-            name = b"" if found or self._dropped(path) else path + b"\n"  # a name may hold a newline
+            name = b"" if separator or self._dropped(path) else path + b"\n"  # a name may hold a newline
         self._rest = name + self._rest
 
     def _dropped(self, line: bytes) -> bool:
@@ -629,8 +629,8 @@ def _in_ripgrep(text: str) -> str:
 
 def _code(text: str) -> int:
     """Return the code point that a numeric escape names; -1 for other escapes."""
-    found = _NUMBERED.fullmatch(text)
-    return int(found[1], 16) if found else -1
+    match = _NUMBERED.fullmatch(text)
+    return int(match[1], 16) if match else -1
 
 
 def _set(text: str) -> SearchPattern:

@@ -19,7 +19,7 @@ GENERATED = frozenset(
         *(".next", ".nuxt", ".cache", ".gradle", ".terraform", "coverage"),
     }
 )
-_MOST_HELD = 32
+_MAX_HANDLES = 32
 _OPEN_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 LONGEST = 1000
 """Longest pattern that tools accept: the time of some grows with the square of their length."""
@@ -53,8 +53,8 @@ def walk(
                 fd = handles.reach(folder)
             except OSError:
                 continue
-            with os.scandir(fd) as found:
-                entries = [*found] if hides is None else [entry for entry in found if not hides(entry)]
+            with os.scandir(fd) as listing:
+                entries = [*listing] if hides is None else [entry for entry in listing if not hides(entry)]
             yield OpenFolder(folder, fd, entries)
             if deep:
                 below = sorted([entry.name for entry in entries if entry.is_dir(follow_symlinks=False)], reverse=True)
@@ -68,14 +68,14 @@ class _Handles:
 
     def __init__(self, start: int) -> None:
         self._start = start
-        self._held: list[tuple[str, int]] = []
+        self._folders: list[tuple[str, int]] = []
 
     def reach(self, folder: str) -> int:
         """Return the handle of a folder below the start, opened part by part without following a link."""
-        while self._held and not folder.startswith(self._held[-1][0]):
-            os.close(self._held.pop()[1])
-        path, fd = self._held[-1] if self._held else ("", self._start)
-        if not self._held:
+        while self._folders and not folder.startswith(self._folders[-1][0]):
+            os.close(self._folders.pop()[1])
+        path, fd = self._folders[-1] if self._folders else ("", self._start)
+        if not self._folders:
             fd = self._hold("", ".", fd)
         for part in folder[len(path) :].split("/")[:-1]:
             path += f"{part}/"
@@ -84,15 +84,15 @@ class _Handles:
 
     def _hold(self, path: str, name: str, above: int) -> int:
         fd = os.open(name, _OPEN_FOLDER, dir_fd=above)
-        self._held.append((path, fd))
-        if len(self._held) > _MOST_HELD:
-            os.close(self._held.pop(0)[1])
+        self._folders.append((path, fd))
+        if len(self._folders) > _MAX_HANDLES:
+            os.close(self._folders.pop(0)[1])
         return fd
 
     def close(self) -> None:
         """Close all handles."""
-        while self._held:
-            os.close(self._held.pop()[1])
+        while self._folders:
+            os.close(self._folders.pop()[1])
 
 
 def is_generated(_folder: str, name: str) -> bool:
@@ -137,12 +137,12 @@ class Glob:
 
 def expand_braces(pattern: str) -> list[str]:
     """Expand a pattern with braces to patterns without."""
-    found = [pattern]
-    while any(_BRACES.search(text) for text in found):
-        found = [other for text in found for other in _one_less(text)]
-        if len(found) > _MOST_ALTERNATIVES:
+    patterns = [pattern]
+    while any(_BRACES.search(text) for text in patterns):
+        patterns = [other for text in patterns for other in _one_less(text)]
+        if len(patterns) > _MOST_ALTERNATIVES:
             raise GlobError(f"the pattern stands for more than {_MOST_ALTERNATIVES} alternatives; use fewer braces")
-    return found
+    return patterns
 
 
 def _one_less(text: str) -> list[str]:

@@ -147,14 +147,14 @@ async def edit_file(
     All edits are applied or none; what the file is encoded in, its line ends and its mode stay as they are.
     """
     access = FileAccess.of(ctx, "edit_file", writes=True)
-    wanted = list(edits)
+    all_edits = list(edits)
     if old_string is not None and new_string is not None:
-        wanted.append({"old_string": old_string, "new_string": new_string, "replace_all": replace_all})
-    elif old_string is not None or new_string is not None or not wanted:
+        all_edits.append({"old_string": old_string, "new_string": new_string, "replace_all": replace_all})
+    elif old_string is not None or new_string is not None or not all_edits:
         message = "give `edits`, or both `old_string` and `new_string`"
         raise access.refusal(message, "edits_missing")
-    replacements = await run_cancellable(partial(_edit, access, path, wanted))
-    return {"path": path, "applied": len(wanted), "replacements": replacements}
+    replacements = await run_cancellable(partial(_edit, access, path, all_edits))
+    return {"path": path, "applied": len(all_edits), "replacements": replacements}
 
 
 def _write(
@@ -234,7 +234,7 @@ def _check_same(access: FileAccess, opened: OpenFile) -> None:
     """Refuse to overwrite what another program, which takes no lock, has written since."""
     now, then = opened.place.status_or_none(), opened.status
     if now is None or _identity(now) != _identity(then):
-        raise file_changed_error(opened.place.given, tool_name=access.tool_name)
+        raise file_changed_error(opened.place.path, tool_name=access.tool_name)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
@@ -245,7 +245,7 @@ def apply_edits(text: str, edits: Sequence[Edit], *, tool_name: str) -> tuple[st
     """Apply edits in order, each to the result of those before; return the text and how many places changed."""
     replacements = 0
     for number, edit in enumerate(edits, 1):
-        text, count = _applied(text, edit, partial(_refusal, number, edits, tool_name=tool_name))
+        text, count = _apply_edit(text, edit, partial(_refusal, number, edits, tool_name=tool_name))
         replacements += count
     return text, replacements
 
@@ -258,13 +258,13 @@ def occurrences(text: str, part: str) -> int:
     return 1 if text.find(part, first + 1) < 0 else 2
 
 
-def _applied(text: str, edit: Edit, refusal: Callable[..., ToolClientError]) -> tuple[str, int]:
+def _apply_edit(text: str, edit: Edit, refusal: Callable[..., ToolClientError]) -> tuple[str, int]:
     old, new = edit["old_string"], edit["new_string"]
-    found = occurrences(text, old)
-    if found == 0:
+    occurrence_count = occurrences(text, old)
+    if occurrence_count == 0:
         raise refusal(f"old_string not found in file{_hint(text, old)}", code="text_not_found")
     count = text.count(old)
-    if found > 1 and not edit.get("replace_all", False):
+    if occurrence_count > 1 and not edit.get("replace_all", False):
         times = f"{count} times" if count > 1 else "more than once, overlapping itself"
         raise refusal(f"old_string found {times}, provide more context or set replace_all", code="text_ambiguous")
     # Some edits of this kind after each other would fill any memory.
@@ -416,7 +416,7 @@ def _remove(place: Place, status: os.stat_result) -> None:
 
 def _check_whole(access: FileAccess, place: Place, status: os.stat_result, *, recursive: bool) -> None:
     if stat.S_ISDIR(status.st_mode) and not recursive:
-        message = f"{display_path(place.given)!r} is a folder; say recursive to delete it with everything in it"
+        message = f"{display_path(place.path)!r} is a folder; say recursive to delete it with everything in it"
         raise access.refusal(message, "is_a_folder")
 
 
@@ -424,11 +424,11 @@ def _check_ours(access: FileAccess, place: Place, status: os.stat_result) -> Non
     """Refuse an allowed folder itself, and what is no file, folder or link."""
     if place.is_root:
         message = (
-            f"{display_path(place.given)!r} is an allowed folder itself; only what lies in it can be moved or deleted"
+            f"{display_path(place.path)!r} is an allowed folder itself; only what lies in it can be moved or deleted"
         )
         raise access.refusal(message, "path_refused")
     if stat.S_ISDIR(status.st_mode):
-        access.check_on_disk(status, place.given)
+        access.check_on_disk(status, place.path)
     elif not stat.S_ISLNK(status.st_mode):
         access.check_regular(place, status)
     access.check_holds_nothing(place, status)
@@ -462,10 +462,10 @@ def _move(
 def _check_free(access: FileAccess, new: Place, *, overwrite: bool) -> None:
     there = new.status_or_none()
     if new.is_root or (there is not None and stat.S_ISDIR(there.st_mode)):
-        message = f"{display_path(new.given)!r} is a folder; write the new name as well, or another path"
+        message = f"{display_path(new.path)!r} is a folder; write the new name as well, or another path"
         raise access.refusal(message, "is_a_folder")
     if there is not None and not overwrite:
-        raise tool_error_from_os(FileExistsError(errno.EEXIST, ""), new.given, tool_name=access.tool_name)
+        raise tool_error_from_os(FileExistsError(errno.EEXIST, ""), new.path, tool_name=access.tool_name)
 
 
 def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, *, overwrite: bool) -> None:
@@ -477,7 +477,7 @@ def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, 
             raise
         if stat.S_ISDIR(status.st_mode):
             message = (
-                f"{display_path(old.given)!r} is a folder, which cannot be moved to another file system; move its files"
+                f"{display_path(old.path)!r} is a folder, which cannot be moved to another file system; move its files"
             )
             raise access.refusal(message, "other_file_system") from refused
         _copy_over(access, old, new, overwrite=overwrite)
@@ -485,12 +485,12 @@ def _rename(access: FileAccess, old: Place, new: Place, status: os.stat_result, 
 
 def _copy_over(access: FileAccess, old: Place, new: Place, *, overwrite: bool) -> None:
     """Move a file to another file system: copy it beside its new name, rename the copy, delete the original."""
-    with access.open_file(old.given) as opened:
+    with access.open_file(old.path) as opened:
         if opened.place.real != old.real:
-            message = f"{display_path(old.given)!r} is a link, and links are not moved to another file system"
+            message = f"{display_path(old.path)!r} is a link, and links are not moved to another file system"
             raise access.refusal(message, "other_file_system")
         if not os.access(os.curdir, os.W_OK, dir_fd=old.folder):
-            raise tool_error_from_os(PermissionError(errno.EACCES, ""), old.given, tool_name=access.tool_name)
+            raise tool_error_from_os(PermissionError(errno.EACCES, ""), old.path, tool_name=access.tool_name)
         put = None if overwrite else partial(put_new, access)
         replace_file(
             new, _blocks(opened.fd), old=opened.status, put=put, check=partial(_check_not_written, access, opened)
@@ -504,7 +504,7 @@ def _check_not_written(access: FileAccess, opened: OpenFile) -> None:
     """Refuse to move a file that was written to while it was copied."""
     now, then = os.fstat(opened.fd), opened.status
     if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
-        raise file_changed_error(opened.place.given, tool_name=access.tool_name)
+        raise file_changed_error(opened.place.path, tool_name=access.tool_name)
 
 
 def _blocks(fd: int) -> Iterator[bytes]:
@@ -550,22 +550,22 @@ def replace_file(
 def check_writable(access: FileAccess, place: Place) -> os.stat_result | None:
     """Return the status of a file that may be written; None when there is none."""
     if place.is_root:
-        raise access.refusal(f"{place.given!r} is a folder; name a file in it", "is_a_folder")
+        raise access.refusal(f"{place.path!r} is a folder; name a file in it", "is_a_folder")
     status = place.status_or_none()
     if status is None:
         return None
     access.check_regular(place, status)
     # A new file in its place would get round the mode of the old one.
     if not os.access(place.name, os.W_OK, dir_fd=place.folder, follow_symlinks=True):
-        message = f"{place.given!r} may not be written by this process; check its mode and its owner"
+        message = f"{place.path!r} may not be written by this process; check its mode and its owner"
         raise ToolPermissionError(message, tool_name=access.tool_name, code="file_permission")
     return status
 
 
 def remove_leftovers(place: Place) -> None:
     """Remove temporary files of killed writers from the folder of a place; the caller must hold the folder's lock."""
-    with suppress(OSError), _folder_handle(place) as fd, os.scandir(fd) as found:
-        for name in [entry.name for entry in found if _TEMPORARY.fullmatch(entry.name)]:
+    with suppress(OSError), _folder_handle(place) as fd, os.scandir(fd) as entries:
+        for name in [entry.name for entry in entries if _TEMPORARY.fullmatch(entry.name)]:
             os.unlink(name, dir_fd=fd)
 
 
@@ -658,7 +658,7 @@ def _is_current(opened: OpenFile) -> bool:
 def check_unchanged(access: FileAccess, place: Place, preview: CallPreview | None) -> None:
     """Refuse to go on where the file is not the one of the preview."""
     if preview is not None and preview.state != fingerprint(place):
-        raise stale_preview_error(access, place.given)
+        raise stale_preview_error(access, place.path)
 
 
 def stale_preview_error(access: FileAccess, path: str) -> ToolConflictError:
@@ -685,7 +685,7 @@ def fingerprint(place: Place) -> str:
 
 def describe_entry(place: Place, status: os.stat_result) -> str:
     """Describe a file, link or folder in a few words; of a folder also its first entries."""
-    name = repr(display_path(place.given))
+    name = repr(display_path(place.path))
     if stat.S_ISLNK(status.st_mode):
         return f"the link {name}, and not what it leads to"
     if not stat.S_ISDIR(status.st_mode):
@@ -724,7 +724,7 @@ def _entries(place: Place) -> Iterator[str]:
 
 def put_new(access: FileAccess, place: Place, name: str) -> None:
     """Rename a finished file to its place, unless a file is there by now."""
-    made = Place(place.folder, name, place.given, place.real)
+    made = Place(place.folder, name, place.path, place.real)
     if not link_new(access, made, place):
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
 
@@ -747,4 +747,4 @@ def remove_old_name(access: FileAccess, old: Place, new: Place) -> None:
         os.unlink(old.name, dir_fd=old.folder)
     except OSError as refused:
         os.unlink(new.name, dir_fd=new.folder)
-        raise tool_error_from_os(refused, old.given, tool_name=access.tool_name) from refused
+        raise tool_error_from_os(refused, old.path, tool_name=access.tool_name) from refused

@@ -112,9 +112,9 @@ def _files(order: GrepRequest, folder: int) -> Iterator[tuple[str, int]]:
         yield order.file, os.open(order.file, _READ, dir_fd=folder)
         return
     skip = is_kernel_folder if order.from_root else None if order.all_folders else is_generated
-    wanted = _wanted(order.include)
+    select = _make_selector(order.include)
     for listed in walk(folder, skip=skip):
-        for name in wanted(listed):
+        for name in select(listed):
             try:
                 fd = os.open(name, _READ, dir_fd=listed.fd)
             except OSError:  # gone, or not ours to read
@@ -122,7 +122,7 @@ def _files(order: GrepRequest, folder: int) -> Iterator[tuple[str, int]]:
             yield listed.folder + name, fd
 
 
-def _wanted(include: str | None) -> Callable[[OpenFolder], list[str]]:
+def _make_selector(include: str | None) -> Callable[[OpenFolder], list[str]]:
     """Return a function from a folder to the names of the plain files in it to search."""
     if include is None:
         return lambda listed: [entry.name for entry in listed.entries if entry.is_file(follow_symlinks=False)]
@@ -148,7 +148,7 @@ def _hits(block: bytes, number: int, offset: int, patterns: Patterns) -> Iterato
     for raw in block.splitlines(keepends=True) if b"\r" not in block else _lines(block):
         body = raw.removesuffix(b"\r\n") if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
         line = body.decode("utf-8", "surrogateescape")
-        at = _found_at(line, search)
+        at = _find_match(line, search)
         if at is not None:
             is_end = at == len(line) and not raw.endswith(b"\n")  # which has no column in what ripgrep prints
             column = 0 if is_end else len(line[:at].encode("utf-8", "surrogateescape"))
@@ -156,13 +156,13 @@ def _hits(block: bytes, number: int, offset: int, patterns: Patterns) -> Iterato
         number, offset = number + 1, offset + len(raw)
 
 
-def _found_at(line: str, search: Search) -> int | None:
-    r"""Where a match begins; as for ripgrep, a lone \r is an end and a beginning, and no match goes over it."""
+def _find_match(line: str, search: Search) -> int | None:
+    r"""Return where a match begins; as for ripgrep, a lone \r is an end and a beginning, and no match goes over it."""
     begin = 0
     for part in line.split("\r"):
-        found = search(part)
-        if found is not None:
-            return begin + found.start()
+        match = search(part)
+        if match is not None:
+            return begin + match.start()
         begin += len(part) + 1
     return None
 
@@ -181,17 +181,17 @@ def _blocks(first: bytes, fd: int) -> Iterator[bytes]:
             whole = first + b"".join(_rest(fd))
             yield whole.removeprefix(mark).decode(codec, "replace").encode()
             return
-    kept = first = first.removeprefix(UTF8_MARK)
+    buffer = first = first.removeprefix(UTF8_MARK)
     for block in _rest(fd) if len(first) >= _FIRST - 3 else ():
-        kept += block
-        end = kept.rfind(b"\n") + 1
-        if not end and len(kept) > _LONGEST_LINE:
-            end = len(kept)
+        buffer += block
+        end = buffer.rfind(b"\n") + 1
+        if not end and len(buffer) > _LONGEST_LINE:
+            end = len(buffer)
         if end:
-            yield kept[:end]
-            kept = kept[end:]
-    if kept:
-        yield kept
+            yield buffer[:end]
+            buffer = buffer[end:]
+    if buffer:
+        yield buffer
 
 
 def _rest(fd: int) -> Iterator[bytes]:

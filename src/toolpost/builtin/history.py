@@ -448,10 +448,10 @@ def _decode_whole(data: bytes) -> str | None:
 
 
 def _matches(data: bytes, needle: bytes, begin: int, *, room: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    matches: list[dict[str, Any]] = []
     lowered, at = data.lower(), 0
-    while len(found) < room and (at := lowered.find(needle, at)) >= 0:
+    while len(matches) < room and (at := lowered.find(needle, at)) >= 0:
         around = data[max(0, at - _EXCERPT) : at + len(needle) + _EXCERPT]
-        found.append({"offset": begin + at, "excerpt": around.decode("utf-8", "replace")})
+        matches.append({"offset": begin + at, "excerpt": around.decode("utf-8", "replace")})
         at += len(needle)
-    return found
+    return matches

@@ -205,13 +205,13 @@ def _start_tag(source: str, begin: int) -> tuple[_Token | None, int]:
 
 
 def _raw_end(source: str, name: str, at: int) -> int:
-    found = re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE).search(source, at)
-    return found.start() if found else len(source)
+    match = re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE).search(source, at)
+    return match.start() if match else len(source)
 
 
 def _after(source: str, mark: str, at: int) -> int:
-    found = source.find(mark, at)
-    return len(source) if found < 0 else found + len(mark)
+    begin = source.find(mark, at)
+    return len(source) if begin < 0 else begin + len(mark)
 
 
 def table_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
@@ -416,7 +416,7 @@ def _is_hidden(element: Element) -> bool:
 
 
 def _first(element: Element, name: str) -> Element | None:
-    return next((found for found in element.walk() if found.name == name), None)
+    return next((inner for inner in element.walk() if inner.name == name), None)
 
 
 def _raw_text(element: Element) -> str:

@@ -54,11 +54,11 @@ class Builtins:
         self._shared = _SharedServices(parts)
         self._loaded: dict[str, FunctionTool] = {}
 
-    def tools(self, wanted: Sequence[str] | str) -> list[FunctionTool]:
+    def tools(self, selection: Sequence[str] | str) -> list[FunctionTool]:
         """Return the tools named by `all`, `none` or a list of names; raise a ConfigError for an unknown name."""
         absent = () if self._parts.retrieve else ("retrieve",)
         specs = {name: spec for name, spec in read_specs().items() if name not in absent}
-        names = _names(wanted, known=set(specs))
+        names = _names(selection, known=set(specs))
         configured = self._configured()
         return [
             self.load(name) if name in configured else DeferredTool(spec, partial(self.load, name))
@@ -252,13 +252,13 @@ def _default_provider(name: str) -> list[ProviderSettings]:
     return [ProviderSettings.model_validate({"provider": name})]
 
 
-def _names(wanted: Sequence[str] | str, *, known: set[str]) -> set[str]:
-    if isinstance(wanted, str):
-        return known - set(COMMANDS) if wanted == "all" else set()
-    if unknown := sorted(set(wanted) - known):
+def _names(selection: Sequence[str] | str, *, known: set[str]) -> set[str]:
+    if isinstance(selection, str):
+        return known - set(COMMANDS) if selection == "all" else set()
+    if unknown := sorted(set(selection) - known):
         hint = ", ".join(sorted(known))
         raise ConfigError(f"builtins: there is no built-in tool {unknown[0]!r}; there are: {hint}")
-    return {*wanted, *(COMMANDS if "run_command" in wanted else ())}
+    return {*selection, *(COMMANDS if "run_command" in selection else ())}
 
 
 _GROUPS: tuple[tuple[Sequence[str], Callable[[BuiltinParts, _SharedServices], Sequence[FunctionTool]]], ...] = (

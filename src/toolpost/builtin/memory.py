@@ -168,11 +168,11 @@ class MemoryFiles:
 
     def read_version(self, path: str, back: int) -> str:
         """Read the text that a file had so many changes ago."""
-        kept = self._versions(self._check(path))
-        if back > len(kept):
-            message = f"{display_path(path)!r} has {len(kept)} earlier versions; ask for one of them"
+        versions = self._versions(self._check(path))
+        if back > len(versions):
+            message = f"{display_path(path)!r} has {len(versions)} earlier versions; ask for one of them"
             raise self._access.refusal(message, "version_not_found")
-        return self._text(str(kept[back - 1]), errors="backslashreplace")
+        return self._text(str(versions[back - 1]), errors="backslashreplace")
 
     def change(self, path: str, new: Callable[[str | None], str], check_cancelled: Callable[[], None]) -> int:
         """Replace a file by `new` of its text (None: there is no file) and return how many characters it has then.
@@ -259,16 +259,16 @@ class MemoryFiles:
 
 def find_summary(text: str) -> str:
     """Return the first `> Summary:` line of a file; empty when there is none."""
-    found = _SUMMARY.search(text)
-    return found[1].strip() if found else ""
+    match = _SUMMARY.search(text)
+    return match[1].strip() if match else ""
 
 
 def set_summary(text: str, summary: str) -> str:
     """Set the summary of a text: in place of the one it has, else under its first heading, else at its top."""
     line = f"> Summary: {' '.join(summary.split())}"
-    found = _SUMMARY.search(text)
-    if found:
-        return f"{text[: found.start()]}{line}{text[found.end() :]}"
+    match = _SUMMARY.search(text)
+    if match:
+        return f"{text[: match.start()]}{line}{text[match.end() :]}"
     heading = _HEADING.search(text)
     if heading:
         return f"{text[: heading.end()]}\n\n{line}{text[heading.end() :]}"

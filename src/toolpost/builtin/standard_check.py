@@ -36,8 +36,8 @@ def check_folder(folder: Path, *, schemas: Any = None) -> list[str]:
     """
     if not folder.is_dir():
         return [f"{folder} is no folder; name the folder of one tool"]
-    found = _json(folder / SCHEMA) if schemas is None else schemas
-    return [*_in_document(folder), *_in_schema(found), *_in_tests(folder, found)]
+    content = _json(folder / SCHEMA) if schemas is None else schemas
+    return [*_in_document(folder), *_in_schema(content), *_in_tests(folder, content)]
 
 
 def check_builtin_folders() -> list[tuple[Path, list[str]]]:
@@ -51,8 +51,8 @@ def check_builtin_folders() -> list[tuple[Path, list[str]]]:
 def front_matter(folder: Path) -> dict[str, Any]:
     """Read the facts at the top of a tool's document; empty when there are none that can be read."""
     try:
-        found = _FRONT.match(_read(folder / DOCUMENT))
-        facts: Any = yaml.safe_load(found[1]) if found else None
+        match = _FRONT.match(_read(folder / DOCUMENT))
+        facts: Any = yaml.safe_load(match[1]) if match else None
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return as_object(facts)
@@ -133,9 +133,9 @@ def _in_cases(cases: list[Any], validator: Validator | None) -> Iterator[str]:
             yield f"{CASES}: case {number}: it expects a result, but {SCHEMA} refuses its arguments: {issues[0]}"
 
 
-def _input_validator(found: Any) -> Validator | None:
+def _input_validator(content: Any) -> Validator | None:
     """Compile the schema of the arguments; None where the schema itself is wrong, which `_in_schema` reports."""
-    schema: Any = found.get("input_schema") if is_object(found) else None
+    schema: Any = content.get("input_schema") if is_object(content) else None
     if not is_object(schema) or any(_problems(schema, "input")):
         return None
     return compile_validator(schema)

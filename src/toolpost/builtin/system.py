@@ -80,18 +80,18 @@ class TaskEnvironment:
 
     def overlay(self, ctx: ToolContext) -> dict[str, str]:
         """Return the variables of a task: those in its context, or by its id where calls have their own context."""
-        kept: Any = ctx.tool_context.get(CONTEXT_KEY)
-        if isinstance(kept, dict):
-            return cast("dict[str, str]", kept)
+        from_context: Any = ctx.tool_context.get(CONTEXT_KEY)
+        if isinstance(from_context, dict):
+            return cast("dict[str, str]", from_context)
         if not ctx.task_id:
             return cast("dict[str, str]", ctx.tool_context.setdefault(CONTEXT_KEY, {}))
         with self._turn:
             key = (ctx.tenant_id or "", ctx.user_id or "", ctx.task_id)
-            found = self._tasks.setdefault(key, {})
+            variables = self._tasks.setdefault(key, {})
             self._tasks.move_to_end(key)
             while len(self._tasks) > _MOST_TASKS:
                 self._tasks.popitem(last=False)
-            return found
+            return variables
 
 
 def _redact_secret(key: str, value: str | None) -> EnvironmentValue:
@@ -144,8 +144,8 @@ class EnvChange(TypedDict):
 
 def system_tools(environment: TaskEnvironment | None = None) -> list[FunctionTool]:
     """Return the tools of this module; `environment` holds the variables that tasks have set."""
-    kept = environment or TaskEnvironment()
-    return [current_time, sleep, _get_env(kept), _set_env(kept)]
+    variables = environment or TaskEnvironment()
+    return [current_time, sleep, _get_env(variables), _set_env(variables)]
 
 
 @tool(side_effects="read", category=ToolCategory.SYSTEM, tags=_TAGS, timeout_s=5)
@@ -181,8 +181,8 @@ def _get_env(environment: TaskEnvironment) -> FunctionTool:
     @tool(side_effects="read", category=ToolCategory.SYSTEM, tags=_TAGS, timeout_s=5)
     async def get_env(key: VariableName, ctx: ToolContext) -> EnvValue:
         """Read an environment variable that the operator allows, or that this task has set."""
-        found = environment.get(key, ctx)
-        return {"key": key, "value": found.value, "withheld": found.withheld}
+        variable = environment.get(key, ctx)
+        return {"key": key, "value": variable.value, "withheld": variable.withheld}
 
     return get_env
 

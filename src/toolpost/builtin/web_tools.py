@@ -140,18 +140,18 @@ async def _send(web: WebClient, method: str, url: str, body: Any, headers: dict[
 
 def _http_output(method: str, response: WebResponse) -> ToolOutput:
     body, encoding = _body_text(response)
-    seen = clean_text(body)
+    clean = clean_text(body)
     content = HttpResult(
         url=response.url,
         method=method,
         status=response.status,
         status_text=status_phrase(response.status),
         headers=_header_fields(response),
-        body=seen.text,
+        body=clean.text,
         encoding=encoding,
     )
     return mark_untrusted(
-        content, origin=response.url, facts={"status": response.status, "hidden_characters": seen.hidden}
+        content, origin=response.url, facts={"status": response.status, "hidden_characters": clean.hidden}
     )
 
 
@@ -214,8 +214,8 @@ def web_fetch_tools(
 
 
 def _page_output(page: protocols.ScrapedPage, offset: int, max_chars: int) -> ToolOutput:
-    seen = clean_text(page.content)
-    part = seen.text[offset : offset + max_chars]
+    clean = clean_text(page.content)
+    part = clean.text[offset : offset + max_chars]
     end = offset + len(part)
     content = FetchedPage(
         url=page.url,
@@ -224,17 +224,17 @@ def _page_output(page: protocols.ScrapedPage, offset: int, max_chars: int) -> To
         content=part,
         media_type=page.media_type,
         offset=offset,
-        total_chars=len(seen.text),
-        next_offset=end if end < len(seen.text) else None,
+        total_chars=len(clean.text),
+        next_offset=end if end < len(clean.text) else None,
         provider=page.provider,
     )
     cited = number_sources([(page.title, page.url)])
-    more = f"\n\n(characters {offset} to {end} of {len(seen.text)})" if len(part) < len(seen.text) else ""
+    more = f"\n\n(characters {offset} to {end} of {len(clean.text)})" if len(part) < len(clean.text) else ""
     return mark_untrusted(
         content,
         origin=page.url,
         model_text=f"{cited[0]}\n\n{part}{more}",
-        facts={"citations": [one._asdict() for one in cited], "hidden_characters": seen.hidden},
+        facts={"citations": [one._asdict() for one in cited], "hidden_characters": clean.hidden},
     )
 
 
@@ -298,25 +298,25 @@ def retrieve_tools(chain: protocols.Chain[protocols.RetrieveProvider]) -> list[F
         limit: Annotated[int, Field(ge=1, le=_MOST, description="The most pieces to get")] = 10,
     ) -> ToolOutput:
         """Find pieces of documents in the stores that the operator configured."""
-        wanted = protocols.Filters(limit=limit, equal=filters)
-        found = await chain.first(lambda provider: provider.retrieve(query, wanted), ctx)
+        conditions = protocols.Filters(limit=limit, equal=filters)
+        result = await chain.first(lambda provider: provider.retrieve(query, conditions), ctx)
         chunks: list[protocols.RetrievedChunk] = [
             {**one, "text": _short(one["text"], _LONGEST_CHUNK), "source": one_line(one["source"])}
-            for one in found.chunks
+            for one in result.chunks
         ]
-        content = RetrieveResult(query=query, chunks=chunks, provider=found.provider)
+        content = RetrieveResult(query=query, chunks=chunks, provider=result.provider)
         sources = [(chunk["source"] or chunk["id"], chunk["text"], "") for chunk in chunks]
-        return _output_with_citations(content, sources, origin=found.provider, hidden=0)
+        return _output_with_citations(content, sources, origin=result.provider, hidden=0)
 
     return [retrieve]
 
 
-def _search_output(found: protocols.SearchResults) -> ToolOutput:
-    hidden = sum(clean_text(f"{one['title']}{one['content']}").hidden for one in found.results)
-    results = [_clean_result(one) for one in found.results]
-    content = WebSearchResult(query=found.query, results=results, total_results=len(results), provider=found.provider)
+def _search_output(search: protocols.SearchResults) -> ToolOutput:
+    hidden = sum(clean_text(f"{one['title']}{one['content']}").hidden for one in search.results)
+    results = [_clean_result(one) for one in search.results]
+    content = WebSearchResult(query=search.query, results=results, total_results=len(results), provider=search.provider)
     sources = [(one["url"], one["content"], one["title"]) for one in results]
-    return _output_with_citations(content, sources, origin=found.provider, hidden=hidden)
+    return _output_with_citations(content, sources, origin=search.provider, hidden=hidden)
 
 
 def _output_with_citations(
@@ -339,8 +339,8 @@ def _clean_result(result: protocols.SearchResult) -> protocols.SearchResult:
 
 
 def _short(text: str, most: int) -> str:
-    seen = clean_text(text).text
-    return seen if len(seen) <= most else f"{seen[:most]}…"
+    clean = clean_text(text).text
+    return clean if len(clean) <= most else f"{clean[:most]}…"
 
 
 def _shown_url(url: str) -> str:

@@ -83,14 +83,14 @@ class Api:
         if response.status not in _FINE:
             raise self.failure(response)
         try:
-            found = parse_json(response.body)
+            document = parse_json(response.body)
         except ValueError as wrong:
             kind = parse_media_type(response.content_type).essence or "something unnamed"
             message = f"{kind} that is not JSON ({wrong})" if response.body.strip() else "nothing"
             raise self.unreadable(message) from None
-        if is_object(found) and (error := found.get("error") or found.get("errors")):
+        if is_object(document) and (error := document.get("error") or document.get("errors")):
             raise self._error_in_body(response, error)
-        return self._redacted(found, response.body)
+        return self._redacted(document, response.body)
 
     def failure(self, response: WebResponse) -> ToolError:
         """Build the error for a response that is no success."""
@@ -122,13 +122,13 @@ class Api:
         own = parse_qsl(self.url.partition("?")[2])
         return (*self.secrets, *(value for _, value in own if len(value) >= _SHORTEST_KEY))
 
-    def _redacted(self, found: Any, body: bytes) -> Any:
+    def _redacted(self, document: Any, body: bytes) -> Any:
         """Redact the key from a document, should the other side repeat it."""
         redactor, written = Redactor(self._secrets()), body.decode("utf-8", "replace")
         if redactor.text(written) == written:
-            return found
+            return document
         try:
-            return _each_text(found, redactor)
+            return _each_text(document, redactor)
         except RecursionError:
             raise self.unreadable("JSON that is nested too deeply") from None
 
@@ -159,9 +159,9 @@ def first_text(item: Mapping[str, Any], *keys: str) -> str:
     return next((value for key in keys if isinstance(value := item.get(key), str) and value), "")
 
 
-def page_address(address: str, asked: str) -> str:
+def page_address(address: str, request_url: str) -> str:
     """Return the address that a page gives itself, if it is one; else the address that was requested."""
-    return address if _ADDRESS.fullmatch(address) else asked
+    return address if _ADDRESS.fullmatch(address) else request_url
 
 
 def finite_number(item: Mapping[str, Any], key: str) -> float | None:

@@ -110,13 +110,15 @@ class EmbeddedRetriever:
     async def remove(self, ids: Iterable[str]) -> int:
         """Delete documents by id and return how many there were."""
         keys = [(_encodable(key),) for key in ids]
-        return await self._do(lambda found: found.executemany("DELETE FROM chunks WHERE id = ?", keys).rowcount)
+        return await self._do(
+            lambda connection: connection.executemany("DELETE FROM chunks WHERE id = ?", keys).rowcount
+        )
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
         """Retrieve the chunks with some of the words of the query, the best first."""
         words = _WORD.findall(query)[:_MOST_WORDS]
-        asked = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
-        chunks = await self._do(lambda found: _matching(found, asked, filters)) if words else ()
+        expression = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
+        chunks = await self._do(lambda connection: _matching(connection, expression, filters)) if words else ()
         return RetrievedChunks(query=query, provider=self.name, chunks=chunks)
 
     async def close(self) -> None:
@@ -173,9 +175,9 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _matching(connection: sqlite3.Connection, asked: str, filters: Filters) -> tuple[RetrievedChunk, ...]:
+def _matching(connection: sqlite3.Connection, expression: str, filters: Filters) -> tuple[RetrievedChunk, ...]:
     chunks: list[RetrievedChunk] = []
-    for key, text, source, facts, score in connection.execute(_MATCHING_CHUNKS, (asked,)):
+    for key, text, source, facts, score in connection.execute(_MATCHING_CHUNKS, (expression,)):
         metadata = as_object(json.loads(facts))
         if all(metadata.get(name) == value for name, value in filters.equal.items()):
             chunks.append(RetrievedChunk(id=key, text=text, source=source, score=score, metadata=metadata))
@@ -200,10 +202,10 @@ class OpenSearchProvider:
         """Retrieve the documents that match best."""
         terms = [{"terms" if is_array(value) else "term": {name: value}} for name, value in filters.equal.items()]
         matching = {"match": {self.text_field: {"query": query}}}
-        asked = {"size": filters.limit, "query": {"bool": {"must": [matching], "filter": terms}}}
+        body = {"size": filters.limit, "query": {"bool": {"must": [matching], "filter": terms}}}
         api = self._api()
-        found = await api.post(f"/{quote(self.index, safe='')}/_search", asked)
-        hits = found.get("hits") if is_object(found) else None
+        response = await api.post(f"/{quote(self.index, safe='')}/_search", body)
+        hits = response.get("hits") if is_object(response) else None
         if not is_object(hits) or not is_array(hits.get("hits")):
             raise api.unreadable("something that is no list of hits")
         chunks = [self._chunk(hit) for hit in objects(hits, "hits")]
@@ -301,13 +303,13 @@ class PgVectorProvider:
 
     async def _nearest(self, sql: Any, connection: Any, vector: list[float], filters: Filters) -> list[tuple[Any, ...]]:
         table = sql.Identifier(*self.table.replace("%", "%%").split("."))  # a lone % would be a placeholder
-        asked = sql.SQL(_NEAREST).format(table=table, matching=sql.SQL(_MATCHING if filters.equal else ""))
+        statement = sql.SQL(_NEAREST).format(table=table, matching=sql.SQL(_MATCHING if filters.equal else ""))
         values = {"vector": json.dumps(vector), "equal": json.dumps(dict(filters.equal)), "limit": filters.limit}
         await connection.set_read_only(True)  # what is called a table may be a view with functions in it
         async with connection.transaction():
             if filters.equal:
                 await connection.execute(_GO_ON)
-            cursor = await connection.execute(asked, values)
+            cursor = await connection.execute(statement, values)
             rows: list[tuple[Any, ...]] = await cursor.fetchall()
             return rows
 
@@ -323,9 +325,9 @@ class PgVectorProvider:
             return errors.ToolConnectionError(f"the connection to pgvector broke: {reason}")
         if state.startswith(_PASSING):
             return errors.ToolServerError(f"pgvector failed: {reason}")
-        asked = f"table {self.table!r}, a vector of {len(vector)} numbers"
+        subject = f"table {self.table!r}, a vector of {len(vector)} numbers"
         details = "; ".join(part for part in (reason, _HINTS.get(state)) if part)
-        return errors.ToolClientError(f"pgvector refused the question ({asked}): {details}", code="store_refused")
+        return errors.ToolClientError(f"pgvector refused the question ({subject}): {details}", code="store_refused")
 
     def _reason(self, failed: BaseException) -> str:
         line = str(failed).strip().partition("\n")[0]
@@ -363,8 +365,8 @@ class EmbeddingApi:
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         secrets = (self.key,) if self.key else ()
         api = Api(name="embeddings", web=self.web, url=self.url, headers=headers, secrets=secrets)
-        found = objects(await api.post("", {"model": self.model, "input": text}), "data")
-        vector = found[0].get("embedding") if found else None
+        items = objects(await api.post("", {"model": self.model, "input": text}), "data")
+        vector = items[0].get("embedding") if items else None
         if not is_array(vector) or not vector or not all(map(_is_number, vector)):
             message = f"the embeddings API answered without a vector; check its URL and its model {self.model!r}"
             raise errors.ToolServerError(message, code="answer_unreadable")

@@ -33,9 +33,9 @@ def build_retrieve_chain(links: Sequence[ProviderSettings], network: NetworkPoli
 
 def share_timeout(links: Sequence[ProviderSettings]) -> list[ProviderSettings]:
     """Divide the timeout of a call among the providers that have no `timeout_s` of their own."""
-    given = [link.timeout_s for link in links if _TIME in link.model_fields_set]
-    others = len(links) - len(given)
-    share = max(TIMEOUT_S - sum(given), TIMEOUT_S / len(links)) / max(others, 1)
+    own_timeouts = [link.timeout_s for link in links if _TIME in link.model_fields_set]
+    others = len(links) - len(own_timeouts)
+    share = max(TIMEOUT_S - sum(own_timeouts), TIMEOUT_S / len(links)) / max(others, 1)
     return [one if _TIME in one.model_fields_set else one.model_copy(update={_TIME: share}) for one in links]
 
 

@@ -77,7 +77,7 @@ class McpProvider:
                 content=text_of(item),
                 score=finite_number(item, "score"),
             )
-            for item in await self._found({self.query: query, **limit})
+            for item in await self._call_for_items({self.query: query, **limit})
         ]
         return SearchResults(query=query, provider=self.name, results=tuple(results[:count]))
 
@@ -109,24 +109,24 @@ class McpProvider:
                 score=finite_number(item, "score"),
                 metadata=item["metadata"] if is_object(item.get("metadata")) else {},
             )
-            for order, item in enumerate(await self._found({self.query: query, **limit, **narrowed}))
+            for order, item in enumerate(await self._call_for_items({self.query: query, **limit, **narrowed}))
         ]
         return RetrievedChunks(query=query, provider=self.name, chunks=tuple(chunks[: filters.limit]))
 
     async def close(self) -> None:
         """Close nothing: the tool belongs to its source."""
 
-    async def _found(self, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def _call_for_items(self, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
         result = await self._call(arguments)
-        found = find_items(result)
-        if found is None:
+        items = find_items(result)
+        if items is None:
             raise self._unreadable(result, "a list of results")
-        return found
+        return items
 
-    def _unreadable(self, result: Any, wanted: str) -> ToolServerError:
+    def _unreadable(self, result: Any, expected: str) -> ToolServerError:
         error_text = find_error(result)
         message = (
-            f"{self.tool!r} answered without {wanted}{f': {error_text}' if error_text else ''}; is it the right tool?"
+            f"{self.tool!r} answered without {expected}{f': {error_text}' if error_text else ''}; is it the right tool?"
         )
         return ToolServerError(message, code="answer_unreadable")
 
@@ -164,8 +164,8 @@ class McpProvider:
         parts: list[str] = []
         offset: int | None = 0
         while offset is not None and offset < _MOST_BYTES:
-            asked = {"artifact_id": content["artifact_id"], "offset": offset, "limit": _PART}
-            part = (await self._completed(caller, _READ, asked)).content
+            arguments = {"artifact_id": content["artifact_id"], "offset": offset, "limit": _PART}
+            part = (await self._completed(caller, _READ, arguments)).content
             parts.append(part["content"])
             offset = part["next_offset"]
         return "".join(parts)
@@ -181,9 +181,9 @@ def find_items(content: Any) -> list[dict[str, Any]] | None:
         return (_labelled(result) or [{"content": result}]) if result.strip() else None
     if is_array(result):
         return [item if is_object(item) else {"content": item} for item in result if is_object(item) or _is_text(item)]
-    found = next((items for path in _PATHS if (items := objects(result, *path))), None)
-    if found is not None:
-        return found
+    nested = next((items for path in _PATHS if (items := objects(result, *path))), None)
+    if nested is not None:
+        return nested
     return [] if is_object(result) and any(is_array(result.get(key)) for key in _LISTS) else None
 
 
@@ -243,29 +243,29 @@ def _read(content: Any) -> Any:
 
 
 def _documents(written: str) -> list[Any]:
-    found: list[Any] = []
+    documents: list[Any] = []
     at = len(written) - len(written.lstrip())
     while at < len(written):
         document, end = _decoder.raw_decode(written, at)
-        found.append(document)
+        documents.append(document)
         at = len(written) - len(written[end:].lstrip())
-    return found
+    return documents
 
 
 def _labelled(written: str) -> list[dict[str, Any]]:
     """Parse items written as lines with labels such as `Title:` and `URL:`; none unless all have a URL."""
-    found: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     last = ""
     for line in written.splitlines():
         label = _LABEL.fullmatch(line)
         if label is not None:
             last = _LABELS[label[1].lower()]
-            if not found or last in found[-1]:
-                found.append({})
-            found[-1][last] = label[2].strip()
+            if not items or last in items[-1]:
+                items.append({})
+            items[-1][last] = label[2].strip()
         elif last == "content":
-            found[-1]["content"] = f"{found[-1]['content']}\n{line.strip()}".rstrip()
-    return found if all(str(one.get("url", "")).startswith(("http://", "https://")) for one in found) else []
+            items[-1]["content"] = f"{items[-1]['content']}\n{line.strip()}".rstrip()
+    return items if all(str(one.get("url", "")).startswith(("http://", "https://")) for one in items) else []
 
 
 def _is_text(value: Any) -> bool:

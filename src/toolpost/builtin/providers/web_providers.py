@@ -67,10 +67,10 @@ class BraveSearchProvider(_JsonSearch):
 
     async def search(self, query: str, count: int) -> SearchResults:
         api = self._api(self.name, "X-Subscription-Token")
-        asked: dict[str, str | int] = {"q": _short(query, words=50), "text_decorations": "false"}
-        found = await api.get("/web/search", query={**asked, "count": min(count, 20)})
+        parameters: dict[str, str | int] = {"q": _short(query, words=50), "text_decorations": "false"}
+        response = await api.get("/web/search", query={**parameters, "count": min(count, 20)})
         # Without results there is no `web`, but always the question.
-        pages = _listed(api, found, "web", "results", sign="query")
+        pages = _listed(api, response, "web", "results", sign="query")
         plain = [
             {
                 **page,
@@ -89,8 +89,8 @@ class TavilySearchProvider(_JsonSearch):
 
     async def search(self, query: str, count: int) -> SearchResults:
         api = self._api(self.name, "Authorization", "Bearer ")
-        found = await api.post("/search", {"query": _short(query), "max_results": min(count, 20)})
-        return _results(self.name, query, _listed(api, found, "results"), count, content="content")
+        response = await api.post("/search", {"query": _short(query), "max_results": min(count, 20)})
+        return _results(self.name, query, _listed(api, response, "results"), count, content="content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class GoogleSearchProvider(_JsonSearch):
 
     async def search(self, query: str, count: int) -> SearchResults:
         api = self._api(self.name, "X-Goog-Api-Key")
-        found = await api.get("", query={"cx": self.engine, "q": query, "num": min(count, 10)})
-        items = _listed(api, found, "items", sign="searchInformation")
+        response = await api.get("", query={"cx": self.engine, "q": query, "num": min(count, 10)})
+        items = _listed(api, response, "items", sign="searchInformation")
         return _results(self.name, query, items, count, url="link", content="snippet")
 
 
@@ -118,8 +118,8 @@ class BingSearchProvider(_JsonSearch):
 
     async def search(self, query: str, count: int) -> SearchResults:
         api = self._api(self.name, "Ocp-Apim-Subscription-Key")
-        found = await api.get("/search", query={"q": query, "count": min(count, 50)})
-        pages = _listed(api, found, "webPages", "value", sign="_type")
+        response = await api.get("/search", query={"q": query, "count": min(count, 50)})
+        pages = _listed(api, response, "webPages", "value", sign="_type")
         return _results(self.name, query, pages, count, title="name", content="snippet")
 
 
@@ -133,24 +133,24 @@ class JinaSearchProvider(_JsonSearch):
         """Search the web; Jina answers 422 where nothing is found, which is an empty result here."""
         api = self._api(self.name, "Authorization", "Bearer ", **{"X-Respond-With": "no-content"})
         try:
-            found = await api.post("/", {"q": query, "num": count})
+            response = await api.post("/", {"q": query, "num": count})
         except ToolClientError as refused:
             if refused.status_code != 422 or _NOTHING_FOUND not in refused.message:
                 raise
             return SearchResults(query=query, provider=self.name)
-        return _results(self.name, query, _listed(api, found, "data"), count, content="description")
+        return _results(self.name, query, _listed(api, response, "data"), count, content="description")
 
 
-def _listed(api: Api, found: Any, *path: str, sign: str | None = None) -> list[dict[str, Any]]:
+def _listed(api: Api, response: Any, *path: str, sign: str | None = None) -> list[dict[str, Any]]:
     """Return the list at a path; a response without it must have the member `sign`, which every response has."""
-    if sign is not None and is_object(found) and sign in found and path[0] not in found:
+    if sign is not None and is_object(response) and sign in response and path[0] not in response:
         return []
-    inside: Any = found
+    inside: Any = response
     for key in path:
         inside = inside.get(key) if is_object(inside) else None
     if not is_array(inside):
         raise api.unreadable("something that is no list of results")
-    return objects(found, *path)
+    return objects(response, *path)
 
 
 def _short(query: str, *, chars: int = 400, words: int | None = None) -> str:
@@ -173,7 +173,7 @@ def _results(
     content: str = "content",
 ) -> SearchResults:
     """Build results from items; an item without a URL cannot be cited and is left out."""
-    found = [
+    results = [
         SearchResult(
             title=first_text(item, title),
             url=first_text(item, url),
@@ -182,7 +182,7 @@ def _results(
         )
         for item in items
     ]
-    return SearchResults(query=query, provider=provider, results=tuple(one for one in found if one["url"])[:count])
+    return SearchResults(query=query, provider=provider, results=tuple(one for one in results if one["url"])[:count])
 
 
 class _ResultPage(NamedTuple):
@@ -251,18 +251,18 @@ def _target(href: str) -> str:
 
 
 def _with_class(element: Element, name: str) -> Iterator[Element]:
-    return (found for found in element.walk() if name in found.attributes.get("class", "").split())
+    return (inner for inner in element.walk() if name in inner.attributes.get("class", "").split())
 
 
 def _text(element: Element) -> str:
     parts: list[str] = []
     waiting: list[Element | str] = [element]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, str):
-            parts.append(found)
+        node = waiting.pop()
+        if isinstance(node, str):
+            parts.append(node)
         else:
-            waiting += reversed(found.children)
+            waiting += reversed(node.children)
     return " ".join("".join(parts).split())
 
 
@@ -311,8 +311,8 @@ class JinaReaderProvider:
         await _check_public(url, self.web.network)
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         api = Api(name=self.name, web=self.web, url=self.url, headers=headers, secrets=(self.key,) if self.key else ())
-        found = await api.post("/", {"url": url})
-        data = found.get("data") if is_object(found) else None
+        response = await api.post("/", {"url": url})
+        data = response.get("data") if is_object(response) else None
         if not is_object(data) or not isinstance(data.get("content"), str):
             raise api.unreadable("without the content of a page")
         # The reader succeeds also where the page did not.
