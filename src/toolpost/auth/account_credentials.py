@@ -39,17 +39,17 @@ class AccountCredentials:
     async def credential(self, call: PermittedCall) -> Credential | Question:
         """Return the caller's credential, or the consent question that gets one."""
         request = call.validated.request
-        found = await self._accounts.current(self.service, request.principal)
-        if isinstance(found, ConsentNeeded):
+        account = await self._accounts.current(self.service, request.principal)
+        if isinstance(account, ConsentNeeded):
             self._counts.missed(self.service.provider)
             return await self._ask(request, NO_CHALLENGE)
         self._counts.hit(self.service.provider)
-        return self._credential(found)
+        return self._credential(account)
 
     async def credential_for(self, person: Principal) -> Credential | None:
         """Return the credential of a person with valid tokens, or None."""
-        found = await self._accounts.current(self.service, person)
-        return None if isinstance(found, ConsentNeeded) else self._credential(found)
+        account = await self._accounts.current(self.service, person)
+        return None if isinstance(account, ConsentNeeded) else self._credential(account)
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
         """Return another credential or a consent question after a refusal; None when neither helps."""
@@ -63,20 +63,20 @@ class AccountCredentials:
         useless = rejected is not None and rejected == self._replaced.get(key)
         if useless or await self._accounts.has_moved(self.service, request.principal, challenge):
             return await self._ask(request, challenge, rejected)
-        found = await self._accounts.current(self.service, request.principal, rejected=rejected)
-        if isinstance(found, ConsentNeeded):
+        account = await self._accounts.current(self.service, request.principal, rejected=rejected)
+        if isinstance(account, ConsentNeeded):
             return await self._ask(request, challenge, rejected)
         if rejected is not None:
-            self._replaced[key] = found.version
-        renewed = self._credential(found)
+            self._replaced[key] = account.version
+        renewed = self._credential(account)
         return None if renewed.headers == call.credential.headers else renewed
 
     async def _version_of(self, call: AuthorizedCall) -> int | None:
         """Return the version of the tokens that a call was sent with; None when they were replaced since."""
-        held = await self._accounts.held(self.service, call.request.principal)
-        if held is None or held.tokens is None:
+        account = await self._accounts.held(self.service, call.request.principal)
+        if account is None or account.tokens is None:
             return None
-        return held.version if self._credential(held).headers == call.credential.headers else None
+        return account.version if self._credential(account).headers == call.credential.headers else None
 
     async def _ask(
         self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None = None
@@ -87,16 +87,16 @@ class AccountCredentials:
             return await self._sign_in_unattended(request, challenge, rejected)
         more = f":{' '.join(sorted(challenge.scopes or ()))}" if challenge.wants_more_scopes else ""
         key = f"consent:{service.provider}{more}"
-        held = await self._accounts.held(service, request.principal)
-        scopes_to_keep(challenge, None if held is None else held.tokens)
+        account = await self._accounts.held(service, request.principal)
+        scopes_to_keep(challenge, None if account is None else account.tokens)
         if key in request.answers:
             raise self._not_completed() if rejected is None else self._token_refused()
-        if sum(asked.startswith("consent:") for asked in request.answers) >= _MOST_CONSENTS:
+        if sum(answer_key.startswith("consent:") for answer_key in request.answers) >= _MOST_CONSENTS:
             raise self._too_many_consents()
-        wanted = ConsentRequest(
+        consent = ConsentRequest(
             person=request.principal, challenge=challenge, trace_id=request.correlation_id, tool=request.tool_name
         )
-        payload = await self._payload(wanted)
+        payload = await self._payload(consent)
         self._counts.paused(service.provider)
         return Question(
             kind="consent",
@@ -106,7 +106,7 @@ class AccountCredentials:
             key=key,
         )
 
-    async def _payload(self, wanted: ConsentRequest) -> dict[str, object]:
+    async def _payload(self, consent: ConsentRequest) -> dict[str, object]:
         """Return the payload of a consent question: where and for what the person signs in."""
         service = self.service
         payload: dict[str, object] = {
@@ -114,12 +114,12 @@ class AccountCredentials:
             "provider": service.provider,
             "display_name": service.display_name,
         }
-        scopes = list(wanted.challenge.scopes or ())
+        scopes = list(consent.challenge.scopes or ())
         if self._consents.start_url:
-            return {**payload, "auth_url": await self._consents.invite(service, wanted), "scopes": scopes}
+            return {**payload, "auth_url": await self._consents.invite(service, consent), "scopes": scopes}
         if not self._consents.redirect_uri:  # whoever sits at a terminal can connect it all the same
             return {**payload, "scopes": scopes}
-        started = await self._consents.begin(service, wanted)
+        started = await self._consents.begin(service, consent)
         if isinstance(started, ConnectedAccount):
             raise self._not_completed()
         return {**payload, "auth_url": started.url, "scopes": list(started.scopes), "state": started.state}
@@ -130,13 +130,13 @@ class AccountCredentials:
         """Get tokens without a person; of concurrent calls one requests them."""
         person = request.principal
         async with self._signing_in:
-            found = await self._accounts.current(self.service, person, rejected=rejected)
-            if challenge.wants_more_scopes or isinstance(found, ConsentNeeded):
+            account = await self._accounts.current(self.service, person, rejected=rejected)
+            if challenge.wants_more_scopes or isinstance(account, ConsentNeeded):
                 await self._consents.begin(self.service, ConsentRequest(person=person, challenge=challenge))
-                found = await self._accounts.current(self.service, person)
-        if isinstance(found, ConsentNeeded):
+                account = await self._accounts.current(self.service, person)
+        if isinstance(account, ConsentNeeded):
             raise self._not_completed()
-        return self._credential(found)
+        return self._credential(account)
 
     def _not_completed(self) -> ToolAuthError:
         return ToolAuthError(f"OAuth for {self.service.provider} was not completed", code="oauth_not_completed")

@@ -83,17 +83,17 @@ class Accounts:
         for anew in (False, True):  # the person may have signed in at another process, and at another issuer
             for binding in await self._bindings(service, anew=anew):
                 renew = partial(self._renew, service, binding)
-                found = await self._refresher.current(binding.account_of(person), renew, rejected=rejected)
-                if not isinstance(found, ConsentNeeded):
-                    return found
-                needed = needed if found.reason == "missing" else found
+                current = await self._refresher.current(binding.account_of(person), renew, rejected=rejected)
+                if not isinstance(current, ConsentNeeded):
+                    return current
+                needed = needed if current.reason == "missing" else current
         return needed
 
     async def held(self, service: Service, person: Principal) -> Account | None:
         """Return the stored account of a person in any status."""
         keys = [binding.account_of(person) for binding in await self._bindings(service, anew=True)]
-        found = [account for key in keys if (account := await self._vault.standing(key)) is not None]
-        return max(found, key=lambda account: account.version, default=None)
+        accounts = [account for key in keys if (account := await self._vault.standing(key)) is not None]
+        return max(accounts, key=lambda account: account.version, default=None)
 
     async def keep(
         self, service: Service, person: Principal, tokens: TokenSet, *, server: ServerMetadata, client: Client
@@ -101,9 +101,9 @@ class Accounts:
         """Store the tokens of a consent and remove those of other issuers for the same service."""
         binding = IssuerBinding(provider=service.provider, server=server, client=client, resource=tokens.resource or "")
         await self.issuers.keep(binding)
-        kept = await self._vault.keep(binding.account_of(person), tokens)
+        account = await self._vault.keep(binding.account_of(person), tokens)
         for other in await self.issuers.of(service.provider):
-            if (key := other.account_of(person)) != kept.key:
+            if (key := other.account_of(person)) != account.key:
                 await self.rows.remove(key)
 
     async def disconnect(self, service: Service, person: Principal) -> bool | None:
@@ -346,12 +346,12 @@ class TokenRefresher:
         message = f"the tokens of {account.key.issuer!r} are being renewed elsewhere and it takes too long; try again"
         raise ToolTimeoutError(message)
 
-    async def _wait_for_change(self, seen: TokenRow) -> None:
+    async def _wait_for_change(self, row: TokenRow) -> None:
         """Wait until the row changes, but not for long: only taking the lease notices that its holder died."""
         poll_s, waited = _FIRST_POLL_S, 0.0
         while waited < _RETAKE_S:
             await asyncio.sleep(poll_s)
-            if await self._vault.rows.get(seen.key) != seen:
+            if await self._vault.rows.get(row.key) != row:
                 return
             waited += poll_s
             poll_s = min(poll_s * 1.5, _LAST_POLL_S)

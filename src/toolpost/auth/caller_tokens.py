@@ -126,10 +126,10 @@ def claim_at(claims: Mapping[str, Any], path: str) -> Any:
     """Return a claim by its name, or by a path with dots where it is nested; None where there is none."""
     if path in claims:
         return claims[path]
-    found: Any = claims
+    value: Any = claims
     for name in path.split("."):
-        found = found.get(name) if is_object(found) else None
-    return found
+        value = value.get(name) if is_object(value) else None
+    return value
 
 
 def _texts(value: Any) -> list[str]:

@@ -151,11 +151,11 @@ class Consents:
 
     def service(self, provider: str) -> Service:
         """Return a registered service; ConfigError names those that exist."""
-        found = self._services.get(provider)
-        if found is None:
+        service = self._services.get(provider)
+        if service is None:
             known = ", ".join(sorted(self._services)) or "none"
             raise ConfigError(f"there is no service {provider!r} with accounts here; there are: {known}")
-        return found
+        return service
 
     async def begin(
         self,
@@ -278,19 +278,19 @@ class Consents:
         self, service: Service, request: ConsentRequest, caller: SignInContext
     ) -> TokenGrant | ConsentRedirect:
         challenge = self.effective_challenge(service, request.challenge)
-        held = await self._accounts.held(service, request.person)
-        tokens = None if held is None else held.tokens
+        account = await self._accounts.held(service, request.person)
+        tokens = None if account is None else account.tokens
         plan = with_redirect_uri(service.current_plan(), caller.redirect_uri)
         plan = await self._accounts.issuers.bind_client(service.provider, plan)
         self._learn(plan_secrets(plan))
         if plan.server is not None and plan.registered is not None and plan.grant == "code":
-            asked = (*scopes_to_keep(challenge, tokens), *(challenge.scopes or ()))
+            scopes = (*scopes_to_keep(challenge, tokens), *(challenge.scopes or ()))
             started = begin_authorization(
                 plan.server,
                 plan.registered,
                 caller,
                 resource=service.resource,
-                scopes=tuple(dict.fromkeys(asked)),
+                scopes=tuple(dict.fromkeys(scopes)),
                 ttl_s=self._ttl_s,
                 clock=self._accounts.clock,
             )
@@ -415,8 +415,8 @@ async def start_device_sign_in(service: Service, accounts: Accounts, *, redirect
     plan = with_redirect_uri(service.current_plan(), callback_url(redirect_uri, service.provider))
     plan = await accounts.issuers.bind_client(service.provider, plan)
     known = await accounts.issuers.clients(plan.profile.redirect_uris)
-    asking = _asking(service, plan, known, accounts.clock)
-    grant = await run_flow(asking, accounts.client_for(service))
+    flow = _request_device_code(service, plan, known, accounts.clock)
+    grant = await run_flow(flow, accounts.client_for(service))
     await accounts.issuers.keep_client(grant.client)
     codes = (grant.device_code.reveal(), grant.user_code)
     accounts.learn(expiring(codes, until=grant.expires, now=accounts.clock()))
@@ -432,7 +432,9 @@ async def finish_device_sign_in(
     return ConnectedAccount(person, service.provider)
 
 
-def _asking(service: Service, plan: SignInPlan, known: Mapping[str, Client], clock: Clock) -> Flow[DeviceGrant]:
+def _request_device_code(
+    service: Service, plan: SignInPlan, known: Mapping[str, Client], clock: Clock
+) -> Flow[DeviceGrant]:
     trust = plan.trust
     if plan.server is not None and plan.registered is not None:
         return (
@@ -440,11 +442,13 @@ def _asking(service: Service, plan: SignInPlan, known: Mapping[str, Client], clo
                 plan.server, plan.registered, trust=trust, resource=service.resource, scopes=plan.scopes, clock=clock
             )
         )
-    found = yield from discover(plan, NO_CHALLENGE, known=known)
-    server, own = found.server, known.get(found.server.issuer)
+    discovered = yield from discover(plan, NO_CHALLENGE, known=known)
+    server, own = discovered.server, known.get(discovered.server.issuer)
     client = yield from obtain_client(server, plan.profile, registered=plan.registered, known=own, clock=clock)
-    scopes = select_scopes(wished=plan.scopes, resource=found.metadata, server=server)
-    return (yield from begin_device(server, client, trust=trust, resource=found.resource, scopes=scopes, clock=clock))
+    scopes = select_scopes(wished=plan.scopes, resource=discovered.metadata, server=server)
+    return (
+        yield from begin_device(server, client, trust=trust, resource=discovered.resource, scopes=scopes, clock=clock)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -552,10 +556,10 @@ class SealedSignIns:
 
 async def find_sign_in(sign_ins: PendingSignIns, state: str) -> PendingSignIn:
     """Return the pending sign-in of a state; ToolAuthError when there is none."""
-    found = await sign_ins.find(state) if state else None
-    if found is None:
+    pending = await sign_ins.find(state) if state else None
+    if pending is None:
         raise _unknown_state()
-    return found
+    return pending
 
 
 async def redeem(

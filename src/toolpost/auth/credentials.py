@@ -37,10 +37,10 @@ def static_credential(config: ExternalToolConfig) -> Credential:
 
 def discovery_credential(config: ExternalToolConfig) -> Credential:
     """Return the credential that lists the tools of an OAuth source: `auth_config.discovery`, else none."""
-    given: object = config.auth_config.get("discovery")
-    if not given:
+    discovery: object = config.auth_config.get("discovery")
+    if not discovery:
         return NO_CREDENTIAL
-    token = given.get("token") if is_object(given) else given
+    token = discovery.get("token") if is_object(discovery) else discovery
     headers = {"Authorization": f"Bearer {token}"}
     return Credential(f"discovery:{fingerprint(headers)}", headers)
 
@@ -52,16 +52,16 @@ def fingerprint(headers: Mapping[str, str]) -> str:
 
 
 def _headers(config: ExternalToolConfig) -> dict[str, str]:
-    given = config.auth_config
+    options = config.auth_config
     match config.auth_type:
         case AuthType.API_KEY:
-            return {str(given.get("header", "X-API-Key")): str(given["api_key"])}
+            return {str(options.get("header", "X-API-Key")): str(options["api_key"])}
         case AuthType.BEARER:
-            return {"Authorization": f"Bearer {given['token']}"}
+            return {"Authorization": f"Bearer {options['token']}"}
         case AuthType.COOKIE:
-            return {"Cookie": f"{given.get('name', 'session')}={given['value']}"}
+            return {"Cookie": f"{options.get('name', 'session')}={options['value']}"}
         case AuthType.BASIC:
-            pair = f"{given['username']}:{given['password']}"
+            pair = f"{options['username']}:{options['password']}"
             return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         case AuthType.NONE | AuthType.OAUTH2_USER:
             return {}
@@ -95,7 +95,7 @@ def is_inline(config: ExternalToolConfig) -> bool:
 
 def _filled(value: Any, source: str, environ: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found[1], source, environ), value)
+        return _VARIABLE.sub(lambda match: _variable(match[1], source, environ), value)
     if isinstance(value, dict):
         return {key: _filled(inner, source, environ) for key, inner in cast("dict[str, Any]", value).items()}
     return value
@@ -111,14 +111,14 @@ def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
 
 def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]:
     """Return the secrets of a source to redact: keys, tokens and everything else that it signs in with."""
-    given = _auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER)
+    configured = _auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER)
     sent = {
         part
         for credential in (static_credential(config), *credentials)
         for value in credential.headers.values()
         for part in (value, value.rpartition(" ")[2])
     }
-    return {secret for secret in (*named_secrets(config), *given, *sent) if secret}
+    return {secret for secret in (*named_secrets(config), *configured, *sent) if secret}
 
 
 def named_secrets(config: ExternalToolConfig) -> frozenset[str]:
@@ -127,15 +127,15 @@ def named_secrets(config: ExternalToolConfig) -> frozenset[str]:
     A user name is none of them: it may be in a result for other reasons.
     """
     handed_on = {name: os.environ[name] for name in config.cli.pass_env if name in os.environ}
-    given = {**handed_on, **config.env, **config.headers}
-    named = {value for name, value in given.items() if is_secret_name(name)}
+    settings = {**handed_on, **config.env, **config.headers}
+    named = {value for name, value in settings.items() if is_secret_name(name)}
     named |= {value for name, value in config.headers.items() if is_secret_header(name, value)}
     named |= set(_auth_secrets(config.auth_config, all_of_it=False))
     named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
     if config.webhook.signature is not None:
         named.add(config.webhook.signature.secret)
-    texts = [config.connection, *_urls(config), *given.values()]
-    inside = {found["secret"] for text in texts for found in _INSIDE.finditer(text) if _tells(found)}
+    texts = [config.connection, *_urls(config), *settings.values()]
+    inside = {match["secret"] for text in texts for match in _INSIDE.finditer(text) if _tells(match)}
     return frozenset(secret for secret in named | inside if secret)
 
 
@@ -152,19 +152,19 @@ def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
             yield value
 
 
-def _tells(found: re.Match[str]) -> bool:
+def _tells(match: re.Match[str]) -> bool:
     """Return whether a match is a secret: a password in a URL, or the value of a secret name."""
-    return found["name"] is None or is_secret_name(found["name"])
+    return match["name"] is None or is_secret_name(match["name"])
 
 
 def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: Mapping[str, str]) -> set[str]:
     """Return the values that replaced variables."""
     if before is after:
         return set()
-    kept = [] if is_inline(before) else [before.connection]
+    texts = [] if is_inline(before) else [before.connection]
     signature = before.webhook.signature
-    kept += [*_urls(before), *([] if signature is None else [signature.secret])]
-    text = json.dumps([*kept, before.env, before.headers, before.auth_config, before.utcp.variables], default=str)
+    texts += [*_urls(before), *([] if signature is None else [signature.secret])]
+    text = json.dumps([*texts, before.env, before.headers, before.auth_config, before.utcp.variables], default=str)
     return {environ[name] for name in _VARIABLE.findall(text) if environ.get(name)}
 
 

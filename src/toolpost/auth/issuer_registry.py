@@ -40,8 +40,8 @@ class IssuerBinding:
         Tokens for no particular resource belong to the service that requested them: another service of the same issuer
         and client is at another address, which must not see them.
         """
-        kept_for = self.resource or f"provider:{self.provider}"
-        return TokenKey(person.tenant, person.user, self.server.issuer, kept_for, self.client.id)
+        audience = self.resource or f"provider:{self.provider}"
+        return TokenKey(person.tenant, person.user, self.server.issuer, audience, self.client.id)
 
     def with_plan(self, plan: SignInPlan) -> IssuerBinding | None:
         """Return the binding with the operator's current plan; None where that names another issuer or client.
@@ -87,9 +87,9 @@ class IssuerRegistry:
 
     async def clients(self, redirect_uris: tuple[str, ...]) -> dict[str, Client]:
         """Return the dynamically registered clients for these redirect URIs, by issuer."""
-        found = [unpack_record(Client, row.body) for row in await self._listed(_CLIENT)]
-        wanted = set(redirect_uris)
-        return {one.issuer: one for one in reversed(found) if one.issuer and wanted <= set(one.redirect_uris)}
+        clients = [unpack_record(Client, row.body) for row in await self._listed(_CLIENT)]
+        uris = set(redirect_uris)
+        return {one.issuer: one for one in reversed(clients) if one.issuer and uris <= set(one.redirect_uris)}
 
     async def keep_client(self, client: Client) -> None:
         """Store a dynamically registered client, whether or not the person then consents."""

@@ -331,9 +331,9 @@ class MasterKeys:
 
     def _first_or_read(self) -> list[bytes]:
         """Return the keys, after creating the first one if there is none."""
-        found = self._place.read()
-        if found:
-            return found
+        keys = self._place.read()
+        if keys:
+            return keys
         self._place.write([secrets.token_bytes(KEY_BYTES)], first=True)
         return self._place.read()
 

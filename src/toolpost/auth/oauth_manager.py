@@ -101,21 +101,21 @@ class OAuthProviderConfig:
         scopes: Sequence[str] = (),
     ) -> Self:
         """Build the configuration of a service whose endpoints ship with the library, such as `github`."""
-        found = KNOWN_PROVIDERS.get(provider)
-        if found is None:
+        endpoints = KNOWN_PROVIDERS.get(provider)
+        if endpoints is None:
             names = ", ".join(KNOWN_PROVIDERS)
             raise errors.ConfigError(f"no endpoints are known for OAuth provider {provider!r}; there are: {names}")
         return cls(
             name=provider,
-            display_name=found.display_name,
-            auth_url=found.auth_url,
-            token_url=found.token_url,
+            display_name=endpoints.display_name,
+            auth_url=endpoints.auth_url,
+            token_url=endpoints.token_url,
             client_id=client_id,
             client_secret=client_secret,
             redirect_uri=redirect_uri,
             scopes=list(scopes),
-            client_auth=found.client_auth or "client_secret_post",
-            issuer=found.issuer or None,
+            client_auth=endpoints.client_auth or "client_secret_post",
+            issuer=endpoints.issuer or None,
         )
 
     def server(self) -> ServerMetadata:
@@ -126,8 +126,9 @@ class OAuthProviderConfig:
 
     def client(self) -> Client:
         """Return the client with its secret read; ConfigError when the secret is missing."""
-        given = self.client_secret
-        secret = given if isinstance(given, Secret) else secret_from(given, allow_plain=True) if given else None
+        secret: Secret | str | None = self.client_secret
+        if not isinstance(secret, Secret):
+            secret = secret_from(secret, allow_plain=True) if secret else None
         return Client(id=self.client_id, secret=secret, auth_method=self.client_auth if secret else "none")
 
 
@@ -235,8 +236,8 @@ class OAuthManager:
         whose `redirect_uri` the browser came back: one that sends the person on to another's sign-in would otherwise
         be handed the code that comes of it.
         """
-        given = {"state": state, "code": code, "iss": iss, "error": error, "error_description": error_description}
-        parameters = {name: value for name, value in given.items() if value}
+        fields = {"state": state, "code": code, "iss": iss, "error": error, "error_description": error_description}
+        parameters = {name: value for name, value in fields.items() if value}
         if iss is not None:
             parameters["iss"] = iss
         try:

@@ -27,9 +27,9 @@ class ProviderEndpoints(NamedTuple):
 
     def to_auth_config(self) -> dict[str, str]:
         """Return the keys of `auth_config` that these endpoints stand for."""
-        given = self._asdict()
-        del given["register_at"]
-        return {key: value for key, value in given.items() if value}
+        fields = self._asdict()
+        del fields["register_at"]
+        return {key: value for key, value in fields.items() if value}
 
 
 KNOWN_PROVIDERS: Mapping[str, ProviderEndpoints] = MappingProxyType(

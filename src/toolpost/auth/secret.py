@@ -88,8 +88,8 @@ def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, all
     `env:NAME` or `${NAME}`, `file:PATH` (a file that only its owner can read) or `keyring:SERVICE/NAME`. Anything else
     would be the secret itself and is refused unless `allow_plain`; the error does not repeat it.
     """
-    if found := _VARIABLE.fullmatch(reference):
-        return _from_environment(found["name"] or found["braced"], os.environ if environ is None else environ)
+    if match := _VARIABLE.fullmatch(reference):
+        return _from_environment(match["name"] or match["braced"], os.environ if environ is None else environ)
     kind, _, rest = reference.partition(":")
     if kind == "file":
         return Secret(private_text(Path(rest).expanduser()))
@@ -116,8 +116,8 @@ def private_text(path: Path) -> str:
         raise ConfigError(f"the secret file {path} cannot be read: {error.strerror}", code="secret_missing") from error
     text = _decoded(raw).rstrip("\r\n")
     if not text or len(raw) > _LARGEST_FILE:
-        found = f"larger than {_LARGEST_FILE} bytes" if text else "empty or not text in UTF-8"
-        raise ConfigError(f"the secret file {path} is {found}; put the secret alone into it", code="secret_unreadable")
+        fault = f"larger than {_LARGEST_FILE} bytes" if text else "empty or not text in UTF-8"
+        raise ConfigError(f"the secret file {path} is {fault}; put the secret alone into it", code="secret_unreadable")
     return text
 
 
@@ -188,8 +188,8 @@ def parse_env(text: str) -> dict[str, str]:
     `export` before a name is allowed. A value in quotes is what stands in them, and in double quotes `\n`, `\t`, `\"`,
     `\\` and `\$` are escapes; another value ends at a comment. Nothing is expanded, and other lines are passed over.
     """
-    found = [match for line in text.splitlines() if (match := _SETTING.match(line)) is not None]
-    return {match["name"]: _value(match) for match in found}
+    settings = [match for line in text.splitlines() if (match := _SETTING.match(line)) is not None]
+    return {match["name"]: _value(match) for match in settings}
 
 
 def read_env_file(path: Path) -> dict[str, str]:
@@ -209,8 +209,8 @@ def read_env_file(path: Path) -> dict[str, str]:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from None
 
 
-def _value(found: re.Match[str]) -> str:
-    if found["double"] is not None:
-        return _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), found["double"])
-    single: str | None = found["single"]
-    return found["plain"] if single is None else single
+def _value(setting: re.Match[str]) -> str:
+    if setting["double"] is not None:
+        return _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), setting["double"])
+    single: str | None = setting["single"]
+    return setting["plain"] if single is None else single

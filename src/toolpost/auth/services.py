@@ -88,38 +88,38 @@ class Service:
 
 def plan_secrets(plan: SignInPlan) -> set[str]:
     """Return the secrets of a plan, for redaction."""
-    held: list[Secret | None] = []
+    secrets: list[Secret | None] = []
     for client in (plan.registered, plan.grant.client if isinstance(plan.grant, IdentityProvider) else None):
-        held += [] if client is None else [client.secret, client.private_key]
+        secrets += [] if client is None else [client.secret, client.private_key]
     match plan.grant:
         case Assertion(token=token) | IdentityProvider(id_token=token):
-            held.append(token)
+            secrets.append(token)
         case _:
             pass
-    return revealed(one for one in held if one)
+    return revealed(one for one in secrets if one)
 
 
 def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: ClientProfile) -> Service:
     """Read `auth_config` of a source whose `auth_type` is `oauth2_user`."""
     _refuse_unknown(config.name, config.auth_config)
     url = _url_of(config)
-    given = dict(config.auth_config)
+    options = dict(config.auth_config)
     if not (config.transport is TransportType.MCP and url):  # a remote MCP server says itself where its people sign in
-        given = with_known_endpoints(given, str(given.get("provider") or config.name))
-    read_assertion = _assertion_reader(config.name, given)
-    value = [url, *(str(given.get(key) or "") for key in _URLS), *_provider_urls(given)]
-    allowed = network.for_source(*dict.fromkeys(one for one in value if one))
+        options = with_known_endpoints(options, str(options.get("provider") or config.name))
+    read_assertion = _assertion_reader(config.name, options)
+    urls = [url, *(str(options.get(key) or "") for key in _URLS), *_provider_urls(options)]
+    allowed = network.for_source(*dict.fromkeys(one for one in urls if one))
     plan = SignInPlan(
-        url=url or str(given.get("auth_url") or given.get("issuer") or ""),
-        profile=replace(profile, document_url=given.get("document_url") or profile.document_url),
+        url=url or str(options.get("auth_url") or options.get("issuer") or ""),
+        profile=replace(profile, document_url=options.get("document_url") or profile.document_url),
         trust=Trust(policy=allowed),
-        grant=_grant(config.name, given) if read_assertion is None else read_assertion(),
-        registered=_client_of(config.name, given),
-        issuer=given.get("issuer"),
-        server=_server_of(given),
-        resource=str(given["resource"]) if given.get("resource") else None,
-        scopes=_scopes_of(given),
-        legacy=bool(given.get("legacy", False)),
+        grant=_grant(config.name, options) if read_assertion is None else read_assertion(),
+        registered=_client_of(config.name, options),
+        issuer=options.get("issuer"),
+        server=_server_of(options),
+        resource=str(options["resource"]) if options.get("resource") else None,
+        scopes=_scopes_of(options),
+        legacy=bool(options.get("legacy", False)),
     )
     if not plan.url:
         raise ConfigError(
@@ -127,10 +127,10 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
             "write issuer, or auth_url and token_url, or a known provider, into its auth_config; "
             f"known are: {', '.join(KNOWN_PROVIDERS)}"
         )
-    provider = str(given.get("provider") or config.name)
+    provider = str(options.get("provider") or config.name)
     return Service(
         provider=provider,
-        display_name=str(given.get("display_name") or provider),
+        display_name=str(options.get("display_name") or provider),
         plan=plan,
         network=allowed,
         resource=_resource(config),

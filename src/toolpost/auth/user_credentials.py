@@ -64,13 +64,13 @@ class AccountCounts:
 
     def snapshot(self) -> dict[str, Any]:
         """Return all counts as plain data; times in seconds."""
-        asked = sum(self._hits.values()) + sum(self._misses.values())
+        lookups = sum(self._hits.values()) + sum(self._misses.values())
         return {
             "pauses": dict(self._pauses),
             "callbacks": dict(self._callbacks),
             "token_hits": dict(self._hits),
             "token_misses": dict(self._misses),
-            "token_hit_rate": sum(self._hits.values()) / asked if asked else None,
+            "token_hit_rate": sum(self._hits.values()) / lookups if lookups else None,
             "time_to_resume_s": {f"p{share}": _quantile(self._resumed_s, share / 100) for share in (50, 95, 99)},
         }
 
@@ -116,10 +116,10 @@ class ManagedCredentials:
     async def credential(self, call: PermittedCall) -> Credential | Question:
         """Return the caller's credential or a consent question; ToolAuthError if that did not lead to a token."""
         request = call.validated.request
-        held = await self.held(str(request.principal))
-        if held is not None:
+        credential = await self.held(str(request.principal))
+        if credential is not None:
             self._count_resumed(request)
-            return held
+            return credential
         if self.key in request.answers:
             raise self.not_completed()
         return await self._ask(request)
@@ -128,22 +128,22 @@ class ManagedCredentials:
         """Return another credential than the refused one, or a consent question; None when neither helps."""
         if refused.status_code != _REFUSED:
             return None
-        held = await self.held(str(call.request.principal))
-        if held is not None and held != call.credential:
-            return held
+        credential = await self.held(str(call.request.principal))
+        if credential is not None and credential != call.credential:
+            return credential
         return None if self.key in call.request.answers else await self._ask(call.request)
 
     async def held(self, user_id: str) -> Credential | None:
         """Return the credential of a user, or None without a token."""
-        found: object = await _settled(self._manager.get_token(user_id, self.provider))
-        if not found:
+        token: object = await _settled(self._manager.get_token(user_id, self.provider))
+        if not token:
             self.counts.missed(self.provider)
             return None
-        if not isinstance(found, str) or not _SENDABLE.fullmatch(found):
+        if not isinstance(token, str) or not _SENDABLE.fullmatch(token):
             raise ToolAuthError(f"the token of {user_id!r} for {self.provider!r} cannot be sent in a header")
         self.counts.hit(self.provider)
-        headers = {"Authorization": f"Bearer {found}"}
-        self._learn_token(user_id, found, fingerprint(headers))
+        headers = {"Authorization": f"Bearer {token}"}
+        self._learn_token(user_id, token, fingerprint(headers))
         return Credential(f"managed:{self.provider}:{user_id}", headers)
 
     async def question(self, user_id: str, trace_id: str) -> Question:
@@ -175,9 +175,9 @@ class ManagedCredentials:
             self._learned[user_id] = (mark, now)
 
     async def _ask(self, request: RequestedCall) -> Question:
-        asked = await self.question(str(request.principal), _trace_of(request))
+        question = await self.question(str(request.principal), _trace_of(request))
         self.counts.paused(self.provider)
-        return asked
+        return question
 
     async def _request(self, user_id: str, trace_id: str) -> Mapping[str, Any]:
         try:
@@ -205,24 +205,24 @@ class CallCredentials:
     """Fulfils `CredentialProvider` with the credential that each call was given when it started."""
 
     def __init__(self) -> None:
-        self._given: dict[str, Credential] = {}
+        self._credentials: dict[str, Credential] = {}
 
     @contextmanager
     def use(self, credential: Credential) -> Generator[str]:
         """Give a credential to the one call with the correlation id that is yielded."""
         correlation_id = f"own_{secrets.token_hex(12)}"
-        self._given[correlation_id] = credential
+        self._credentials[correlation_id] = credential
         try:
             yield correlation_id
         finally:
-            del self._given[correlation_id]
+            del self._credentials[correlation_id]
 
     async def credential(self, call: PermittedCall) -> Credential:
         """Return the credential that this call was given."""
-        given = self._given.get(call.validated.request.correlation_id)
-        if given is None:
+        credential = self._credentials.get(call.validated.request.correlation_id)
+        if credential is None:
             raise ToolAuthError("nobody signed in for this call")
-        return given
+        return credential
 
 
 class UserCredentials:
@@ -250,13 +250,13 @@ class UserCredentials:
 
     async def discovery_config(self, ctx: ToolContext | None) -> ExternalToolConfig:
         """Return the configuration that lists tools: with the operator's token, the user's, or without any."""
-        given = dict(self._config.auth_config)
-        operators: Any = given.pop("discovery_auth", None)
+        auth_config = dict(self._config.auth_config)
+        operators: Any = auth_config.pop("discovery_auth", None)
         if operators is not None:
-            given["discovery"] = _token_in(operators, self._config.name)
-        elif self._managed is not None and (held := await self._held(self._managed, ctx)) is not None:
-            given["discovery"] = held.headers["Authorization"].removeprefix("Bearer ")
-        return self._config.model_copy(update={"auth_config": given})
+            auth_config["discovery"] = _token_in(operators, self._config.name)
+        elif self._managed is not None and (credential := await self._find_credential(self._managed, ctx)) is not None:
+            auth_config["discovery"] = credential.headers["Authorization"].removeprefix("Bearer ")
+        return self._config.model_copy(update={"auth_config": auth_config})
 
     async def credential(self, ctx: ToolContext | None, *, refused: Credential | None = None) -> Credential | None:
         """Return the credential of a context's user, another than a refused one; without a token the call pauses.
@@ -271,28 +271,30 @@ class UserCredentials:
             user_of(ctx)
             return None
         user_id, trace_id = user_of(ctx)
-        held = await managed.held(user_id)
-        if held is not None and held != refused:
-            return held
+        credential = await managed.held(user_id)
+        if credential is not None and credential != refused:
+            return credential
         await self._pause(ctx, await managed.question(user_id, trace_id))
-        held = await managed.held(user_id)
-        if held is None or held == refused:
+        credential = await managed.held(user_id)
+        if credential is None or credential == refused:
             raise managed.not_completed()
-        return held
+        return credential
 
-    async def _held(self, managed: ManagedCredentials, ctx: ToolContext | None) -> Credential | None:
+    async def _find_credential(self, managed: ManagedCredentials, ctx: ToolContext | None) -> Credential | None:
         try:
             user_id, _ = user_of(ctx)
         except ToolAuthError:
             return None
         return await managed.held(user_id)
 
-    async def _pause(self, ctx: Any, asked: Question) -> None:
+    async def _pause(self, ctx: Any, question: Question) -> None:
         try:
             if isinstance(ctx, ToolContext):
-                await ctx.pause(asked.reason, asked.payload, prompt=asked.prompt, kind="consent", key=asked.key)
+                await ctx.pause(
+                    question.reason, question.payload, prompt=question.prompt, kind="consent", key=question.key
+                )
             else:
-                await ctx.pause(asked.reason, dict(asked.payload))
+                await ctx.pause(question.reason, dict(question.payload))
         except PauseSignal:
             self.counts.paused(self._config.name)
             raise
@@ -304,8 +306,8 @@ def may_list_later(config: ExternalToolConfig, refused: ToolError) -> bool:
     return "discovery" not in config.auth_config and (isinstance(refused, ToolAuthError) or needs_token)
 
 
-def _token_in(given: Any, name: str) -> str:
-    token = cast("dict[str, Any]", given).get("token") if isinstance(given, dict) else given
+def _token_in(value: Any, name: str) -> str:
+    token = cast("dict[str, Any]", value).get("token") if isinstance(value, dict) else value
     if not isinstance(token, str) or not token:
         raise ConfigError(f"auth_config.discovery_auth of {name!r} is a table with a token: {{token: ...}}")
     return token

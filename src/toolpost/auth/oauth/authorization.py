@@ -147,15 +147,15 @@ def callback_parameters(query: str) -> dict[str, str]:
     address, _, rest = query.partition("?")
     is_url = "=" not in address  # what stands before it may as well be a value with a question mark in it
     pairs = parse_qsl(rest if rest and is_url else query, keep_blank_values=True, max_num_fields=50)
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    parameters = dict(pairs)
+    if len(parameters) != len(pairs):
         raise ToolAuthError("The callback names a parameter twice.", code="oauth_callback")
-    return found
+    return parameters
 
 
-def browser_binding(held: str) -> str:
+def browser_binding(cookie: str) -> str:
     """Return the hash of a browser's cookie: it recognises the cookie and cannot recreate it."""
-    return hashlib.sha256(held.encode()).hexdigest() if held else ""
+    return hashlib.sha256(cookie.encode()).hexdigest() if cookie else ""
 
 
 def select_scopes(
@@ -173,10 +173,10 @@ def select_scopes(
     """
     supported = resource.scopes_supported if resource is not None else None
     chosen = challenged if challenged is not None else wished or supported or ()
-    asked = dict.fromkeys(scope for scope in (*earlier, *chosen) if scope != OFFLINE)
-    if OFFLINE in chosen or (asked and server is not None and OFFLINE in (server.scopes_supported or ())):
-        asked[OFFLINE] = None
-    return tuple(asked)
+    scopes = dict.fromkeys(scope for scope in (*earlier, *chosen) if scope != OFFLINE)
+    if OFFLINE in chosen or (scopes and server is not None and OFFLINE in (server.scopes_supported or ())):
+        scopes[OFFLINE] = None
+    return tuple(scopes)
 
 
 def _endpoint(server: ServerMetadata) -> str:
@@ -196,7 +196,7 @@ def _endpoint(server: ServerMetadata) -> str:
 
 
 def _parameters(transaction: Transaction) -> dict[str, str]:
-    found = {
+    parameters = {
         "response_type": "code",
         "client_id": transaction.client.id,
         "redirect_uri": transaction.caller.redirect_uri,
@@ -204,24 +204,24 @@ def _parameters(transaction: Transaction) -> dict[str, str]:
     }
     if transaction.verifier is not None:
         digest = hashlib.sha256(transaction.verifier.reveal().encode()).digest()
-        found["code_challenge"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        found["code_challenge_method"] = "S256"
+        parameters["code_challenge"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        parameters["code_challenge_method"] = "S256"
     if transaction.scopes:
-        found["scope"] = " ".join(transaction.scopes)
+        parameters["scope"] = " ".join(transaction.scopes)
     if transaction.resource:
-        found["resource"] = transaction.resource
+        parameters["resource"] = transaction.resource
     if OFFLINE in transaction.scopes:  # OpenID Core section 11: without the question there is no refresh token
-        found["prompt"] = "consent"
+        parameters["prompt"] = "consent"
     if transaction.dpop_key:
-        found["dpop_jkt"] = DpopKey(transaction.dpop_key).thumbprint
-    return found
+        parameters["dpop_jkt"] = DpopKey(transaction.dpop_key).thumbprint
+    return parameters
 
 
 def _with_query(url: str, parameters: dict[str, str]) -> str:
     """Add parameters to a URL; those of the same name in its own query are dropped."""
     parts = urlsplit(url)
-    kept = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
-    return urlunsplit(parts._replace(query=urlencode([*kept, *parameters.items()]), fragment=""))
+    others = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
+    return urlunsplit(parts._replace(query=urlencode([*others, *parameters.items()]), fragment=""))
 
 
 def _check_issuer(server: ServerMetadata, issuer: str | None) -> None:

@@ -150,17 +150,17 @@ def document_client(server: ServerMetadata, profile: ClientProfile) -> Client:
 
 def client_document(profile: ClientProfile) -> dict[str, Any]:
     """Return the document to publish at `document_url`."""
-    return {"client_id": profile.document_url, **_described(profile, "none")}
+    return {"client_id": profile.document_url, **_describe(profile, "none")}
 
 
 def register(server: ServerMetadata, profile: ClientProfile) -> Flow[Client]:
     """Register a client dynamically (RFC 7591)."""
-    wanted = _wanted_method(server, profile)
+    method = _choose_method(server, profile)
     subject = f"The registration endpoint of {server.issuer!r}"
     reply = yield FlowRequest(
         method="POST",
         url=server.registration_endpoint or "",
-        json=_described(profile, wanted),
+        json=_describe(profile, method),
         documents=server.documents,
     )
     if reply.status not in {200, 201}:
@@ -173,7 +173,7 @@ def register(server: ServerMetadata, profile: ClientProfile) -> Flow[Client]:
     registration = json_object(reply)
     if registration is None:
         raise refusal_error(subject, reply)
-    return _registered(registration, server, profile, wanted)
+    return _parse_registration(registration, server, profile, method)
 
 
 def _bound(client: Client, server: ServerMetadata) -> Client:
@@ -194,7 +194,7 @@ def _still_good(client: Client, server: ServerMetadata, profile: ClientProfile, 
     return client.issuer == server.issuer and not expired and not missing
 
 
-def _described(profile: ClientProfile, method: AuthMethod) -> dict[str, Any]:
+def _describe(profile: ClientProfile, method: AuthMethod) -> dict[str, Any]:
     described: dict[str, Any] = {
         "client_name": profile.name,
         "redirect_uris": list(profile.redirect_uris),
@@ -212,7 +212,7 @@ def _is_native(profile: ClientProfile) -> bool:
     return all(is_loopback(uri) for uri in profile.redirect_uris)
 
 
-def _wanted_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod:
+def _choose_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod:
     """Return the authentication method to register for (OAuth 2.1 section 2.1: a site should have a secret)."""
     taken = ("client_secret_basic",) if server.auth_methods is None else server.auth_methods
     secret: tuple[AuthMethod, ...] = ("client_secret_basic", "client_secret_post")
@@ -226,31 +226,35 @@ def _wanted_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod
     raise ToolAuthError(message, code="oauth_registration")
 
 
-def _registered(
-    registration: dict[str, Any], server: ServerMetadata, profile: ClientProfile, wanted: AuthMethod
+def _parse_registration(
+    registration: dict[str, Any], server: ServerMetadata, profile: ClientProfile, requested_method: AuthMethod
 ) -> Client:
     subject = f"The registration endpoint of {server.issuer!r}"
     name, secret = registration.get("client_id"), registration.get("client_secret")
     if not isinstance(name, str) or not name.isprintable() or not name:
         raise ToolAuthError(f"{subject} answered without a client_id.", code="oauth_registration")
-    method = registration.get("token_endpoint_auth_method", wanted)
+    method = registration.get("token_endpoint_auth_method", requested_method)
     if method not in AUTH_METHODS or method == "private_key_jwt":
         message = f"{subject} gave a client that must use {presentable(str(method))}, which cannot be used."
         raise ToolAuthError(message, code="oauth_registration")
-    kept = Secret(secret) if method != "none" and isinstance(secret, str) and secret else None
-    if method != "none" and kept is None:
+    client_secret = Secret(secret) if method != "none" and isinstance(secret, str) and secret else None
+    if method != "none" and client_secret is None:
         raise ToolAuthError(f"{subject} gave a client without its secret.", code="oauth_registration")
-    given = registration.get("redirect_uris")
-    if is_array(given) and given and not set(profile.redirect_uris) <= {uri for uri in given if isinstance(uri, str)}:
+    redirect_uris = registration.get("redirect_uris")
+    if (
+        is_array(redirect_uris)
+        and redirect_uris
+        and not set(profile.redirect_uris) <= {uri for uri in redirect_uris if isinstance(uri, str)}
+    ):
         raise ToolAuthError(f"{subject} left out a redirect URI of ours.", code="oauth_registration")
     return Client(
         id=name,
         issuer=server.issuer,
-        secret=kept,
+        secret=client_secret,
         auth_method=method,
         redirect_uris=profile.redirect_uris,
         origin="dynamic",
-        secret_expires_at=_expiry(registration.get("client_secret_expires_at")) if kept else None,
+        secret_expires_at=_expiry(registration.get("client_secret_expires_at")) if client_secret else None,
     )
 
 

@@ -363,15 +363,15 @@ def revoke(server: ServerMetadata, client: Client, tokens: TokenSet, *, clock: C
     if server.revocation_endpoint is None:
         return False
     revoked = True
-    held = (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token))
-    for hint, token in held:
+    pairs = (("refresh_token", tokens.refresh_token), ("access_token", tokens.access_token))
+    for hint, token in pairs:
         if token is None:
             continue
         form = (("token", token.reveal()), ("token_type_hint", hint))
         reply = yield from post_form(server.revocation_endpoint, server, client, form, clock=clock)
         # A server need not be able to revoke access tokens, which end by themselves.
-        given_up = hint == "access_token" and parse_problem(reply).code == "unsupported_token_type"
-        revoked = revoked and (reply.status == 200 or given_up)
+        is_unsupported = hint == "access_token" and parse_problem(reply).code == "unsupported_token_type"
+        revoked = revoked and (reply.status == 200 or is_unsupported)
     return revoked
 
 
@@ -410,13 +410,13 @@ def _outcome(reply: FlowResponse, request: TokenRequest, old: TokenSet) -> Refre
         new = read_tokens(reply, request)
     except ToolError as unreadable:
         return RefreshUnknown(str(unreadable))
-    kept = replace(
+    tokens = replace(
         new,
         refresh_token=new.refresh_token or old.refresh_token,
         id_token=new.id_token or old.id_token,
         asked=old.asked,
     )
-    return RefreshedTokens(kept)
+    return RefreshedTokens(tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,8 +449,8 @@ class TokenSet:
     @property
     def secrets(self) -> set[str]:
         """All secrets of the token set."""
-        held = (self.access_token, self.refresh_token, self.id_token, self.dpop_key)
-        return revealed(secret for secret in held if secret)
+        secrets = (self.access_token, self.refresh_token, self.id_token, self.dpop_key)
+        return revealed(secret for secret in secrets if secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -589,6 +589,6 @@ def request_tokens(
         began=clock(),
         secrets=(*secrets_in(form), *([client.secret.reveal()] if client.secret else [])),
     )
-    asked = (*form, ("resource", resource)) if resource else form
-    reply = yield from post_form(server.token_endpoint, server, client, asked, clock=clock, dpop_key=dpop_key)
+    fields = (*form, ("resource", resource)) if resource else form
+    reply = yield from post_form(server.token_endpoint, server, client, fields, clock=clock, dpop_key=dpop_key)
     return read_tokens(reply, request)

@@ -128,11 +128,11 @@ def find_resource(server_url: str, *, trust: Trust, metadata_url: str | None = N
     """
     if metadata_url is not None:
         trust.check(metadata_url, name="resource_metadata", documents=(server_url,))
-        found = yield from _first((metadata_url,), (server_url,))
-        if found is not None:
-            return _resource(found[1], server_url, _chain((server_url,), metadata_url))
-    found = yield from _first(resource_urls(server_url), ())
-    return None if found is None else _resource(found[1], server_url, (found[0],))
+        hit = yield from _first((metadata_url,), (server_url,))
+        if hit is not None:
+            return _resource(hit[1], server_url, _chain((server_url,), metadata_url))
+    hit = yield from _first(resource_urls(server_url), ())
+    return None if hit is None else _resource(hit[1], server_url, (hit[0],))
 
 
 def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata | None]:
@@ -141,12 +141,12 @@ def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -
     if urlsplit(issuer).query:
         raise ToolAuthError(f"The issuer at {host_of(issuer)!r} has a query, which no issuer has.", code=_CODE)
     try:
-        found = yield from _first(server_urls(issuer), documents)
+        hit = yield from _first(server_urls(issuer), documents)
     except ToolError as failed:
         raise with_context(failed, f"The issuer {issuer!r} was asked for its endpoints") from None
-    if found is None:
+    if hit is None:
         return None
-    url, document = found
+    url, document = hit
     if document.get("issuer") != issuer:
         raise ToolAuthError(
             f"The metadata at {host_of(url)!r} speaks for another issuer than {issuer!r}, so it is not used. "
@@ -158,14 +158,14 @@ def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -
 
 def discover_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata]:
     """Fetch the metadata of an issuer that must have it."""
-    found = yield from find_server(issuer, trust=trust, documents=documents)
-    if found is None:
+    server = yield from find_server(issuer, trust=trust, documents=documents)
+    if server is None:
         raise ToolAuthError(
             f"The authorization server {issuer!r} publishes no metadata (RFC 8414 or OpenID). "
             "Check the issuer, or write its endpoints into the configuration.",
             code=_CODE,
         )
-    return found
+    return server
 
 
 def legacy_server(server_url: str) -> ServerMetadata:

@@ -27,12 +27,12 @@ def pack_record(record: StoredRecord) -> dict[str, Any]:
 def unpack_record(kind: type[Record], data: object) -> Record:
     """Return the record of plain data; missing fields have their default, unknown ones are left out."""
     try:
-        found: Record = _whole(kind, data)
+        record: Record = _whole(kind, data)
     except (ValueError, TypeError, KeyError):
         # Their own texts could show what they could not read.
         message = f"A stored {kind.__name__} cannot be read; it was written by something else."
         raise StoreError(message, code=UNREADABLE) from None
-    return found
+    return record
 
 
 def _plain(value: Any) -> Any:

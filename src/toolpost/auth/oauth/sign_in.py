@@ -73,11 +73,13 @@ class AuthChallenge:
 
 def parse_auth_challenge(status: int, headers: Headers) -> AuthChallenge:
     """Parse the challenge of a response; an empty one where no Bearer or DPoP challenge is there."""
-    found = [one for one in parse_challenges(headers.get_all("www-authenticate")) if one.scheme in {"bearer", "dpop"}]
+    challenges = [
+        one for one in parse_challenges(headers.get_all("www-authenticate")) if one.scheme in {"bearer", "dpop"}
+    ]
     parameters: dict[str, str] = {}
-    for challenge in found:
+    for challenge in challenges:
         parameters = {**challenge.parameters, **parameters}
-    schemes = {challenge.scheme for challenge in found}
+    schemes = {challenge.scheme for challenge in challenges}
     scope = parameters.get("scope")
     return AuthChallenge(
         status=status,
@@ -107,13 +109,13 @@ def _field(text: str) -> Iterator[Challenge]:
 
 
 def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     at = _skip(text, at)
     while parameter := _PARAMETER.match(text, at):
         name, quoted, plain = parameter.groups()
-        found.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(r"\1", quoted))
+        parameters.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(r"\1", quoted))
         at = _skip(text, parameter.end())
-    return found, at
+    return parameters, at
 
 
 def _skip(text: str, at: int) -> int:
@@ -198,7 +200,7 @@ def discover(
     try:
         resource = yield from find_resource(plan.url, trust=plan.trust, metadata_url=challenge.resource_metadata)
     except ToolError as failed:
-        raise with_context(failed, _asked(plan)) from None
+        raise with_context(failed, _describe_request(plan)) from None
     name = resource_of(plan.url) if resource is None else resource.resource
     if plan.server is not None:
         return DiscoveredIssuer(server=plan.server, resource=name, metadata=resource)
@@ -225,8 +227,8 @@ def sign_in(
     `tokens` are those that were refused; `clients` are those of earlier registrations, by issuer.
     """
     earlier = scopes_to_keep(challenge, tokens)
-    found = yield from discover(plan, challenge, known=clients)
-    server = found.server
+    discovered = yield from discover(plan, challenge, known=clients)
+    server = discovered.server
     if tokens is not None and tokens.issuer != server.issuer:  # what one issuer knows means nothing to another
         tokens, earlier = None, ()
     client = yield from obtain_client(
@@ -235,16 +237,16 @@ def sign_in(
     scopes = select_scopes(
         challenged=challenge.scopes,
         wished=plan.scopes,
-        resource=found.metadata,
+        resource=discovered.metadata,
         server=server if plan.grant == "code" else None,
         earlier=earlier,
     )
-    key = _dpop_key(found, challenge, tokens)
+    key = _dpop_key(discovered, challenge, tokens)
     if plan.grant != "code":
-        granted = yield from _unattended(plan.grant, found, client, scopes, key, clock)
+        granted = yield from _unattended(plan.grant, discovered, client, scopes, key, clock)
         return TokenGrant(tokens=granted, client=client, server=server)
     request = begin_authorization(
-        server, client, caller, resource=found.resource, scopes=scopes, dpop_key=key, clock=clock
+        server, client, caller, resource=discovered.resource, scopes=scopes, dpop_key=key, clock=clock
     )
     return ConsentRedirect(url=request.url, transaction=request.transaction, client=client)
 
@@ -254,9 +256,9 @@ def scopes_to_keep(challenge: AuthChallenge, tokens: TokenSet | None) -> tuple[s
     if tokens is None:
         return ()
     if challenge.wants_more_scopes and set(challenge.scopes or ()) <= set(tokens.asked):
-        wanted = " ".join(challenge.scopes or ()) or "more than it says"
+        scopes = " ".join(challenge.scopes or ()) or "more than it says"
         raise ToolAuthError(
-            f"The server still refuses for lack of scope ({wanted}), which was asked for and not granted. "
+            f"The server still refuses for lack of scope ({scopes}), which was asked for and not granted. "
             "Somebody with more rights must sign in, or be given them.",
             code="oauth_scope_refused",
             status_code=403,
@@ -269,9 +271,9 @@ def _unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
     if plan.issuer is not None:
         return (yield from discover_server(plan.issuer, trust=plan.trust))
     origin = origin_of(plan.url)
-    found = yield from find_server(origin, trust=plan.trust)
-    if found is not None:
-        return found
+    server = yield from find_server(origin, trust=plan.trust)
+    if server is not None:
+        return server
     if plan.legacy:
         return legacy_server(plan.url)
     silent = ToolAuthError(
@@ -279,10 +281,10 @@ def _unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
         "Write the issuer of its tokens, or a token, into the source's auth_config.",
         code="oauth_metadata",
     )
-    raise silent if plan.resource is None else with_context(silent, _asked(plan))
+    raise silent if plan.resource is None else with_context(silent, _describe_request(plan))
 
 
-def _asked(plan: SignInPlan) -> str:
+def _describe_request(plan: SignInPlan) -> str:
     """Return what the server was asked and why, for the message of an error."""
     if plan.url == plan.issuer:
         return f"The issuer {plan.issuer!r} was asked what its tokens are for"
@@ -308,17 +310,17 @@ def _choice(plan: SignInPlan, resource: ResourceMetadata, known: Mapping[str, Cl
     return plan.issuer
 
 
-def _dpop_key(found: DiscoveredIssuer, challenge: AuthChallenge, tokens: TokenSet | None) -> DpopKey | None:
+def _dpop_key(discovered: DiscoveredIssuer, challenge: AuthChallenge, tokens: TokenSet | None) -> DpopKey | None:
     """Return a DPoP key where tokens must be bound and the issuer can bind them; the earlier one, if any."""
-    required = (found.metadata is not None and found.metadata.dpop_required) or not challenge.bearer
+    required = (discovered.metadata is not None and discovered.metadata.dpop_required) or not challenge.bearer
     if not required and not challenge.dpop:
         return None
-    if DPOP_ALGORITHM in found.server.dpop_algorithms:
+    if DPOP_ALGORITHM in discovered.server.dpop_algorithms:
         return DpopKey(tokens.dpop_key) if tokens is not None and tokens.dpop_key else DpopKey.new()
     if not required:
         return None
     message = (
-        f"The server wants tokens bound to a key (DPoP), but {found.server.issuer!r} does not bind them "
+        f"The server wants tokens bound to a key (DPoP), but {discovered.server.issuer!r} does not bind them "
         f"by {DPOP_ALGORITHM}."
     )
     raise ToolAuthError(message, code="oauth_metadata")
@@ -326,13 +328,13 @@ def _dpop_key(found: DiscoveredIssuer, challenge: AuthChallenge, tokens: TokenSe
 
 def _unattended(
     grant: Literal["client"] | Assertion | IdentityProvider,
-    found: DiscoveredIssuer,
+    discovered: DiscoveredIssuer,
     client: Client,
     scopes: tuple[str, ...],
     key: DpopKey | None,
     clock: Clock,
 ) -> Flow[TokenSet]:
-    server, resource = found.server, found.resource
+    server, resource = discovered.server, discovered.resource
     match grant:
         case "client":
             return client_credentials(server, client, resource=resource, scopes=scopes, dpop_key=key, clock=clock)
