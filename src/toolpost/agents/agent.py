@@ -66,7 +66,7 @@ INSTRUCTIONS = (
 BUDGET = Budget(steps=25, time_s=3600.0)
 NEED_INFO = "need_more_info"
 _REPAIR_ATTEMPTS = 3
-_MOST_KEPT = 1000
+_MAX_STORED_TASKS = 1000
 _MOST_ADOPTED = 200
 _MOST_RESTARTS = 3  # of a task that may be what ends its process
 _PATIENCE_S = 1.0
@@ -198,8 +198,12 @@ class Agent:
         logs = self._logs
         if logs is None:
             return
-        found = await run_in_thread(partial(logs.newest, _MOST_ADOPTED, may_see=str(self.user).__eq__))
-        left = [one for one in found if one.created.get("source") == source and one.status in ("in_progress", "paused")]
+        logged_tasks = await run_in_thread(partial(logs.newest, _MOST_ADOPTED, may_see=str(self.user).__eq__))
+        left = [
+            one
+            for one in logged_tasks
+            if one.created.get("source") == source and one.status in ("in_progress", "paused")
+        ]
         if left:
             await self._box.recovery.sweep()  # what came of the calls of the process that died is then known
         for logged in left:
@@ -277,7 +281,7 @@ class Agent:
         self._tasks[task.id] = task
         self._tasks.move_to_end(task.id)
         ended = [one.id for one in self._tasks.values() if not one.is_active]
-        for old in ended[: max(0, len(self._tasks) - _MOST_KEPT)]:
+        for old in ended[: max(0, len(self._tasks) - _MAX_STORED_TASKS)]:
             del self._tasks[old]
         task.work = self._background.start(self._work(task))
 
@@ -482,12 +486,12 @@ class Agent:
 
 def _waiting_of(logged: LoggedTask) -> list[WaitingStep]:
     """Return what a suspended task waits for, with the arguments of the calls."""
-    asked = {call["id"]: call["function"] for one in logged.messages for call in one.get("tool_calls") or ()}
+    functions = {call["id"]: call["function"] for one in logged.messages for call in one.get("tool_calls") or ()}
     waiting: list[WaitingStep] = []
-    given: Any = logged.last.get("waiting")
-    for facts in [one for one in given if is_object(one)] if is_array(given) else []:
+    records: Any = logged.last.get("waiting")
+    for facts in [one for one in records if is_object(one)] if is_array(records) else []:
         call_id, name = str(facts.get("callId")), str(facts.get("toolName"))
-        params: dict[str, Any] = json.loads(asked[call_id]["arguments"]) if call_id in asked else {}
+        params: dict[str, Any] = json.loads(functions[call_id]["arguments"]) if call_id in functions else {}
         step = PlanStep(id=str(facts.get("stepId")), tool_name=name, params=params)
         waiting.append(WaitingStep(step, call_id, str(facts.get("pendingId")), str(facts.get("question"))))
     return waiting

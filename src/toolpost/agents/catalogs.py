@@ -48,23 +48,23 @@ class AgentCatalog:
         sink: EventSink | None = None,
     ) -> None:
         self.view = catalog if isinstance(catalog, SearchView) else None
-        self._given, self._tools, self._followed = _read_catalog(catalog)
-        if self._given is not None and settings is not None:
+        self._shared_box, self._tools, self._followed = _read_catalog(catalog)
+        if self._shared_box is not None and settings is not None:
             raise ConfigError("settings are for tools and registries; an open Toolbox has its own")
-        self.is_own = self._given is None
-        self.settings = self._given.settings if self._given is not None else _read_settings(settings)
+        self.is_own = self._shared_box is None
+        self.settings = self._shared_box.settings if self._shared_box is not None else _read_settings(settings)
         self._sink = sink
         self._runs = _RunSink(sink) if sink is not None else None
-        if self._given is not None and self._runs is not None:
-            self._given.router.emitter.add_sink(self._runs)
+        if self._shared_box is not None and self._runs is not None:
+            self._shared_box.router.emitter.add_sink(self._runs)
         self._box: Toolbox | None = None
         self._holding: AsyncGenerator[Toolbox] | None = None
         self._turn = asyncio.Lock()
 
     async def open(self) -> Toolbox:
         """Return the Toolbox, opened where it is not."""
-        if self._given is not None:
-            return self._given
+        if self._shared_box is not None:
+            return self._shared_box
         if self._box is not None:
             return self._box
         async with self._turn:
@@ -130,10 +130,10 @@ def _read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
 
 def _with_artifact_tools(settings: Settings, taken: set[str]) -> list[str] | str:
     """Return the built-in tools of the settings, and those that read large results unless their names are taken."""
-    wanted = settings.builtins
-    if wanted == "all":
+    builtins = settings.builtins
+    if builtins == "all":
         return "all"
-    named = [] if isinstance(wanted, str) else list(wanted)
+    named = [] if isinstance(builtins, str) else list(builtins)
     return [*named, *sorted(ARTIFACT_TOOLS - taken - set(named))] or "none"
 
 
@@ -164,15 +164,15 @@ def agent_registry(
     It has the tools of the Toolbox that pass a test, and built-in tools by name, also those that act inside an agent.
     A built-in tool of the Toolbox is used as it is there, with what an operator changed about it.
     """
-    wanted, registry = set(builtins).difference(AGENT_TOOLS), ToolRegistry()
-    end = follow_registry(box.registry, registry, lambda spec: spec.name in wanted or accepts(spec))
+    names, registry = set(builtins).difference(AGENT_TOOLS), ToolRegistry()
+    end = follow_registry(box.registry, registry, lambda spec: spec.name in names or accepts(spec))
     parts = BuiltinParts(
         store=box.store,
         env=box.settings.tools.env,
         task_folder=partial(box.router.context_defaults.folder, TASK_FOLDER),
         keeps_programs=False,
     )
-    missing = [name for name in dict.fromkeys(builtins) if name in wanted and not registry.has(name)]
+    missing = [name for name in dict.fromkeys(builtins) if name in names and not registry.has(name)]
     inside = [tool for tool in agent_tools() if tool.spec.name in builtins]
     for tool in [*Builtins(parts).tools(missing), *inside]:
         registry.register(tool, override=box.settings.overrides.get(tool.spec.name))

@@ -187,8 +187,8 @@ class Conversation:
 
     def read_calls(self, message: Mapping[str, Any]) -> list[PlannerCall]:
         """Return the tool calls of a message, with the next keys."""
-        asked: list[dict[str, Any]] = message.get("tool_calls") or []
-        return [self._tool_call(call) for call in asked]
+        calls: list[dict[str, Any]] = message.get("tool_calls") or []
+        return [self._tool_call(call) for call in calls]
 
     def _tool_call(self, call: dict[str, Any]) -> PlannerCall:
         self.calls += 1
@@ -216,9 +216,9 @@ class Conversation:
         self.messages.append({"role": "user", "content": f"{UNUSABLE}{problem}"})
 
 
-def too_many_calls(asked: int, most: int) -> str:
+def too_many_calls(count: int, most: int) -> str:
     """Return why none of the calls of a reply is made; empty where they are not too many."""
-    return f"{asked} calls at once are too many, and none of them was made; the most is {most}" if asked > most else ""
+    return f"{count} calls at once are too many, and none of them was made; the most is {most}" if count > most else ""
 
 
 def result_text(outcome: Outcome) -> str:

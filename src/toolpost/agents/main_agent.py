@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.storage import EventSink
 
-_MOST_KEPT = 1000
+_MAX_REPLIES = 1000
 _log = logging.getLogger("toolpost.agents")
 INSTRUCTIONS = """You talk with people over channels. Each message says on which channel it came.
 The tool reply is the only way to speak: whatever you write outside of it reaches nobody.
@@ -118,12 +118,12 @@ class Channels:
         self.known: set[str] = set()
         self._on_reply = on_reply
         self._streams: WeakSet[ReplyStream] = WeakSet()  # one that nobody reads any more ends by itself
-        self._kept: deque[Reply] = deque(maxlen=_MOST_KEPT)
+        self._backlog: deque[Reply] = deque(maxlen=_MAX_REPLIES)
 
     def stream(self, channel_id: str | None) -> ReplyStream:
         """Return a stream of the replies from now on, and of those that nobody has taken."""
-        earlier = list(self._kept)
-        self._kept.clear()
+        earlier = list(self._backlog)
+        self._backlog.clear()
         opened = ReplyStream(channel_id, earlier)
         self._streams.add(opened)
         return opened
@@ -139,7 +139,7 @@ class Channels:
             if inspect.isawaitable(handled):
                 await handled
         elif not self._streams:
-            self._kept.append(reply)
+            self._backlog.append(reply)
         for stream in self._streams:
             stream.put(reply)
 
@@ -193,7 +193,7 @@ class MainAgent:
         check_at_least_one("max_rounds", max_rounds)
         self.user = PrincipalCache()[user]
         self.bus = bus or EventBus()
-        self._given = tools
+        self._tools = tools
         self._model = open_model(llm)
         self._task_model = self._model if task_llm is None else open_model(task_llm)
         self._channels = Channels(on_reply)
@@ -318,15 +318,15 @@ class MainAgent:
 
     async def _open_box(self) -> tuple[Toolbox, list[McpServerSettings]]:
         """Return the Toolbox, and the MCP servers that this agent connects itself."""
-        if isinstance(self._given, Toolbox):
-            self._given.router  # noqa: B018 - says so where the Toolbox is not open
-            return self._given, []
-        if isinstance(self._given, str | Path):
-            loaded = load_settings(Path(self._given))
+        if isinstance(self._tools, Toolbox):
+            self._tools.router  # noqa: B018 - says so where the Toolbox is not open
+            return self._tools, []
+        if isinstance(self._tools, str | Path):
+            loaded = load_settings(Path(self._tools))
             servers, settings = _without_servers(loaded.settings)
             box = Toolbox.open(replace(loaded, settings=settings))
         else:
-            servers, settings = _without_servers(_read_settings(self._given))
+            servers, settings = _without_servers(_read_settings(self._tools))
             box = Toolbox(settings=settings)
         return await self._exit.enter_async_context(box), servers
 
@@ -498,12 +498,12 @@ class MainAgent:
         if message_chars(self._messages) <= self._turns.most_chars * _FULL:
             return
         summary = self.box.redactor.text(await self._summarize())
-        kept = {"channels": sorted(self._channels.known), _WAITS: self._waiting}
+        state = {"channels": sorted(self._channels.known), _WAITS: self._waiting}
         if self._session is None:
             self._messages = [{"role": "system", "content": summary}]
             return
         try:
-            self._messages = await run_in_thread(partial(self._session.compact, summary, **kept))
+            self._messages = await run_in_thread(partial(self._session.compact, summary, **state))
         except StoreError as error:
             _log.warning("the session is not archived: %s", error)
 
@@ -512,9 +512,9 @@ class MainAgent:
             f"{message['role']}: {message.get('content') or message.get('tool_calls')}" for message in self._messages
         ]
         room = self._turns.most_chars // 2
-        asked = [{"role": "system", "content": SUMMARY}, {"role": "user", "content": "\n".join(lines)[-room:]}]
+        messages = [{"role": "system", "content": SUMMARY}, {"role": "user", "content": "\n".join(lines)[-room:]}]
         try:
-            reply = await self._turns.say(asked)
+            reply = await self._turns.say(messages)
             if text := str(reply.message.get("content") or ""):
                 return text
         except ToolError as error:
@@ -522,9 +522,9 @@ class MainAgent:
         return "The last words of the conversation before:\n" + "\n".join(lines[-_LAST_WORDS:])[-room:]
 
 
-def _read_settings(given: Settings | Mapping[str, Any]) -> Settings:
+def _read_settings(data: Settings | Mapping[str, Any]) -> Settings:
     """Return settings in code; those that name no built-in tools have the tools of tasks."""
-    settings = given if isinstance(given, Settings) else parse_settings(given)
+    settings = data if isinstance(data, Settings) else parse_settings(data)
     if "builtins" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"builtins": list(_BUILTINS)})

@@ -171,15 +171,15 @@ class ReactPlanner:
         for name in self._tools or ():
             if not box.sources.may_have(name):  # else its source is down, and may come
                 box.registry.find(name)  # an unknown name is an error before a model is asked
-        given = dict(tool_context or {})
+        members = dict(tool_context or {})
         conversation = Conversation(
-            user=_user_of(given),
-            run_id=writable(given.get("trace_id") or box.router.new_id("run")),
+            user=_user_of(members),
+            run_id=writable(members.get("trace_id") or box.router.new_id("run")),
             key=f"plan_{secrets.token_hex(12)}",
             messages=opening_messages(query, self._instructions, llm_context or {}, messages),
             budget=self._budget if budget is None else _with_steps(budget, self._budget.steps),
         )
-        context = ToolContext(trace_id=conversation.run_id, tool_context=given, llm_context=llm_context)
+        context = ToolContext(trace_id=conversation.run_id, tool_context=members, llm_context=llm_context)
         run = Run(box=box, conversation=conversation, context=context, on_event=on_event or self._on_event)
         self._catalog.follow_run(conversation.run_id)
         if resume_token is not None:
@@ -217,25 +217,25 @@ class ReactPlanner:
         if answers is not None and user_input is not None:
             raise errors.ConfigError("give user_input for the first question, or answers by pending id, not both")
         box = await self._catalog.open()
-        given = dict(tool_context or {})
-        user = None if given.get("user_id") is None else _user_of(given)
+        members = dict(tool_context or {})
+        user = None if members.get("user_id") is None else _user_of(members)
         claim = await self._pauses_of(box).claim(resume_token, user=user)
-        kept = claim.payload
-        conversation = Conversation.restore(kept["conversation"], claim.steps)
+        payload = claim.payload
+        conversation = Conversation.restore(payload["conversation"], claim.steps)
         if budget is not None:
             conversation.budget = _with_steps(budget, conversation.budget.steps)
         context = ToolContext(
             trace_id=conversation.run_id,
-            tool_context={**kept["tool_context"], **given},
-            llm_context=kept["llm_context"],
+            tool_context={**payload["tool_context"], **members},
+            llm_context=payload["llm_context"],
         )
         run = Run(box=box, conversation=conversation, context=context, on_event=on_event or self._on_event, claim=claim)
-        run.asked, run.saved = kept["asked"], len(conversation.messages)
+        run.pending_ids, run.saved = payload["asked"], len(conversation.messages)
         self._catalog.follow_run(conversation.run_id)
         async with _claimed(run):
             if claim.recovered:
                 await box.recovery.sweep()  # what came of the calls of the process that died is then known
-            decisions = dict.fromkeys(run.asked[:1], user_input) if answers is None else answers
+            decisions = dict.fromkeys(run.pending_ids[:1], user_input) if answers is None else answers
             await self._calls.answer(run, decisions, by=by or conversation.user)
             result = await self._loop(run)
         return await self._conclude(run, result)
@@ -401,13 +401,13 @@ class ReactPlanner:
             conversation.add_reply(message)
             conversation.add_problem("; ".join(error.issues))
             return None
-        wanted = conversation.add_reply(message)
+        calls = conversation.add_reply(message)
         conversation.must_answer = False
-        if not wanted:
+        if not calls:
             return self._take_answer(run, message.get("content"), reply.finish_reason)
         if exhausted := conversation.used_up(run.seconds):  # nobody would read what comes of these calls
             return _finish(run, "budget_exhausted", budget=exhausted)
-        conversation.waiting = wanted
+        conversation.waiting = calls
         return None
 
     def _take_answer(self, run: Run, reply: Any, finish_reason: str) -> results.PlannerFinish | None:
@@ -431,8 +431,8 @@ class ReactPlanner:
         return _finish(run, "answer_complete", answer=answer)
 
     async def _pause(self, run: Run, paused: Sequence[Paused]) -> results.PlannerPause:
-        asked = [each.pending_id for each in paused]
-        token = await self._pauses_of(run.box).keep({**run.snapshot(), "asked": asked})
+        pending_ids = [each.pending_id for each in paused]
+        token = await self._pauses_of(run.box).keep({**run.snapshot(), "asked": pending_ids})
         questions = tuple(as_question(each, run.refused.get(each.pending_id, "")) for each in paused)
         return results.PlannerPause(questions=questions, resume_token=token, run_id=run.conversation.run_id)
 
@@ -466,8 +466,8 @@ def _with_steps(budget: Budget, steps: int | None) -> Budget:
 
 
 def _user_of(tool_context: Mapping[str, Any]) -> str:
-    given = tool_context.get("user_id")
-    return str(PrincipalCache()[None if given is None else str(given)])
+    user_id = tool_context.get("user_id")
+    return str(PrincipalCache()[None if user_id is None else str(user_id)])
 
 
 def _finish(
@@ -495,8 +495,8 @@ def _finish(
 class Run:
     """A run in progress, in one process.
 
-    `asked` are the questions that people were shown, `refused` says why answers were not taken. With a `claim`, steps
-    are saved; `saved` is the number of messages that are.
+    `pending_ids` are those of the questions that people were shown, `refused` says why answers were not taken. With a
+    `claim`, steps are saved; `saved` is the number of messages that are.
     """
 
     box: Toolbox
@@ -504,7 +504,7 @@ class Run:
     context: ToolContext
     on_event: results.OnEvent | None
     claim: ClaimedPause | None = None
-    asked: list[str] = field(default_factory=list[str])
+    pending_ids: list[str] = field(default_factory=list[str])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     saved: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -535,7 +535,12 @@ class Run:
             "llm_context": plain_members(self.context.llm_context),
         }
         conversation = replace(self.conversation, seconds=self.seconds)
-        return {"user": conversation.user, "asked": self.asked, "conversation": conversation.to_dict(), **contexts}
+        return {
+            "user": conversation.user,
+            "asked": self.pending_ids,
+            "conversation": conversation.to_dict(),
+            **contexts,
+        }
 
     async def save_step(self) -> None:
         """Store what has changed since the last step, before its calls take effect."""
@@ -570,21 +575,21 @@ class RunCalls:
             return self._names
         if not self._catalog.is_own or run.conversation.has_artifacts:
             return None
-        wanted = self._catalog.settings.builtins
-        unasked = ARTIFACT_TOOLS if wanted == "none" else ARTIFACT_TOOLS.difference(wanted)
-        return [spec.name for spec in run.box.registry.specs() if spec.name not in unasked]
+        builtins = self._catalog.settings.builtins
+        hidden = ARTIFACT_TOOLS if builtins == "none" else ARTIFACT_TOOLS.difference(builtins)
+        return [spec.name for spec in run.box.registry.specs() if spec.name not in hidden]
 
     async def make(self, run: Run) -> None:
         """Make the calls of a reply, all at once; those that pause stay waiting. Of too many, none is made."""
-        conversation, wanted = run.conversation, run.conversation.waiting
-        if refusal := too_many_calls(len(wanted), self._most):
-            outcomes: Sequence[Outcome] = [_refused(conversation, call, refusal) for call in wanted]
+        conversation, calls = run.conversation, run.conversation.waiting
+        if refusal := too_many_calls(len(calls), self._most):
+            outcomes: Sequence[Outcome] = [_refused(conversation, call, refusal) for call in calls]
         else:
             await run.save_step()  # from here on their outcomes are found by their idempotency keys
-            with self._relayed_progress(run, wanted):
-                outcomes = await self._make_all(run, wanted)
+            with self._relayed_progress(run, calls):
+                outcomes = await self._make_all(run, calls)
         conversation.waiting = []
-        for call, outcome in zip(wanted, outcomes, strict=True):
+        for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, Paused):
                 conversation.waiting.append(call._replace(pending_id=outcome.pending_id))
             else:
@@ -662,19 +667,19 @@ class RunCalls:
 
     async def settle(self, run: Run) -> list[Paused]:
         """Add the results of calls that wait no more to the conversation; return the questions of the others."""
-        conversation, still, asked = run.conversation, list[PlannerCall](), list[Paused]()
+        conversation, still, pauses = run.conversation, list[PlannerCall](), list[Paused]()
         outcomes = [await self._current_outcome(run, call) for call in conversation.waiting]
         for call, outcome in zip(
             conversation.waiting, outcomes, strict=True
         ):  # nothing is awaited: all of them, or none
             if isinstance(outcome, Paused):
                 still.append(call._replace(pending_id=outcome.pending_id))
-                asked.append(outcome)
+                pauses.append(outcome)
             else:
                 conversation.add_outcome(call, outcome)
                 run.emit(_ended(run, call, outcome))
         conversation.waiting = still
-        return asked
+        return pauses
 
     async def _current_outcome(self, run: Run, call: PlannerCall) -> Outcome:
         """Return the outcome of a waiting call, whose question others may have answered; wait while it runs.
@@ -683,14 +688,14 @@ class RunCalls:
         """
         for _ in range(_MAX_POLLS):
             try:
-                asked = await run.box.pending.get(call.pending_id, by=run.conversation.user)
+                pending = await run.box.pending.get(call.pending_id, by=run.conversation.user)
             except errors.PendingNotFoundError:
                 return await self._call(run, call)
-            if asked.status == "open":
-                return Paused(asked.call_id, asked.run_id, asked.tool_name, asked.id, asked.question)
-            if asked.outcome is None:
+            if pending.status == "open":
+                return Paused(pending.call_id, pending.run_id, pending.tool_name, pending.id, pending.question)
+            if pending.outcome is None:
                 await asyncio.sleep(_POLL_S)
-            elif isinstance(outcome := load_outcome(asked.outcome), Paused):
+            elif isinstance(outcome := load_outcome(pending.outcome), Paused):
                 call = call._replace(pending_id=outcome.pending_id)
             else:
                 return outcome
@@ -704,7 +709,7 @@ class RunCalls:
     async def answer(self, run: Run, answers: Mapping[str, Any], *, by: str) -> None:
         """Answer the questions that people were shown, which runs their calls; others stay as they are."""
         for pending_id in answers:
-            if pending_id not in run.asked:
+            if pending_id not in run.pending_ids:
                 raise errors.PendingNotFoundError(pending_id)
         waiting = [call for call in run.conversation.waiting if call.pending_id in answers]
         await map_concurrent(

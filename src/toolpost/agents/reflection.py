@@ -73,8 +73,8 @@ class Reflector:
         """Return what follows from the steps that failed."""
         done = [_facts(action) for action in task.actions_done[-_MOST_ACTIONS:]]
         shown = {"task": task.input_text, "actions": done, "failed": [_facts(action) for action in failed]}
-        asked = _json(self._turns.redactor.value(shown))
-        messages = [{"role": "system", "content": REVIEW}, {"role": "user", "content": asked}]
+        facts = _json(self._turns.redactor.value(shown))
+        messages = [{"role": "system", "content": REVIEW}, {"role": "user", "content": facts}]
         try:
             reply = await self._turns.say(messages, response_schema=_SCHEMA)
             return _read_reflection(read_json(str(reply.message.get("content") or "")))

@@ -118,13 +118,13 @@ def trim_messages(messages: Sequence[Mapping[str, Any]], most_chars: int) -> lis
     whole = [{name: value for name, value in message.items() if name != "metadata"} for message in messages]
     head = next((at for at, message in enumerate(whole) if message["role"] != "system"), len(whole))
     room = most_chars - sum(map(_size, whole[:head]))
-    kept: list[list[dict[str, Any]]] = []
+    latest: list[list[dict[str, Any]]] = []
     for turn in reversed(_turns(whole[head:])):
         room -= sum(map(_size, turn))
-        if room < 0 and kept:
+        if room < 0 and latest:
             break
-        kept.append(turn)
-    turns = [message for turn in reversed(kept) for message in turn]
+        latest.append(turn)
+    turns = [message for turn in reversed(latest) for message in turn]
     return [*whole[:head], *(_shortened(message, most_chars) for message in turns)]
 
 

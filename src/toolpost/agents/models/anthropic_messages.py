@@ -184,8 +184,8 @@ def _block(part: Mapping[str, Any]) -> dict[str, Any]:
             return {"type": "text", "text": str(part.get("text") or "")}
         case "image_url":
             url = str(part["image_url"]["url"])
-            if found := _DATA_URL.fullmatch(url):
-                return {"type": "image", "source": {"type": "base64", "media_type": found[1], "data": found[2]}}
+            if match := _DATA_URL.fullmatch(url):
+                return {"type": "image", "source": {"type": "base64", "media_type": match[1], "data": match[2]}}
             return {"type": "image", "source": {"type": "url", "url": url}}
         case kind:
             raise ToolValidationError(f"a part of type {kind!r} cannot be sent to Messages; send text or images")
@@ -230,9 +230,9 @@ def _later(first: Usage, last: Usage) -> Usage:
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a schema that a reply can be held to: objects have what they name and nothing else."""
-    kept = replace_subschemas({word: part for word, part in schema.items() if word not in _UNSUPPORTED}, _closed)
-    if "oneOf" in kept:
-        kept["anyOf"] = kept.pop("oneOf")
-    if kept.get("type") == "object" or "properties" in kept:
-        kept["additionalProperties"] = False
-    return kept
+    closed = replace_subschemas({word: part for word, part in schema.items() if word not in _UNSUPPORTED}, _closed)
+    if "oneOf" in closed:
+        closed["anyOf"] = closed.pop("oneOf")
+    if closed.get("type") == "object" or "properties" in closed:
+        closed["additionalProperties"] = False
+    return closed

@@ -195,7 +195,7 @@ class HttpChatModel:
             message = f"{self._subject}: the stream ended before the reply was complete"
             raise errors.ToolConnectionError(message, code="incomplete_reply")
         reply = finish_reply(reply, view, self.model, self._prices)
-        for delta in calls.held_back(reply):
+        for delta in calls.release(reply):
             yield delta
         yield reply
 
@@ -302,8 +302,8 @@ def reported_error(data: dict[str, Any]) -> dict[str, Any] | None:
     return data if data.get("type") in ("error", "response.failed") else None
 
 
-def _base_url(dialect: Dialect, given: str | None) -> str:
-    url = given or os.environ.get(dialect.url_variable) or dialect.base_url
+def _base_url(dialect: Dialect, base_url: str | None) -> str:
+    url = base_url or os.environ.get(dialect.url_variable) or dialect.base_url
     address = url.rstrip("/").removesuffix(dialect.path)
     try:
         parse_target(address)
@@ -318,10 +318,10 @@ def _base_url(dialect: Dialect, given: str | None) -> str:
     return address
 
 
-def _key(dialect: Dialect, address: str, given: str | None, *, explicit: bool) -> Secret:
+def _key(dialect: Dialect, address: str, reference: str | None, *, explicit: bool) -> Secret:
     """Return the key to send to an address; that of the environment was meant for the provider alone."""
-    if given is not None:
-        return secret_from(given, allow_plain=True)
+    if reference is not None:
+        return secret_from(reference, allow_plain=True)
     own = address == dialect.base_url
     key = "" if explicit and not own else os.environ.get(dialect.key_variable, "")
     if own and not key:

@@ -118,7 +118,7 @@ class LiteLLMChat:
         reply = finish_reply(reply, view, self.model, self._prices)
         if reply.usage.cost is None:
             reply = reply._replace(usage=reply.usage._replace(cost=_known_cost(litellm, self.model, reply)))
-        for delta in calls.held_back(reply):
+        for delta in calls.release(reply):
             yield delta
         yield reply
 

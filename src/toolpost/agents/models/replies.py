@@ -143,8 +143,8 @@ def check_message(message: object) -> dict[str, Any]:
     """Return a message as one of the assistant; ToolOutputError where it is none."""
     if not is_object(message):
         raise ToolOutputError(f"the language model's message is a {type(message).__name__}, not an object")
-    asked: Any = message.get("tool_calls") or []
-    if not is_array(asked) or not all(is_object(call) for call in asked):
+    calls: Any = message.get("tool_calls") or []
+    if not is_array(calls) or not all(is_object(call) for call in calls):
         raise ToolOutputError("the language model's tool_calls are not a list of objects")
     content: Any = message.get("content")
     if is_array(content) and all(is_object(part) and part.get("type") == "text" for part in content):
@@ -271,8 +271,8 @@ class ReplyParts:
 
 def reasoning_items(message: Mapping[str, Any], api: str) -> list[dict[str, Any]]:
     """Return the items of its own that an API gave with a message; none of another's."""
-    kept = message.get(REASONING)
-    return list(kept["items"]) if is_object(kept) and kept.get("api") == api else []
+    reasoning = message.get(REASONING)
+    return list(reasoning["items"]) if is_object(reasoning) and reasoning.get("api") == api else []
 
 
 def earlier_calls(message: Mapping[str, Any], view: ToolView) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -318,7 +318,7 @@ class RestoredCalls:
 
     def __init__(self, view: ToolView) -> None:
         self._view = view
-        self._held: set[int] = set()
+        self._positions: set[int] = set()
 
     def restore(self, deltas: Iterable[TextDelta | ToolCallDelta]) -> Iterator[TextDelta | ToolCallDelta]:
         """Yield the pieces that can be passed on."""
@@ -327,14 +327,14 @@ class RestoredCalls:
                 yield delta
                 continue
             if delta.name and not self._view.is_plain(delta.name):
-                self._held.add(delta.position)
-            arguments = "" if delta.position in self._held else delta.arguments
+                self._positions.add(delta.position)
+            arguments = "" if delta.position in self._positions else delta.arguments
             if delta.id or delta.name or arguments:
                 yield delta._replace(name=self._view.real_name(delta.name), arguments=arguments)
 
-    def held_back(self, reply: ModelReply) -> Iterator[ToolCallDelta]:
+    def release(self, reply: ModelReply) -> Iterator[ToolCallDelta]:
         """Yield the arguments that were held back, from the whole reply."""
-        for position in sorted(self._held):
+        for position in sorted(self._positions):
             yield ToolCallDelta(position, arguments=reply.message["tool_calls"][position]["function"]["arguments"])
 
 
