@@ -109,10 +109,10 @@ def fit_name(name: str) -> str:
 
 def _table(path: Path, document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     for key, holder in [*((key, document) for key in _TABLES), ("servers", document.get("mcp"))]:
-        found = holder.get(key) if is_object(holder) else None
-        if is_object(found):
-            return key, found
-        if found is not None:
+        servers = holder.get(key) if is_object(holder) else None
+        if is_object(servers):
+            return key, servers
+        if servers is not None:
             raise ConfigError(
                 f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}", code=_UNREADABLE
             )
@@ -313,11 +313,11 @@ class _ServerEntry:
     def _limits(self) -> dict[str, Any]:
         """Return the fields of tool filters and timeout."""
         fields: dict[str, Any] = {}
-        wanted = self._patterns("includeTools", "tools")
-        if wanted and wanted != [re.escape("*")]:
-            fields["tool_filter"] = wanted
-        if unwanted := self._patterns("excludeTools", "disabledTools"):
-            fields["tool_exclude"] = unwanted
+        included = self._patterns("includeTools", "tools")
+        if included and included != [re.escape("*")]:
+            fields["tool_filter"] = included
+        if excluded := self._patterns("excludeTools", "disabledTools"):
+            fields["tool_exclude"] = excluded
         timeout = self._left.get("timeout")
         if isinstance(timeout, int | float) and timeout > 0 and not isinstance(timeout, bool):
             fields["timeout_s"] = _seconds(self._take("timeout"))
@@ -427,10 +427,10 @@ class _Placeholders:
         whole = _BARE.fullmatch(text)
         if whole is not None and self._bare:
             return f"${{{whole['name']}}}"
-        return _PLACEHOLDER.sub(lambda found: self._convert_one(found, place, name), text)
+        return _PLACEHOLDER.sub(lambda match: self._convert_one(match, place, name), text)
 
-    def _convert_one(self, found: re.Match[str], place: str, name: str) -> str:
-        inside = found["inside"] if found[0].endswith("}") else ""
+    def _convert_one(self, match: re.Match[str], place: str, name: str) -> str:
+        inside = match["inside"] if match[0].endswith("}") else ""
         if inside in self._known:
             return self._known[inside]
         if inside.startswith("input:"):
@@ -441,8 +441,8 @@ class _Placeholders:
         optional = _WITH_DEFAULT.fullmatch(variable)
         if optional is not None:
             return self._with_default(optional["name"], optional["default"], place, name)
-        self.notes.append(f"{place}: nothing here knows what {found[0]} stands for; it is taken as it is written")
-        return f"${found[0]}"
+        self.notes.append(f"{place}: nothing here knows what {match[0]} stands for; it is taken as it is written")
+        return f"${match[0]}"
 
     def _input(self, id_: str, place: str) -> str:
         variable = variable_name(id_)
@@ -503,5 +503,5 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _blank(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith('"') else _NOT_BLANK.sub(" ", found[0])
+def _blank(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else _NOT_BLANK.sub(" ", match[0])

@@ -58,12 +58,12 @@ def detect_file(name: str) -> Endpoint:
     except OSError as error:
         return Endpoint(f"it cannot be read: {error.strerror}")
     response = ProbeResponse(name, name, 200, {}, body)
-    found = _certain(response, all_transports()) or Endpoint(explain(response))
-    if found.transport is None and (_SDL.search(body) or b'"__schema"' in body):
+    endpoint = _certain(response, all_transports()) or Endpoint(explain(response))
+    if endpoint.transport is None and (_SDL.search(body) or b'"__schema"' in body):
         return Endpoint(_GRAPHQL_SCHEMA, kind="graphql_schema")
-    if found.transport is None and _lists_servers(path):
+    if endpoint.transport is None and _lists_servers(path):
         return Endpoint(_SERVER_LIST.format(file=name), kind="server_list")
-    return found
+    return endpoint
 
 
 def _lists_servers(path: Path) -> bool:
@@ -110,10 +110,10 @@ class _Prober:
         guess = _first(response, transports)
         others = [transport for transport in transports if guess is None or transport is not guess.transport]
         try:
-            found = await self._probe(others)
+            endpoint = await self._probe(others)
         except ToolError:  # who does not answer any more is not asked on
-            found = None
-        return (found or guess or Endpoint(explain(response)))._replace(tried=tuple(self._tried))
+            endpoint = None
+        return (endpoint or guess or Endpoint(explain(response)))._replace(tried=tuple(self._tried))
 
     async def _probe(self, transports: Sequence[Transport]) -> Endpoint | None:
         for transport in transports:
@@ -124,8 +124,8 @@ class _Prober:
                     raise
                 except ToolError:  # anything may be wrong at an address that nobody wrote down
                     continue
-                if (found := _certain(response, [transport])) is not None:
-                    return found
+                if (endpoint := _certain(response, [transport])) is not None:
+                    return endpoint
         return None
 
     async def _send(self, request: Request) -> ProbeResponse:
@@ -158,8 +158,8 @@ def _certain(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoi
 
 def _first(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoint | None:
     """Return the first detection, certain or not."""
-    found = ((transport, _detect(transport, response)) for transport in transports)
-    return next((Endpoint(one.because, transport, one) for transport, one in found if one is not None), None)
+    detections = ((transport, _detect(transport, response)) for transport in transports)
+    return next((Endpoint(one.because, transport, one) for transport, one in detections if one is not None), None)
 
 
 def explain(response: ProbeResponse) -> str:

@@ -172,10 +172,10 @@ PACKAGES: Mapping[str, Package] = MappingProxyType({**_POPULAR_PACKAGES, **_MORE
 
 def get_preset(name: str) -> ExternalToolConfig:
     """Return the preset of this name; ValueError lists the presets."""
-    found = POPULAR_MCP_SERVERS.get(name) or MORE_MCP_SERVERS.get(name)
-    if found is None:
+    preset = POPULAR_MCP_SERVERS.get(name) or MORE_MCP_SERVERS.get(name)
+    if preset is None:
         raise unknown_preset(name)
-    return found
+    return preset
 
 
 def unknown_preset(name: str) -> ValueError:
@@ -202,8 +202,8 @@ def with_token_variable(config: ExternalToolConfig) -> ExternalToolConfig:
     package = _package_of(config.connection)
     if package is None or not package.variable:
         return config
-    given = {"token_env": package.variable, **config.auth_config}
-    return config.model_copy(update={"auth_config": with_known_endpoints(given, package.provider)})
+    auth_config = {"token_env": package.variable, **config.auth_config}
+    return config.model_copy(update={"auth_config": with_known_endpoints(auth_config, package.provider)})
 
 
 def _package_of(command: str) -> Package | None:
