@@ -295,11 +295,11 @@ def _is_text(kind: Any) -> bool:
 
 def _as_written(structs: Any) -> Any:
     """Return structs of the unified form with the types of fields that are written here."""
-    wanted = list(_STORAGE)[: structs.type.num_fields]
-    if list(structs.type) == wanted:
+    target_fields = list(_STORAGE)[: structs.type.num_fields]
+    if list(structs.type) == target_fields:
         return structs
-    fields = [structs.field(number).cast(field.type) for number, field in enumerate(wanted)]
-    return pa.StructArray.from_arrays(fields, fields=wanted, mask=structs.is_null())
+    fields = [structs.field(number).cast(field.type) for number, field in enumerate(target_fields)]
+    return pa.StructArray.from_arrays(fields, fields=target_fields, mask=structs.is_null())
 
 
 class _Decoder:
@@ -484,11 +484,11 @@ def _holds_tools(kind: Any) -> bool:
 
 def filter_tools(table: Any, tool_type: ToolType, column: str | None = None) -> Table:
     """Return the rows whose tools are of a type, without decoding any value."""
-    given = as_table(table)
-    chunks: Sequence[Any] = given.column(tool_column_name(given, column)).chunks
+    rows = as_table(table)
+    chunks: Sequence[Any] = rows.column(tool_column_name(rows, column)).chunks
     structs = [_storage_of(chunk) for chunk in chunks]
     if not all(_is_unified(one.type) for one in structs):
         raise ToolValueError("the column has an older form; write it anew first, by tool_column(tool_values(column))")
     masks = [pc.equal(one.field("0").cast(pa.string()), pa.scalar(tool_type.value)) for one in structs]
-    found: Table = cast("Any", given).filter(pa.chunked_array(masks, type=pa.bool_()))
-    return found
+    matching: Table = cast("Any", rows).filter(pa.chunked_array(masks, type=pa.bool_()))
+    return matching

@@ -37,7 +37,7 @@ async def prompt_agent(
     Results of calls and errors are messages of it. A model that still calls tools after `max_rounds` is asked for its
     answer without any.
     """
-    asked = open_model(model)
+    chat_model = open_model(model)
     messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
     messages.append({"role": "user", "content": prompt})
     async with Toolbox(settings=Settings(data_dir=None, policy=policy)) as box:
@@ -46,7 +46,7 @@ async def prompt_agent(
         shown = [_definition(tool.model_name, tool.value).to_openai() for tool in tools]
         for number in range(max_rounds + 1):
             offered = shown if number < max_rounds else []
-            message = dict((await ask_model(asked, messages, tools=offered)).message)
+            message = dict((await ask_model(chat_model, messages, tools=offered)).message)
             messages.append(message)
             answers = await box.answer_tool_calls(_named(message, names))
             if not answers.messages:

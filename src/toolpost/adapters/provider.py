@@ -53,10 +53,10 @@ def tools_table(
         server_url, schema_profile=schema_profile, booleans=booleans, credential=credential, **options
     )
     with EventLoopThread() as thread:
-        found = thread.run(listing)
-    for problem in found.problems:
+        server_tools = thread.run(listing)
+    for problem in server_tools.problems:
         warnings.warn(problem, stacklevel=2)
-    return tool_table(found.tools, column)
+    return tool_table(server_tools.tools, column)
 
 
 async def list_server_tools(
@@ -103,16 +103,16 @@ def simple_tool(tool: MCPTool, *, booleans: bool = False) -> MCPTool:
     A tool that needs a parameter that is not simple is marked as unsupported: without it, every call would fail.
     """
     schema = tool.parameter_schema
-    given: Any = schema.get("properties")
-    properties: dict[str, Any] = given if is_object(given) else {}
+    raw_properties: Any = schema.get("properties")
+    properties: dict[str, Any] = raw_properties if is_object(raw_properties) else {}
     allowed = _SIMPLE | {"boolean"} if booleans else _SIMPLE
-    kept = {name: described for name, described in properties.items() if _is_simple(described, allowed)}
-    if len(kept) == len(properties):
+    supported = {name: described for name, described in properties.items() if _is_simple(described, allowed)}
+    if len(supported) == len(properties):
         return tool
-    wanted: Any = schema.get("required")
-    required: list[Any] = wanted if is_array(wanted) else []
-    simple = {**schema, "properties": kept, "required": [name for name in required if name in kept]}
-    if lost := [name for name in required if name in properties and name not in kept]:
+    raw_required: Any = schema.get("required")
+    required: list[Any] = raw_required if is_array(raw_required) else []
+    simple = {**schema, "properties": supported, "required": [name for name in required if name in supported]}
+    if lost := [name for name in required if name in properties and name not in supported]:
         simple[UNSUPPORTED] = f"needs {lost[0]!r}, which is {_kind(properties[lost[0]])}"
     return MCPTool(
         *(tool.name, tool.description, simple, tool.server_uri, tool.tool_name, schema),

@@ -64,8 +64,8 @@ async def extract_tools(
     """
     from toolpost.adapters.arrow import as_table, tool_column_name, tool_values  # noqa: PLC0415 - an extra
 
-    given = as_table(table)
-    values = tool_values(given.column(tool_column_name(given, column)))
+    arrow_table = as_table(table)
+    values = tool_values(arrow_table.column(tool_column_name(arrow_table, column)))
     executor = ToolValues(box, user=user, credentials=credentials, run_workflow=run_workflow)
     return await executor.add([value for value in values if value is not None])
 
@@ -129,11 +129,11 @@ class ToolValues:
 
     async def execute(self, value: ToolValue, parameters: Mapping[str, Any]) -> ToolExecutionResult:
         """Call the tool of a value; an error is a result with a message."""
-        given = cast("AnyToolValue", value)
-        if _key(given) not in self._names and not await self.add([given]):
+        tool_value = cast("AnyToolValue", value)
+        if _key(tool_value) not in self._names and not await self.add([tool_value]):
             reason = unsupported_reason(value.parameter_schema)
             return ToolExecutionResult(text=f"The tool is not supported: it {reason}", error=reason)
-        return execution_result(await self.call(self._names[_key(given)], parameters))
+        return execution_result(await self.call(self._names[_key(tool_value)], parameters))
 
     def call(
         self, tool_name: str, parameters: Mapping[str, Any], *, idempotency_key: str | None = None
@@ -147,14 +147,14 @@ class ToolValues:
 
     async def _open_sources(self, values: list[RemoteTool]) -> None:
         """Connect the servers that are not known yet, each with the tools that are asked for."""
-        wanted: dict[tuple[TransportType, str, str | None], dict[str, list[RemoteTool]]] = {}
+        servers: dict[tuple[TransportType, str, str | None], dict[str, list[RemoteTool]]] = {}
         for value in values:
             if _key(cast("AnyToolValue", value)) not in self._names:
                 place = (transport_of(cast("AnyToolValue", value)), value.server_uri, value.credential_name)
-                wanted.setdefault(place, {}).setdefault(value.tool_name, []).append(value)
+                servers.setdefault(place, {}).setdefault(value.tool_name, []).append(value)
         taken = {state.name for state in self.box.report}
         opening: list[ExternalToolConfig] = []
-        for (transport, uri, credential), tools in wanted.items():
+        for (transport, uri, credential), tools in servers.items():
             known = self._configured(transport, uri) if credential is None else None
             if known is None:
                 config = self._source(transport, uri, credential, tools, taken)

@@ -318,9 +318,9 @@ def _decode_filestore(storage: Storage) -> AnyToolValue:
     keys = storage["0"] or None
     form = form_of(inner)
     place = {"legacy": "3", "numbered": "7"}.get(form, "4")
-    held = inner.get("0") in (ToolType.WORKFLOW.value, 0) or form == "legacy"
-    given = {**inner, place: keys} if held and keys else inner
-    value = ToolValueFactory().decode(given)
+    is_workflow = inner.get("0") in (ToolType.WORKFLOW.value, 0) or form == "legacy"
+    struct = {**inner, place: keys} if is_workflow and keys else inner
+    value = ToolValueFactory().decode(struct)
     if value is None:
         raise ToolValueError("field 1 of a value with a file store is missing")
     return value

@@ -16,17 +16,17 @@ def workflow_tool(workflow: Workflow | str | Path) -> WorkflowTool:
     """Return the tool value of a workflow or of its file; ConfigError says what is wrong with the file."""
     from toolpost.sources.workflow.definition import Workflow  # noqa: PLC0415 - an extra
 
-    given = workflow if isinstance(workflow, Workflow) else Workflow.read(workflow)
-    data = given.data
+    loaded = workflow if isinstance(workflow, Workflow) else Workflow.read(workflow)
+    data = loaded.data
     outputs = _ports(data.ports.outputs)
     message = len(outputs) if data.message is not None else -1
     if data.message is not None:
         outputs.append(ToolPort("message", type="message"))
     return WorkflowTool(
-        name=given.name,
+        name=loaded.name,
         description=data.description,
-        parameter_schema=given.input_schema,
-        _filestore_keys=given.pack(),
+        parameter_schema=loaded.input_schema,
+        _filestore_keys=loaded.pack(),
         input_ports=_ports(data.ports.inputs),
         output_ports=outputs,
         message_output_port_index=message,

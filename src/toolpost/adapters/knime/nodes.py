@@ -51,9 +51,9 @@ def _needed(value: str, label: str) -> str:
 
 def _credential(context: Any, name: str) -> NamedCredential:
     """Return a credential of KNIME's under its name."""
-    found = context.get_credentials(name)
-    factor = getattr(found, "second_authentication_factor", None)
-    return NamedCredential(name, found.username or "", found.password or "", factor or "")
+    credential = context.get_credentials(name)
+    factor = getattr(credential, "second_authentication_factor", None)
+    return NamedCredential(name, credential.username or "", credential.password or "", factor or "")
 
 
 @knext.node(
@@ -97,14 +97,14 @@ class McpToolProvider:
         credential = _credential(context, self.credentials) if self.credentials else None
         try:
             with EventLoopThread() as thread:
-                found = thread.run(
+                listing = thread.run(
                     list_server_tools(self.server_url, schema_profile=self.schema_profile, credential=credential)
                 )
         except ToolError as error:
             raise knext.InvalidParametersError(str(error)) from error
-        for problem in found.problems:
+        for problem in listing.problems:
             context.set_warning(problem)
-        return _tool_table(list(found.tools), self.column_name)
+        return _tool_table(list(listing.tools), self.column_name)
 
 
 @knext.node(
