@@ -195,16 +195,16 @@ def _node_spec(node: Node, registry: ModelRegistry) -> NodeSpec:
 def _annotated_models(node: Node) -> tuple[type[BaseModel], type[BaseModel]]:
     hints = get_type_hints(node.func)
     first = next(iter(inspect.signature(node.func).parameters))
-    found: list[Any] = [hints.get(first), hints.get("return")]
-    if not all(isinstance(model, type) and issubclass(model, BaseModel) for model in found):
+    models: list[Any] = [hints.get(first), hints.get("return")]
+    if not all(isinstance(model, type) and issubclass(model, BaseModel) for model in models):
         raise TypeError(
             f"Node {node.name!r} has no models; annotate its first parameter and its result with pydantic models, "
             f"or call registry.register({node.name!r}, args_model, out_model)"
         )
-    args_model, out_model = found
+    args_model, out_model = models
     return args_model, out_model
 
 
-def _read_examples(given: Examples | Mapping[str, Any]) -> tuple[ToolInputExample, ...]:
-    examples = [given] if isinstance(given, Mapping) else given
+def _read_examples(value: Examples | Mapping[str, Any]) -> tuple[ToolInputExample, ...]:
+    examples = [value] if isinstance(value, Mapping) else value
     return tuple(ToolInputExample.model_validate(example) for example in examples)

@@ -49,8 +49,8 @@ class Node:
         if registry is None or checked == "none":
             return await self.func(message, ctx)
         read_args, read_out = registry.adapters(self.name)
-        given = read_args.validate_python(message) if checked in ("in", "both") else message
-        result = await self.func(given, ctx)
+        arguments = read_args.validate_python(message) if checked in ("in", "both") else message
+        result = await self.func(arguments, ctx)
         if result is None or checked == "in":
             return result
         return read_out.validate_python(result)

@@ -31,8 +31,8 @@ class ModelRegistry:
         if name in self._models:
             raise ValueError(f"Node {name!r} already registered; give one of the two another name")
         for model in (args_model, out_model):
-            given: type = model
-            if not issubclass(given, BaseModel):
+            candidate: type = model
+            if not issubclass(candidate, BaseModel):
                 raise TypeError(f"{model!r} of {name!r} is no pydantic model; derive it from BaseModel")
         self._models[name] = _Models(_concrete(args_model), _concrete(out_model))
 

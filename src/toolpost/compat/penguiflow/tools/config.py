@@ -113,12 +113,12 @@ class PenguiflowToolConfig(_ExternalToolConfig, title="ExternalToolConfig"):
     def _with_own_keys(cls, data: Any) -> Any:
         if not is_object(data):
             return data
-        given = dict(data)
-        if "mcp_transport_mode" in given:
-            given.setdefault("mcp", {"transport": given["mcp_transport_mode"]})
-        if is_object(auth := given.get("auth_config")):
-            given["auth_config"] = {key.removeprefix("cookie_"): value for key, value in auth.items()}
-        return given
+        fields = dict(data)
+        if "mcp_transport_mode" in fields:
+            fields.setdefault("mcp", {"transport": fields["mcp_transport_mode"]})
+        if is_object(auth := fields.get("auth_config")):
+            fields["auth_config"] = {key.removeprefix("cookie_"): value for key, value in auth.items()}
+        return fields
 
 
 ExternalToolConfig = PenguiflowToolConfig  # as penguiflow calls it

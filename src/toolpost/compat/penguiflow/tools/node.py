@@ -204,8 +204,8 @@ class PenguiflowToolNode:
 
     async def _invoke(self, name: str, out_model: type[BaseModel], args: BaseModel, ctx: ToolContext) -> BaseModel:
         """Call a tool with the arguments that were set in the model."""
-        given = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return out_model(result=await self.call(name, given, ctx))
+        arguments = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return out_model(result=await self.call(name, arguments, ctx))
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -250,8 +250,8 @@ async def _replace_at(
     data = None if part.content_type == "text" else _decode(value)
     if data is None:
         data = value.encode()
-    elif part.mime_type is None and (found := _detect(value, config.binary_detection)) is not None:
-        media_type = found.media_type
+    elif part.mime_type is None and (file := _detect(value, config.binary_detection)) is not None:
+        media_type = file.media_type
     return await _store(_File(data, media_type, part.summary_template, part.content_type), context)
 
 
@@ -274,11 +274,11 @@ def _detect(text: str, config: BinaryDetectionConfig) -> _File | None:
     """Return the file that a text is in base64; None for other texts."""
     if not config.enabled or not config.min_size_for_detection <= len(text) <= config.max_decode_bytes * 4 // 3 + 4:
         return None
-    found = next((kind for start, kind in config.signatures.items() if text.startswith(start)), None)
-    data = None if found is None else _decode(text)
-    if found is None or data is None:
+    signature = next((kind for start, kind in config.signatures.items() if text.startswith(start)), None)
+    data = None if signature is None else _decode(text)
+    if signature is None or data is None:
         return None
-    extension, media_type = found
+    extension, media_type = signature
     if config.require_magic_bytes and not data.startswith(_MAGIC.get(extension, b"")):
         return None
     return _File(data, media_type, "")
