@@ -156,7 +156,7 @@ class _Substitution:
     def walk(self, value: Any, keys: Keys) -> Any:
         self._count(keys)
         if isinstance(value, str):
-            return _REFERENCE.sub(lambda found: self._value(found, keys), value) if "${" in value else value
+            return _REFERENCE.sub(lambda match: self._value(match, keys), value) if "${" in value else value
         if is_array(value):
             return [self.walk(item, (*keys, n)) for n, item in enumerate(value)]
         if is_object(value):
@@ -187,11 +187,11 @@ class _Substitution:
             raise ConfigError(f"{self._shown}: key {key!r}{place} is {kind_of(key)}, not text; put it in quotes")
         return key
 
-    def _value(self, found: re.Match[str], keys: Keys) -> str:
-        name = found["name"]
+    def _value(self, match: re.Match[str], keys: Keys) -> str:
+        name = match["name"]
         if name is None:  # `$${` is a literal `${`
             return "${"
-        if not found["end"] or not _VARIABLE.fullmatch(name):
+        if not match["end"] or not _VARIABLE.fullmatch(name):
             wrong = f"{self._shown}: {key_text(keys)} has a `${{` that is not a variable"
             raise ConfigError(f"{wrong}; write ${{NAME}}, or $${{ to mean it literally")
         value = self._environ.get(name)
@@ -199,7 +199,7 @@ class _Substitution:
             entry = _source_entry(keys)
             missing = self._missing if entry is None else self._of_sources.setdefault(entry, {})
             missing.setdefault(name, key_text(keys))
-            return found[0] if entry is not None else ""
+            return match[0] if entry is not None else ""
         if len(value) >= MIN_SECRET and _PATH_KEYS.isdisjoint(keys):
             self.secrets.add(value)
         return value

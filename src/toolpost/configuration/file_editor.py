@@ -112,13 +112,13 @@ def _with_trust(text: str, name: str) -> str | None:
         place = text.find("\n", value.end_mark.index)
         place, piece = (len(text) if place < 0 else place), f"\n{' ' * key.start_mark.column}trust: true"
     after = text[:place] + piece + text[place:]
-    wanted = yaml.safe_load(text)
-    entries = wanted
+    expected = yaml.safe_load(text)
+    entries = expected
     for step in where:
         entries = entries[step]
     entries[number]["trust"] = True
     try:
-        return after if yaml.safe_load(after) == wanted else None
+        return after if yaml.safe_load(after) == expected else None
     except yaml.YAMLError:
         return None
 
@@ -153,10 +153,10 @@ def _insertion(text: str, sources: Sequence[ExternalToolConfig]) -> tuple[int, s
         return _at_the_end(text, snippet(sources))
     if not isinstance(root, yaml.MappingNode) or root.flow_style or root.start_mark.column:
         raise _NoPlaceError
-    found = [value for key, value in root.value if key.value == _KEY]
-    if not found:
+    nodes = [value for key, value in root.value if key.value == _KEY]
+    if not nodes:
         return _at_the_end(text, snippet(sources))
-    node = found[0]
+    node = nodes[0]
     if isinstance(node, yaml.SequenceNode) and node.value:
         return _in_flow(text, node, sources) if node.flow_style else _in_block(text, node, sources)
     if isinstance(node, yaml.SequenceNode) or node.tag == _NULL:
@@ -219,8 +219,8 @@ def _entry(text: str, name: str) -> tuple[tuple[str, ...], yaml.SequenceNode, in
         if not isinstance(node, yaml.SequenceNode):
             continue
         for number, item in enumerate(node.value):
-            found = _value(item, "name")
-            names.append("" if found is None else str(found.value))
+            name_node = _value(item, "name")
+            names.append("" if name_node is None else str(name_node.value))
             if names[-1] == name:
                 return where, node, number
     hint = did_you_mean(name, names) or f"there are: {', '.join(filter(None, names)) or 'none'}"

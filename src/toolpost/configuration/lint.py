@@ -50,20 +50,20 @@ def lint_settings(
     """Report every entry without effect; names that a source which is down may have are not reported."""
     known = _KnownNames(settings, registry, listings)
     rules = () if isinstance(settings.policy, str) else settings.policy
-    found = [
+    findings = [
         finding
         for number, rule in enumerate(rules, start=1)
         for finding in _lint_rule(f"policy rule {number}", rule, known)
     ]
-    found += _lint_order(rules, known)
-    found += _lint_overrides(settings, known)
+    findings += _lint_order(rules, known)
+    findings += _lint_overrides(settings, known)
     for listing in known.sure:
-        found += [*_lint_source_overrides(listing, known), *_lint_filter(listing), *_lint_exclude(listing)]
-        found += _lint_empty_source(listing)
-    found += [*_lint_collections(settings, known), *_lint_views(settings, known)]
-    found += _lint_providers(settings, known)
-    found += _lint_descriptions(known)
-    return [finding._replace(text=redactor.text(finding.text)) for finding in found]
+        findings += [*_lint_source_overrides(listing, known), *_lint_filter(listing), *_lint_exclude(listing)]
+        findings += _lint_empty_source(listing)
+    findings += [*_lint_collections(settings, known), *_lint_views(settings, known)]
+    findings += _lint_providers(settings, known)
+    findings += _lint_descriptions(known)
+    return [finding._replace(text=redactor.text(finding.text)) for finding in findings]
 
 
 class _KnownNames:
@@ -75,9 +75,9 @@ class _KnownNames:
         self.names = {spec.name for spec in self.specs}
         self.listings = {listing.config.name: listing for listing in listings}
         self.sure = [listing for listing in self.listings.values() if listing.sure]
-        given = {config.name for config in settings.all_sources()}
-        self.sources = given | {spec.source for spec in self.specs if spec.source}
-        self.unseen = given - {listing.config.name for listing in self.sure}
+        source_names = {config.name for config in settings.all_sources()}
+        self.sources = source_names | {spec.source for spec in self.specs if spec.source}
+        self.unseen = source_names - {listing.config.name for listing in self.sure}
 
     @cached_property
     def originals(self) -> set[str]:
@@ -268,9 +268,9 @@ def _lint_collections(settings: Settings, known: _KnownNames) -> Iterator[LintFi
 
 def _unknown_members(members: Iterable[str], known: _KnownNames) -> list[str]:
     """Report the members of a set of tools, names or `tag:x`, that match no tool."""
-    given = list(members)
-    names = [member for member in given if not member.startswith("tag:")]
-    tags = [member.removeprefix("tag:") for member in given if member.startswith("tag:")]
+    entries = list(members)
+    names = [member for member in entries if not member.startswith("tag:")]
+    tags = [member.removeprefix("tag:") for member in entries if member.startswith("tag:")]
     messages = [f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmatched(names, known)]
     return [*messages, *_unknown_tags(tags, known)]
 

@@ -97,8 +97,8 @@ def _mark_unset_sources(settings: Settings, document: ConfigDocument) -> Setting
     reasons = {(keys[0], keys[-1]): reason for keys, reason in document.unset.items()}
 
     def mark(entries: list[_Source], key: str) -> list[_Source]:
-        given = [(entry, reasons.get((key, n))) for n, entry in enumerate(entries)]
-        return [entry if reason is None else entry.left_out(reason) for entry, reason in given]
+        pairs = [(entry, reasons.get((key, n))) for n, entry in enumerate(entries)]
+        return [entry if reason is None else entry.left_out(reason) for entry, reason in pairs]
 
     tools = settings.tools.model_copy(update={"mcp_servers": mark(settings.tools.mcp_servers, "tools")})
     return settings.model_copy(update={"sources": mark(settings.sources, "sources"), "tools": tools})

@@ -59,7 +59,7 @@ class ProtectedFiles:
         self._fixed = [*_configuration(settings, config), *_tool_code(tools), *_installed()]
         self._fixed += _searched(self._workplaces)
         self._python: list[ExternalToolConfig] = []
-        self._seen: tuple[int, frozenset[tuple[str, str]]] | None = None
+        self._state: tuple[int, frozenset[tuple[str, str]]] | None = None
         self._all: tuple[ProtectedPath, ...] = ()
         self.read: Callable[[], frozenset[tuple[str, str]]] = frozenset
         for source in settings.all_sources():
@@ -72,17 +72,17 @@ class ProtectedFiles:
         self._fixed = [*self._fixed, *files, *_folders(files, self._workplaces)]
         if source.transport is TransportType.PYTHON:
             self._python = [*self._python, source]
-        self._seen = None
+        self._state = None
 
     def paths(self) -> tuple[ProtectedPath, ...]:
         """Return the paths that are protected now; the first time after a change takes 20 µs a file."""
-        seen = (len(sys.modules) if self._python else 0, self.read())
-        if seen != self._seen:
+        state = (len(sys.modules) if self._python else 0, self.read())
+        if state != self._state:
             loaded = [path for source in self._python for path in _imported(source)]
-            read = [_protected(file, f"what source {name!r} loads") for file, name in sorted(seen[1])]
+            read = [_protected(file, f"what source {name!r} loads") for file, name in sorted(state[1])]
             known = [*self._fixed, *loaded, *read]
             self._all = tuple(dict.fromkeys([*known, *(path for file in known for path in _compiled(file))]))
-            self._seen = seen  # last: what another thread has not finished is not relied on
+            self._state = state  # last: what another thread has not finished is not relied on
         return self._all
 
 
@@ -184,9 +184,9 @@ def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
     """Yield the program of a command, and the scripts among its words."""
     folder = Path(source.cwd or Path.cwd())
     program, *words = _words(source.connection) or [""]
-    found = shutil.which(program) if os.sep not in program else None
-    if found is not None:
-        yield Path(found)
+    executable = shutil.which(program) if os.sep not in program else None
+    if executable is not None:
+        yield Path(executable)
     templates = [word for tool in source.cli.tools.values() for word in tool.args]
     for word in [program, *words, *templates]:
         path = folder / Path(word.rpartition("=")[2])

@@ -61,7 +61,7 @@ class Variable:
 
 def references(text: str) -> list[str]:
     """Return the variables that a text refers to."""
-    return [found["name"] for found in REFERENCE.finditer(text)]
+    return [match["name"] for match in REFERENCE.finditer(text)]
 
 
 def variable_name(*parts: str) -> str:
@@ -123,16 +123,16 @@ class SecretExtractor:
                 replaced.append(named["before"] + self._named(named["value"], named["name"], of))
             else:
                 replaced.append(self._text(word, place))
-            found = _OPTION.fullmatch(word)
-            option = found["name"] if found and is_secret_variable(found["name"]) else None
+            match = _OPTION.fullmatch(word)
+            option = match["name"] if match and is_secret_variable(match["name"]) else None
         return replaced
 
     def _named(self, value: str, name: str, place: _Place) -> str:
         """Replace all of a value whose name says that it is a secret, else the secrets in it."""
         if references(value) or not is_secret_variable(name) or _is_harmless(value):
             return self._text(value, place)
-        found = _SCHEME.fullmatch(value)
-        scheme, secret = (found["scheme"] or "", found["secret"]) if found else ("", value)
+        match = _SCHEME.fullmatch(value)
+        scheme, secret = (match["scheme"] or "", match["secret"]) if match else ("", value)
         return scheme + self._reference(secret, place) if secret else value
 
     def _text(self, text: str, place: _Place) -> str:
@@ -146,18 +146,18 @@ class SecretExtractor:
     def _each_pair(self, place: _Place, *, plain_words: bool = False) -> Callable[[re.Match[str]], str]:
         """Replace the values of secret names; without `plain_words`, values that are no secrets stay."""
 
-        def replace(found: re.Match[str]) -> str:
-            if not is_secret_variable(found["name"]) or (not plain_words and _is_harmless(found["secret"])):
-                return found[0]
-            return self._each(_Place(place.source, found["name"], f"{found['name']} in {place.label}"))(found)
+        def replace(match: re.Match[str]) -> str:
+            if not is_secret_variable(match["name"]) or (not plain_words and _is_harmless(match["secret"])):
+                return match[0]
+            return self._each(_Place(place.source, match["name"], f"{match['name']} in {place.label}"))(match)
 
         return replace
 
     def _each(self, place: _Place) -> Callable[[re.Match[str]], str]:
-        def replace(found: re.Match[str]) -> str:
-            if references(found["secret"]):
-                return found[0]
-            return (found.groupdict().get("before") or "") + self._reference(found["secret"], place)
+        def replace(match: re.Match[str]) -> str:
+            if references(match["secret"]):
+                return match[0]
+            return (match.groupdict().get("before") or "") + self._reference(match["secret"], place)
 
         return replace
 

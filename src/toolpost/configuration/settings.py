@@ -58,10 +58,10 @@ def parse_duration(value: Any, *, bare: Literal["ms", "s"] = "s") -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value) * _SECONDS[bare]
     else:
-        found = re.match(_DURATION, value) if isinstance(value, str) else None
-        if found is None:
+        match = re.match(_DURATION, value) if isinstance(value, str) else None
+        if match is None:
             raise ValueError("must be a number with a unit, such as 500ms, 30s, 10m, 12h or 7d")
-        seconds = float(found[1]) * _SECONDS[found[2] or bare]
+        seconds = float(match[1]) * _SECONDS[match[2] or bare]
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError("must be a duration longer than nothing, such as 500ms, 30s, 10m, 12h or 7d")
     return seconds
@@ -463,8 +463,8 @@ class ViewSettings(ConfigModel):
 
     def selection(self) -> dict[str, Any]:
         """Return the conditions as `ToolRegistry.select` takes them, without those that are left out."""
-        given = {"collection": self.collection, "sources": self.sources, "tags": self.tags, "patterns": self.tools}
-        return {key: value for key, value in given.items() if value is not None}
+        conditions = {"collection": self.collection, "sources": self.sources, "tags": self.tags, "patterns": self.tools}
+        return {key: value for key, value in conditions.items() if value is not None}
 
 
 ViewName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]

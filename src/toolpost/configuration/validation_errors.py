@@ -23,8 +23,8 @@ _MAX_SHOWN = 60  # characters of a wrong value that a message quotes
 
 def describe_errors(error: ValidationError, data: Mapping[str, Any], shown: str, secrets: Collection[str]) -> str:
     """Describe every error of a validation in one text: the key, the expectation, the value, and never a secret."""
-    found = [_ErrorMessage(details, data, shown).text() for details in error.errors()]
-    texts = [_without(text, secrets) for text in dict.fromkeys(found)]
+    messages = [_ErrorMessage(details, data, shown).text() for details in error.errors()]
+    texts = [_without(text, secrets) for text in dict.fromkeys(messages)]
     if len(texts) == 1:
         return texts[0]
     return "\n".join([f"{shown} is wrong in {len(texts)} places:", *(f"- {text}" for text in texts)])
@@ -107,16 +107,16 @@ def _written_key(part: str | int, data: Any) -> str | int | None:
         return part if is_array(data) and part < len(data) else None
     if not isinstance(data, Mapping):
         return None
-    camel = re.sub(r"_([a-z])", lambda found: found[1].upper(), part)
+    camel = re.sub(r"_([a-z])", lambda match: match[1].upper(), part)
     return next((key for key in (part, camel) if key in data), None)
 
 
 def _model_at(loc: Keys) -> type[BaseModel]:
     model: type[BaseModel] = Settings
     for part in loc:
-        found = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
-        if found is not None:
-            model = next(_models(found.annotation), model)
+        field = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
+        if field is not None:
+            model = next(_models(field.annotation), model)
     return model
 
 
