@@ -68,14 +68,14 @@ class ClientTokens:
     def __init__(self, send: Send, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._send = send
         self._clock = clock
-        self._kept: dict[ClientGrant, ClientToken] = {}
+        self._tokens: dict[ClientGrant, ClientToken] = {}
         self._coming: dict[ClientGrant, asyncio.Task[ClientToken]] = {}
 
     async def token(self, grant: ClientGrant) -> ClientToken:
         """Return a valid token; concurrent callers share one request, and its failure."""
-        kept = self._kept.get(grant)
-        if kept is not None and kept.ends > self._clock():
-            return kept
+        token = self._tokens.get(grant)
+        if token is not None and token.ends > self._clock():
+            return token
         coming = self._coming.get(grant)
         if coming is None:
             coming = self._coming[grant] = asyncio.create_task(self._fetch(grant))
@@ -84,7 +84,7 @@ class ClientTokens:
 
     def forget(self, value: str) -> None:
         """Drop a refused token; a newer token of the same grant stays."""
-        self._kept = {grant: token for grant, token in self._kept.items() if token.value != value}
+        self._tokens = {grant: token for grant, token in self._tokens.items() if token.value != value}
 
     async def close(self) -> None:
         """Cancel the requests that run."""
@@ -98,7 +98,7 @@ class ClientTokens:
     def _arrived(self, grant: ClientGrant, done: asyncio.Task[ClientToken]) -> None:
         self._coming.pop(grant, None)
         if not done.cancelled() and done.exception() is None:
-            self._kept[grant] = done.result()
+            self._tokens[grant] = done.result()
 
     async def _fetch(self, grant: ClientGrant) -> ClientToken:
         began = self._clock()

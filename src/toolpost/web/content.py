@@ -83,10 +83,10 @@ class MediaType(NamedTuple):
 @lru_cache(maxsize=1024)
 def parse_media_type(text: str) -> MediaType:
     """Parse a media type of a document or a header."""
-    found = _ESSENCE.match(text)
-    if found is None:
+    match = _ESSENCE.match(text)
+    if match is None:
         return MediaType("*/*" if text.strip() == "*" else "", "binary")
-    essence = found[1].lower()
+    essence = match[1].lower()
     parameters = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(text)}
     # Kubernetes streams one document a line under the name of a single one.
     kind = "lines" if parameters.get("stream") == "watch" else _kind(essence)

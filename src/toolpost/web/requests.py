@@ -185,7 +185,7 @@ def _part_head(part: FormPart) -> bytes:
 
 def _quoted(text: str) -> str:
     """Escape a name for quotes: browsers and RFC 7578 write UTF-8, and percent-encode what would end the quotes."""
-    return _UNQUOTABLE.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _UNQUOTABLE.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 class PathParameter(NamedTuple):
@@ -423,8 +423,8 @@ async def _read_stream(response: Response, end: bytes) -> None:
         async for piece in response.stream(share_of_time=_STREAM_TIME_SHARE):
             body += piece
     except (errors.ToolTimeoutError, errors.ToolClientError):
-        whole, found, _ = bytes(body).replace(b"\r\n", b"\n").rpartition(end)
-        if not found:
+        whole, separator, _ = bytes(body).replace(b"\r\n", b"\n").rpartition(end)
+        if not separator:
             raise
         response.body, response.is_cut = whole + end, True
     else:
@@ -458,30 +458,35 @@ def parse_file(value: object, artifacts: Mapping[str, File]) -> File:
         return File(value.encode())
     if not (is_object(value) and is_file(value)):
         raise UnsendableError(f"it is not a file; {_SAYS}")
-    found = _content(value, artifacts)
-    name, content_type = str(value.get("filename") or found.name), str(value.get("content_type") or "")
+    content = _content(value, artifacts)
+    name, content_type = str(value.get("filename") or content.name), str(value.get("content_type") or "")
     if content_type and not parse_media_type(check_header_value(content_type)).essence:
         raise UnsendableError("its content_type is not a media type such as image/png")
-    known = "" if found.media_type == OCTETS else found.media_type  # whoever kept it did not know either
-    return File(found.data, content_type or known, name)
+    known = "" if content.media_type == OCTETS else content.media_type  # whoever kept it did not know either
+    return File(content.data, content_type or known, name)
 
 
 async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | None, tenant: str) -> dict[str, File]:
     """Load artifacts by id; each must belong to the tenant."""
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     for artifact_id in artifact_ids:
         info = None if store is None else await store.info(artifact_id, tenant=tenant)
         if store is None or info is None:
             raise errors.ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
-        found[artifact_id] = File(await store.read(artifact_id, tenant=tenant), info.media_type, info.name)
-    return found
+        files[artifact_id] = File(await store.read(artifact_id, tenant=tenant), info.media_type, info.name)
+    return files
 
 
 def file_media_type(file: File, offered: str = "") -> str:
     """Choose the media type of a file: its own, else the one the API asks for, else a guess by its name."""
-    wanted = [part for part in re.split(r"\s*,\s*", offered) if part and not parse_media_type(part).is_range]
+    media_types = [part for part in re.split(r"\s*,\s*", offered) if part and not parse_media_type(part).is_range]
     guessed = mimetypes.guess_type(file.name)[0] if file.name else None
-    return file.media_type or (wanted[0] if len(wanted) == 1 else "") or guessed or next(iter(wanted), OCTETS)
+    return (
+        file.media_type
+        or (media_types[0] if len(media_types) == 1 else "")
+        or guessed
+        or next(iter(media_types), OCTETS)
+    )
 
 
 def _content(value: dict[str, Any], artifacts: Mapping[str, File]) -> File:
@@ -593,8 +598,8 @@ def _redirection(headers: Headers) -> str:
 
 def _challenge(headers: Headers) -> str:
     """Extract error and scope of a WWW-Authenticate challenge."""
-    found = dict(_CHALLENGE.findall(headers.get("www-authenticate") or ""))
-    return ", ".join(f"{name}: {value}" for name, value in found.items())
+    parameters = dict(_CHALLENGE.findall(headers.get("www-authenticate") or ""))
+    return ", ".join(f"{name}: {value}" for name, value in parameters.items())
 
 
 def _message_of(value: Any, depth: int = 0) -> str:
