@@ -173,7 +173,7 @@ class _Folders:
             return self._known[folder]
         real, passed = self._resolved(above)
         if name in (os.curdir, os.pardir, ""):
-            found = real if name != os.pardir else _above(real), passed
+            result = real if name != os.pardir else _above(real), passed
         else:
             place = f"{real}{os.sep}{name}"
             status = _status(place)
@@ -182,9 +182,9 @@ class _Folders:
             if target is not None:
                 place, more = self._resolved(target)
                 passed |= more
-            found = place, passed
-        self._known[folder] = found
-        return found
+            result = place, passed
+        self._known[folder] = result
+        return result
 
 
 def _above(path: str) -> str:

@@ -178,13 +178,13 @@ class SecretMatcher:
 
     def _spans(self, text: str) -> list[tuple[int, int]]:
         plain = normalize(text)
-        found = list(self._whole_spans(plain)) if self._may_match(plain) else []
+        spans = list(self._whole_spans(plain)) if self._may_match(plain) else []
         if _CUT.search(text):
-            found += self._cut_spans(plain)
-        if not found:
+            spans += self._cut_spans(plain)
+        if not spans:
             return []
         place = original_index(text)
-        return [(place(begin), place(end - 1) + 1) for begin, end in found]
+        return [(place(begin), place(end - 1) + 1) for begin, end in spans]
 
     def _may_match(self, plain: str) -> bool:
         """Return False when the text certainly holds no form; most texts hold none."""
@@ -207,8 +207,8 @@ class SecretMatcher:
     def _cut_spans(self, plain: str) -> Iterator[tuple[int, int]]:
         """Yield beginnings of forms before an ellipsis; no position is examined twice, however many there are."""
         looked = 0
-        for found in _CUT.finditer(plain):
-            end = found.start()
+        for match in _CUT.finditer(plain):
+            end = match.start()
             beyond = end - _LEAST_CUT + 1
             for begin in range(max(looked, end - _MOST_CUT), beyond):
                 if plain[begin : begin + _LEAST_CUT] in self._beginnings and self._is_form_prefix(plain[begin:end]):
@@ -553,10 +553,10 @@ def mask_url_secrets(text: str) -> str:
     return _FIELD.sub(_mask_field, text) if "=" in text else text
 
 
-def _mask_field(found: re.Match[str]) -> str:
-    name = unquote_plus(found[2])
+def _mask_field(match: re.Match[str]) -> str:
+    name = unquote_plus(match[2])
     secret = name.lower() in _KEYS or is_secret_name(name)
-    return f"{found[1]}{found[2]}={MASK}" if secret else found[0]
+    return f"{match[1]}{match[2]}={MASK}" if secret else match[0]
 
 
 class LogRedaction(logging.Filter):
@@ -594,4 +594,4 @@ def redacted_logs(redactor: Redactor) -> Generator[None]:
 
 def one_line(text: str) -> str:
     """Escape line breaks and other control characters, so that a text cannot pass for two log records."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
