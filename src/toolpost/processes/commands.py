@@ -378,14 +378,14 @@ async def _feed(process: Process, stdin: bytes) -> None:
 
 async def _read_all(process: Process, limit: int, lines: OutputLines | None) -> bytes | None:
     """Read stdout to its end; return None when it is longer than the limit, and the command is ended."""
-    found = bytearray()
+    output = bytearray()
     while data := await process.stdout.read(_CHUNK):
-        found += data
-        if len(found) > limit:
+        output += data
+        if len(output) > limit:
             await process.close(grace_s=0)
             return None
         if lines:
             lines.feed(data)
     if lines:
         lines.flush()
-    return bytes(found)
+    return bytes(output)

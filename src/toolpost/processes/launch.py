@@ -120,8 +120,8 @@ def _candidates(launch: Launch) -> list[Path]:
     """List where the program may be, in the order of PATH; relative paths start from its working directory."""
     command, base = launch.argv[0], Path(launch.cwd or ".").absolute()
     if sys.platform == "win32":  # PATHEXT makes npx into npx.cmd
-        found = shutil.which(command, path=launch.env.get("PATH"))
-        return [Path(found)] if found else []
+        program = shutil.which(command, path=launch.env.get("PATH"))
+        return [Path(program)] if program else []
     if os.sep in command:
         return [base / command]
     return [base / folder / command for folder in launch.env.get("PATH", os.defpath).split(os.pathsep)]

@@ -321,18 +321,18 @@ class OutputTail:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept = bytearray()
+        self._data = bytearray()
 
     def add(self, data: bytes) -> None:
         """Append data, dropping what is older than the limit now and then."""
-        self._kept += data
-        if len(self._kept) > 2 * self._limit:
-            del self._kept[: len(self._kept) - self._limit]
+        self._data += data
+        if len(self._data) > 2 * self._limit:
+            del self._data[: len(self._data) - self._limit]
 
     @property
     def text(self) -> str:
         """The tail as text; bytes that are no UTF-8 are replaced."""
-        return self._kept[max(0, len(self._kept) - self._limit) :].decode("utf-8", "replace")
+        return self._data[max(0, len(self._data) - self._limit) :].decode("utf-8", "replace")
 
 
 def input_file(data: bytes) -> int:

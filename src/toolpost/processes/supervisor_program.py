@@ -108,7 +108,7 @@ class SupervisorProcess:
         self._single_use = False
         self._stray_pause_s = 0.0
         # Only the supervisor holds the write end: workers read end of file when it is gone.
-        self._alive, self._held = os.pipe()
+        self._alive, self._alive_writer = os.pipe()
 
     def serve(self) -> None:
         """Start a worker for every socket received, until the host is gone."""
@@ -122,7 +122,7 @@ class SupervisorProcess:
 
     def shut_down(self) -> None:
         """Have the workers end their programs, and return when no process is left below."""
-        os.close(self._held)
+        os.close(self._alive_writer)
         self.poller.ignore_descriptors()
         deadline = time.monotonic() + _WORKERS_END_S
         while self._reap():
@@ -174,7 +174,7 @@ class SupervisorProcess:
     def _become_worker(self, descriptor: int) -> None:
         try:
             self.poller.close()
-            os.close(self._held)
+            os.close(self._alive_writer)
             WorkerProcess(descriptor, self._alive, self._group, single_use=self._single_use).serve()
             os._exit(0)
         finally:
@@ -463,12 +463,12 @@ def _descendants(top: int, without: frozenset[int] | set[int] = frozenset()) -> 
     for pid in _all_pids():
         parent, groups[pid] = _parent_and_group(pid)
         children.setdefault(parent, []).append(pid)
-    found: dict[int, int] = {}
+    descendants: dict[int, int] = {}
     generation = [top]
     while generation:
         generation = [pid for parent in generation for pid in children.get(parent, ()) if pid not in without]
-        found.update((pid, groups[pid]) for pid in generation)
-    return found
+        descendants.update((pid, groups[pid]) for pid in generation)
+    return descendants
 
 
 def _all_pids() -> list[int]:
