@@ -119,9 +119,9 @@ class Http1Transport:
         if not connection.gone.done():
             self._closing.add(connection)
             connection.gone.add_done_callback(lambda _: self._closing.discard(connection))
-        kept = self._idle.get(connection.key)
-        if kept and connection in kept:
-            kept.remove(connection)
+        idle = self._idle.get(connection.key)
+        if idle and connection in idle:
+            idle.remove(connection)
         if self._has_room:
             self._pass_on()
 
@@ -130,9 +130,9 @@ class Http1Transport:
         return len(self._open) + self._opening < self._max_connections
 
     def _take_idle(self, key: _Key) -> Http1Connection | None:
-        kept = self._idle.get(key)
-        while kept:
-            connection = kept.pop()
+        idle = self._idle.get(key)
+        while idle:
+            connection = idle.pop()
             keep_s = min(self._keep_alive_s, connection.keep_s)
             young = connection.loop.time() - connection.idle_since < keep_s
             if young and connection.is_quiet:
@@ -206,20 +206,22 @@ class Http1Transport:
 
     def _close_idle(self) -> bool:
         """Make room by closing an idle connection of another host."""
-        for kept in self._idle.values():
-            if kept:
-                kept.pop(0).abort()
+        for idle in self._idle.values():
+            if idle:
+                idle.pop(0).abort()
                 return True
         return False
 
     def _sweep(self) -> None:
         """Close connections that were idle for `keep_alive_s`."""
         self._sweep_timer = None
-        for kept in self._idle.values():
-            while kept and kept[0].loop.time() - kept[0].idle_since >= self._keep_alive_s:
-                kept.pop(0).close()
-        self._idle = {key: kept for key, kept in self._idle.items() if kept}
-        oldest = min((kept[0] for kept in self._idle.values()), key=lambda found: found.idle_since, default=None)
+        for idle in self._idle.values():
+            while idle and idle[0].loop.time() - idle[0].idle_since >= self._keep_alive_s:
+                idle.pop(0).close()
+        self._idle = {key: idle for key, idle in self._idle.items() if idle}
+        oldest = min(
+            (idle[0] for idle in self._idle.values()), key=lambda connection: connection.idle_since, default=None
+        )
         if oldest is not None:
             self._sweep_timer = oldest.loop.call_at(oldest.idle_since + self._keep_alive_s, self._sweep)
 

@@ -76,8 +76,8 @@ class Headers:
 
     def get_all(self, name: str) -> tuple[str, ...]:
         """Return every value of a field, in order."""
-        wanted = name.lower()
-        return tuple(value for written, value in self.pairs if written.lower() == wanted)
+        lowered = name.lower()
+        return tuple(value for written, value in self.pairs if written.lower() == lowered)
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
@@ -99,19 +99,19 @@ def clean_headers(headers: HeaderInput, *, defaults: Pairs = ()) -> Pairs:
     """
     pairs: list[tuple[str, str]] = []
     issues: list[str] = []
-    given: set[str] = set()
+    names: set[str] = set()
     for name, value in headers if isinstance(headers, tuple) else headers.items():
         lowered, issue = _read_name(name)
         if issue is None and _UNSENDABLE.search(value):
             issue = f"header {name!r} has a line break or another control character in its value"
         if issue is not None:
             issues.append(issue)
-        given.add(lowered)
+        names.add(lowered)
         pairs.append((name, value.strip(" \t")))
     if issues:
         raise ToolValidationError(issues)
     for pair in defaults:
-        if _read_name(pair[0])[0] not in given:
+        if _read_name(pair[0])[0] not in names:
             pairs.append(pair)  # noqa: PERF401 - on the way of every request
     return tuple(pairs)
 
@@ -174,7 +174,7 @@ def request_path(url: str) -> str:
         path = f"/{path}"
     if _NOT_IN_URL.search(path) is None:
         return path
-    return _NOT_IN_URL.sub(lambda found: quote(found[0]), path)
+    return _NOT_IN_URL.sub(lambda match: quote(match[0]), path)
 
 
 def redirect_request(request: Request, status: int, headers: Headers) -> Request | None:
@@ -188,14 +188,14 @@ def redirect_request(request: Request, status: int, headers: Headers) -> Request
     source, target = parse_target(request.url), parse_target(url)
     if (source.scheme, target.scheme) == ("https", "http"):
         raise ToolPermissionError(f"it leads to {target.host!r} without TLS", code=REFUSED)
-    method, kept, body = _redirect_method(request.method, status), request.header_pairs, request.body
+    method, pairs, body = _redirect_method(request.method, status), request.header_pairs, request.body
     if method != request.method:
-        kept, body = tuple(pair for pair in kept if not pair[0].lower().startswith("content-")), None
+        pairs, body = tuple(pair for pair in pairs if not pair[0].lower().startswith("content-")), None
     if (source.scheme, source.authority) != (target.scheme, target.authority):
         if body is not None:
             return None
-        kept = tuple(pair for pair in kept if pair[0].lower() in _HARMLESS)
-    return request._replace(method=method, url=url, headers=kept, body=body)
+        pairs = tuple(pair for pair in pairs if pair[0].lower() in _HARMLESS)
+    return request._replace(method=method, url=url, headers=pairs, body=body)
 
 
 def _is_followed(request: Request) -> bool:
@@ -282,8 +282,8 @@ class Response:
 def parse_retry_after(headers: Headers, *, now: float | None = None) -> float | None:
     """Parse the seconds to wait from Retry-After (RFC 9110 section 10.2.3) or the fields that APIs use instead."""
     now = time.time() if now is None else now
-    if (asked := headers.get("retry-after")) is not None:
-        return _seconds(asked, now) if _SECONDS.fullmatch(asked.strip()) else _until_date(asked, now)
+    if (retry_after := headers.get("retry-after")) is not None:
+        return _seconds(retry_after, now) if _SECONDS.fullmatch(retry_after.strip()) else _until_date(retry_after, now)
     if (millis := headers.get("retry-after-ms")) is not None and _SECONDS.fullmatch(millis.strip()):
         return float(millis) / 1000
     if (headers.get("x-ratelimit-remaining") or headers.get("ratelimit-remaining")) != "0":
@@ -534,7 +534,7 @@ class Inflater:
         self._subject = subject
         self._deflate = encoding == "deflate"
         self._engine: Any = None
-        self._held = b""  # one byte that does not yet tell what begins with it
+        self._first_byte = b""  # one byte that does not yet tell what begins with it
         self._over = False
 
     @property
@@ -547,7 +547,7 @@ class Inflater:
         try:
             # zlib copies what it leaves over: in small slices, many members or a high ratio cost no time.
             for start in range(0, len(chunk), _SLICE):
-                data, self._held = self._held + chunk[start : start + _SLICE], b""
+                data, self._first_byte = self._first_byte + chunk[start : start + _SLICE], b""
                 yield from self._inflate(data)
         except zlib.error as broken:
             message = f"{self._subject}: the answer cannot be decompressed ({broken})"
@@ -557,7 +557,7 @@ class Inflater:
         while data and not self._over:
             if self._engine is None or self._engine.eof:
                 if len(data) < 2:
-                    self._held = data
+                    self._first_byte = data
                     return
                 self._begin(data)
                 continue

@@ -93,10 +93,10 @@ class Proxy:
         """Connect to the proxy, at the first of its addresses that answers."""
         failed: OSError | None = None
         try:
-            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            addresses = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise ProxyError(f"the proxy {self.host!r} could not be found ({error})") from None
-        for family, kind, number, _, where in found:
+        for family, kind, number, _, where in addresses:
             connection = socket.socket(family, kind, number)
             try:
                 connection.setblocking(False)  # noqa: FBT003 - the standard library's way to say it

@@ -115,24 +115,24 @@ async def exchange_datagrams(
         transport.close()
     if collector.failure is not None:
         raise ToolConnectionError(f"{shown}: {collector.failure}", cause=collector.failure) from collector.failure
-    return collector.found
+    return collector.datagrams
 
 
 class _DatagramCollector(asyncio.DatagramProtocol):
     """Collect datagrams until there are enough."""
 
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
-        self.found: list[bytes] = []
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.datagrams: list[bytes] = []
         self.failure: Exception | None = None
         self.full = asyncio.Event()
-        if not wanted:
+        if not count:
             self.full.set()
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        if len(self.found) < self._wanted:
-            self.found.append(data)
-        if len(self.found) >= self._wanted:
+        if len(self.datagrams) < self._count:
+            self.datagrams.append(data)
+        if len(self.datagrams) >= self._count:
             self.full.set()
 
     def error_received(self, exc: Exception) -> None:
