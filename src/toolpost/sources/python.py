@@ -55,10 +55,10 @@ class PythonSource(BaseSource):
 
     async def discover(self) -> Sequence[Tool]:
         """Import the file or module and collect its tools."""
-        named = [self._named(tool) for tool in await asyncio.to_thread(self._collect)]
+        named = [self._rename(tool) for tool in await asyncio.to_thread(self._collect)]
         return [tool for tool in named if self.config.includes(tool.spec.name.partition(".")[2])]
 
-    def _named(self, tool: Tool) -> Tool:
+    def _rename(self, tool: Tool) -> Tool:
         spec = replace(tool.spec, name=canonical_name(self.name, tool.spec.name), source=self.name)
         if isinstance(tool, FunctionTool):
             return tool.renamed(spec)
@@ -95,7 +95,7 @@ class RenamedTool:
 
 
 def _is_tool(value: object) -> TypeGuard[Tool]:
-    """Whether a module's value is a tool: not its class, and not another object with attributes of the same names."""
+    """Return whether a value is a tool: not its class, and not another object with attributes of the same names."""
     if isinstance(value, type) or not callable(getattr(value, "execute", None)):
         return False
     return isinstance(getattr(value, "spec", None), ToolSpec)

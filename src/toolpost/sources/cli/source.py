@@ -132,12 +132,12 @@ def _content(done: CommandResult, kind: Format, name: str, redact: Callable[[str
         case "json":
             return _json(done, name, redact), json_type
         case "lines":
-            text = _decoded(stdout)
+            text = _decode_output(stdout)
             return [line.removesuffix("\r") for line in text.split("\n")] if text else [], json_type
         case "text":
-            return _decoded(stdout), json_type
+            return _decode_output(stdout), json_type
         case "auto":
-            return _guessed(stdout, json_type)
+            return _guess_content(stdout, json_type)
 
 
 def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
@@ -153,7 +153,7 @@ def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
         raise errors.ToolOutputError(msg) from error
 
 
-def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:
+def _guess_content(stdout: bytes, json_type: str) -> tuple[Any, str]:
     """Parse an object or an array; other output is text, or bytes where it is no text."""
     if stdout.lstrip()[:1] in (b"{", b"["):
         try:
@@ -164,10 +164,10 @@ def _guessed(stdout: bytes, json_type: str) -> tuple[Any, str]:
         stdout.decode()
     except UnicodeDecodeError:
         return stdout, _OCTETS
-    return _decoded(stdout), json_type
+    return _decode_output(stdout), json_type
 
 
-def _decoded(stdout: bytes) -> str:
+def _decode_output(stdout: bytes) -> str:
     """Decode output without its last line ending."""
     return stdout.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
 
@@ -216,14 +216,14 @@ class CommandList:
             return ListedCommand(_whole_command(self._program(name)), self._program(name), takes_options=True)
         described = (self._described or {}).get(name)
         if described is None:
-            return self._configured(name, written or CliTool())
+            return self._find_configured(name, written or CliTool())
         if written is not None and "args" in written.model_fields_set:
-            return ListedCommand(_merged(written, described), self._program(name))
+            return ListedCommand(_merge_tool(written, described), self._program(name))
         if described.fault:
             raise errors.ConfigError(described.fault)
-        return ListedCommand(_merged(written, described), (), described)
+        return ListedCommand(_merge_tool(written, described), (), described)
 
-    def _configured(self, name: str, tool: CliTool) -> ListedCommand:
+    def _find_configured(self, name: str, tool: CliTool) -> ListedCommand:
         known = self._described
         if known is not None and "input_schema" not in tool.model_fields_set:
             raise _left_out(name, f"the manual has no such tool{_instead(name, known)}, or write its input_schema")
@@ -258,7 +258,7 @@ def _instead(name: str, known: Mapping[str, Any]) -> str:
     return f"; there are: {', '.join([*known][:_MOST_NAMES])}{more}. Correct its name"
 
 
-def _merged(written: CliTool | None, described: DescribedCommand) -> CliTool:
+def _merge_tool(written: CliTool | None, described: DescribedCommand) -> CliTool:
     """Merge a tool of the configuration over its description in the manual."""
     fields: dict[str, Any] = {
         "description": described.description,
@@ -596,7 +596,7 @@ def parse_template(
     words = tuple(parse_words(tool.args))
     schema = _schema(tool, words)
     _check(words, tool.stdin or "", _properties(schema), is_described=is_described)
-    return CommandTemplate(tuple(fixed), words, tool.stdin, _required(schema)), schema
+    return CommandTemplate(tuple(fixed), words, tool.stdin, _read_required(schema)), schema
 
 
 def unused_arguments(template: CommandTemplate, schema: JsonSchema) -> list[str]:
@@ -654,7 +654,7 @@ def _is_boolean(schema: Any) -> bool:
     return kind == "boolean" or (isinstance(kind, list) and "boolean" in kind)
 
 
-def _required(schema: JsonSchema) -> tuple[str, ...]:
+def _read_required(schema: JsonSchema) -> tuple[str, ...]:
     required: Any = schema.get("required", [])
     if not is_array(required) or not all(isinstance(name, str) for name in required):
         raise errors.ConfigError("`required` in its input_schema is a list of names")
@@ -663,10 +663,10 @@ def _required(schema: JsonSchema) -> tuple[str, ...]:
 
 def _properties(schema: JsonSchema) -> dict[str, Any]:
     """Return the properties of a schema and of the schemas that it is composed of."""
-    return {name: part for one in _parts(schema) for name, part in _named(one).items()}
+    return {name: part for one in _parts(schema) for name, part in _read_properties(one).items()}
 
 
-def _named(schema: JsonSchema) -> dict[str, Any]:
+def _read_properties(schema: JsonSchema) -> dict[str, Any]:
     properties: Any = schema.get("properties", {})
     if not is_object(properties):
         raise errors.ConfigError("`properties` in its input_schema is a table: each name with its schema")

@@ -222,7 +222,7 @@ class _SchemaWriter:
         if known is None:
             description = f"{kind.name}: {kind.description or 'any value'}"
             return {"description": truncate(description, self._limit) or kind.name}
-        return {**known, **_typed(known["type"], null=null)}
+        return {**known, **_build_type(known["type"], null=null)}
 
     def _full_definition(self, kind: DefinedType, references: References) -> JsonSchema:
         if isinstance(kind, GraphQLEnumType):
@@ -296,17 +296,17 @@ def _result_schema(kind: GraphQLType, object_part: JsonSchema | None, *, null: b
     if (inner := unwrap_non_null(kind)) is not None:
         return _result_schema(inner, object_part, null=False)
     if (item := item_type(kind)) is not None:
-        return {**_typed(["array"], null=null), "items": _result_schema(item, object_part, null=True)}
+        return {**_build_type(["array"], null=null), "items": _result_schema(item, object_part, null=True)}
     if isinstance(kind, GraphQLScalarType):
         known = _SCALARS.get(kind.name)
         # The type alone: some servers return integers of more than 32 bits.
-        return {} if known is None else _typed(known["type"], null=null)
+        return {} if known is None else _build_type(known["type"], null=null)
     if isinstance(kind, GraphQLEnumType):
-        return _typed(["string"], null=null)  # without values: the server may have added some
-    return {**_typed(["object"], null=null), **(object_part or {})}
+        return _build_type(["string"], null=null)  # without values: the server may have added some
+    return {**_build_type(["object"], null=null), **(object_part or {})}
 
 
-def _typed(types: list[str], *, null: bool) -> JsonSchema:
+def _build_type(types: list[str], *, null: bool) -> JsonSchema:
     every = [*types, "null"] if null else types
     return {"type": every[0] if len(every) == 1 else every}
 

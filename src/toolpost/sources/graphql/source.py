@@ -533,7 +533,7 @@ class _Sanitizer:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.problems: list[str] = []
-        self._raw = dict(self._named(schema.get("types"), "a type"))
+        self._raw = dict(self._select_named(schema.get("types"), "a type"))
         self._kinds = {name: str(raw.get("kind")) for name, raw in self._raw.items()}
         self._kinds |= dict.fromkeys(_BUILT_IN_SCALARS, "SCALAR")
         for name in self._unusable_inputs():
@@ -578,7 +578,7 @@ class _Sanitizer:
             case "UNION":
                 return {**base, "possibleTypes": self._references(raw.get("possibleTypes"), "OBJECT")}
             case "ENUM":
-                values = self._named(raw.get("enumValues"), f"a value of {name!r}")
+                values = self._select_named(raw.get("enumValues"), f"a value of {name!r}")
                 return {**base, "enumValues": [{"name": value, **_annotations(inner)} for value, inner in values]}
             case "INPUT_OBJECT":
                 fields = self._inputs(raw.get("inputFields"), f"the input {name!r}")
@@ -592,7 +592,7 @@ class _Sanitizer:
 
     def _fields(self, owner: str, raw: dict[str, Any]) -> list[dict[str, Any]]:
         fields: list[dict[str, Any]] = []
-        for name, inner in self._named(raw.get("fields"), f"a field of {owner!r}"):
+        for name, inner in self._select_named(raw.get("fields"), f"a field of {owner!r}"):
             kind = self._reference(inner.get("type"), _OUTPUT_KINDS)
             arguments = self._inputs(inner.get("args"), f"the field '{owner}.{name}'")
             if kind is None:
@@ -619,7 +619,7 @@ class _Sanitizer:
                 return None
         return inputs
 
-    def _named(self, raw: Any, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _select_named(self, raw: Any, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the items with a valid name, each name once; `__` names belong to introspection."""
         seen: set[str] = set()
         for item in raw if is_array(raw) else []:

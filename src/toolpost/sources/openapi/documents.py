@@ -223,12 +223,12 @@ class _Builder:
             self._stack[-1].key = text
             return
         plain = event.implicit[0] or event.tag in _RESOLVED_TAGS
-        value = self._resolved(text) if plain else text
+        value = self._resolve_plain(text) if plain else text
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchored(value, 1)
         self._place(value, 1)
 
-    def _resolved(self, text: str) -> Any:
+    def _resolve_plain(self, text: str) -> Any:
         try:
             return self._plain[text]
         except KeyError:

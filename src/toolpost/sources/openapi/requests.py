@@ -676,11 +676,11 @@ class Credentials:
 
     async def _by_value(self, scheme: models.SecurityScheme, need: models.SecurityRequirement) -> Presentation | None:
         value = self._values.get(scheme.name)
-        if not value or _unsupported(scheme):
+        if not value or _explain_unsupported(scheme):
             return None
         if scheme.type in ("oauth2", "openIdConnect") and is_object(value) and "client_id" in value:
             return await self._by_client(scheme, value, need)
-        return _checked(scheme.name, _by_secret(scheme, value))
+        return _check_presentation(scheme.name, _by_secret(scheme, value))
 
     async def _by_client(
         self, scheme: models.SecurityScheme, client: dict[str, Any], need: models.SecurityRequirement
@@ -700,7 +700,9 @@ class Credentials:
         return any(_adapt(scheme, credential) is not None for scheme in schemes)
 
     def _missing(self, operation: models.ApiOperation) -> str:
-        alternatives = [" together with ".join(self._described(need.scheme) for need in n) for n in operation.security]
+        alternatives = [
+            " together with ".join(self._describe_scheme(need.scheme) for need in n) for n in operation.security
+        ]
         names = list(dict.fromkeys(need.scheme for needs in operation.security for need in needs))
         name = next((name for name in names if name not in self._values), names[0])
         return (
@@ -709,11 +711,11 @@ class Credentials:
             f"or the environment variable {environment_variable(self._source, name)}."
         )
 
-    def _described(self, name: str) -> str:
+    def _describe_scheme(self, name: str) -> str:
         scheme = self._schemes.get(name)
         if scheme is None:
             return f"{name!r} (which the document does not explain)"
-        return f"{name!r} ({_unsupported(scheme) or _kind(scheme)})"
+        return f"{name!r} ({_explain_unsupported(scheme) or _kind(scheme)})"
 
 
 def _by_secret(scheme: models.SecurityScheme, value: Any) -> Presentation:
@@ -776,7 +778,7 @@ def _find_key(scheme: models.SecurityScheme, headers: Mapping[str, str]) -> str 
 
 def _is_satisfied(scheme: models.SecurityScheme, sent: Mapping[str, str]) -> bool:
     """Return whether the configured headers already satisfy a scheme."""
-    if _unsupported(scheme) or not sent.get(_header_of(scheme)):
+    if _explain_unsupported(scheme) or not sent.get(_header_of(scheme)):
         return False
     if scheme.type != "apiKey" or scheme.location == "header":
         return True
@@ -790,7 +792,7 @@ def _header_of(scheme: models.SecurityScheme) -> str:
     return {"header": scheme.parameter.lower(), "cookie": "cookie"}.get(scheme.location, "")
 
 
-def _unsupported(scheme: models.SecurityScheme) -> str:
+def _explain_unsupported(scheme: models.SecurityScheme) -> str:
     """Return why a scheme is unsupported, or an empty string."""
     if scheme.type == "mutualTLS":
         return "a client certificate, which is not supported"
@@ -811,7 +813,7 @@ def _kind(scheme: models.SecurityScheme) -> str:
             return "OpenID Connect: an access token"
 
 
-def _checked(name: str, presented: Presentation) -> Presentation:
+def _check_presentation(name: str, presented: Presentation) -> Presentation:
     """Raise ConfigError, without the secret, if a value holds a line break or another character illegal in headers."""
     try:
         for _, value in presented.headers:

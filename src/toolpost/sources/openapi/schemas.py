@@ -307,7 +307,7 @@ def _is_disjoint(one: dict[str, Any], other: dict[str, Any]) -> bool:
         tags = _enum_values(mine[name]), _enum_values(theirs[name])
         if None not in tags and not set(map(repr, tags[0] or ())) & set(map(repr, tags[1] or ())):
             return True
-    mine_required, theirs_required = _required(one), _required(other)
+    mine_required, theirs_required = _read_required(one), _read_required(other)
     return bool(mine_required - theirs_required) and bool(theirs_required - mine_required)
 
 
@@ -341,7 +341,7 @@ def _properties(node: dict[str, Any]) -> dict[str, Any]:
     return as_object(properties)
 
 
-def _required(node: dict[str, Any]) -> frozenset[str]:
+def _read_required(node: dict[str, Any]) -> frozenset[str]:
     required = node.get("required")
     return frozenset(name for name in required if isinstance(name, str)) if is_array(required) else frozenset()
 

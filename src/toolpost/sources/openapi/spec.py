@@ -288,18 +288,18 @@ class _View:
 
     def render(self) -> JsonSchema:
         root = {word: value for word, value in self._schema.items() if word != "$defs"}
-        view = self._shown(root, _START)
+        view = self._show(root, _START)
         shown: dict[str, AnySchema] = {}
         while self._waiting:
             way, name = heappop(self._waiting)
             if name not in shown:
                 definition = self._definitions.get(name, True)
-                shown[name] = self._shown(definition, way) if is_object(definition) else definition
+                shown[name] = self._show(definition, way) if is_object(definition) else definition
         return {**view, "$defs": dict(sorted(shown.items()))} if shown else view
 
-    def _shown(self, schema: JsonSchema, way: _Position) -> JsonSchema:
+    def _show(self, schema: JsonSchema, way: _Position) -> JsonSchema:
         """Render a schema and its subschemas down to the depth shown."""
-        needed = _needed(schema)
+        needed = _find_required(schema)
 
         def inner(word: str, part: Any) -> AnySchema:
             if word in _SAME_VALUE:
@@ -308,7 +308,7 @@ class _View:
             return self._part(part, _Position(optional, way.level + 1))
 
         plain = {word: value for word, value in schema.items() if word not in _NOT_SHOWN}
-        return self._worded(models.relax(plain, inner), way.level)
+        return self._shorten_words(models.relax(plain, inner), way.level)
 
     def _part(self, schema: Any, way: _Position) -> AnySchema:
         if not is_object(schema):
@@ -318,16 +318,16 @@ class _View:
             return self._stub(schema, name, way.level)
         if name in self._definitions:
             heappush(self._waiting, (way, name))
-        return self._shown(schema, way)
+        return self._show(schema, way)
 
     def _stub(self, schema: JsonSchema, name: str, level: int) -> JsonSchema:
         """Return the type and a short description of a subschema below the depth shown."""
         definition = self._definitions.get(name)
         known = {**definition, **schema} if is_object(definition) else schema
         stub: JsonSchema = {word: known[word] for word in ("type", "description") if word in known}
-        return self._worded(stub, level)
+        return self._shorten_words(stub, level)
 
-    def _worded(self, schema: JsonSchema, level: int) -> JsonSchema:
+    def _shorten_words(self, schema: JsonSchema, level: int) -> JsonSchema:
         """Shorten the description, enum and default of a schema."""
         text = self._detail.text * (_MORE_FOR_ARGUMENTS if level <= 1 else 1)
         description = shorten(str(schema.pop("description", "")), text) if text else ""
@@ -341,7 +341,7 @@ class _View:
         return {**schema, "description": description} if description else schema
 
 
-def _needed(schema: JsonSchema) -> frozenset[int]:
+def _find_required(schema: JsonSchema) -> frozenset[int]:
     """Return the required properties by identity."""
     properties, required = schema.get("properties"), schema.get("required")
     if not is_object(properties) or not is_array(required):

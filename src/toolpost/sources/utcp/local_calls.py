@@ -324,11 +324,11 @@ def _parse_output(text: str) -> Any:
 def _environment(template: CliTemplate) -> dict[str, str]:
     """Return the environment that a script inherits: the usual variables, or those that its template names."""
     if template.inherit_env_vars is None:
-        return child_environment(_inherited(LOCALE_VARIABLES))
-    return _inherited(template.inherit_env_vars)
+        return child_environment(_inherit(LOCALE_VARIABLES))
+    return _inherit(template.inherit_env_vars)
 
 
-def _inherited(names: tuple[str, ...] | list[str]) -> dict[str, str]:
+def _inherit(names: tuple[str, ...] | list[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

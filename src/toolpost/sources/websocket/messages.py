@@ -147,7 +147,7 @@ class Correlation(NamedTuple):
 
 
 def _is_request(message: dict[str, Any]) -> bool:
-    """Whether a message is a JSON-RPC request of the server, whose id is not one of a call."""
+    """Return whether a message is a JSON-RPC request of the server, whose id is not one of a call."""
     return message.get("jsonrpc") == _JSON_RPC and "result" not in message and "error" not in message
 
 
@@ -170,7 +170,7 @@ def result_of(answer: Any) -> Any:
 
 
 def _describes_failure(error: Any) -> bool:
-    """Whether an `error` value describes a failure; a number may as well be the error of a measurement."""
+    """Return whether an `error` value describes a failure; a number may as well be the error of a measurement."""
     return error is True or isinstance(error, (str, dict))
 
 
@@ -271,7 +271,7 @@ def _with_id(template: Any, path: Path, mark: _Id) -> Any:
 
 
 def _is_flat(template: Any) -> bool:
-    """Whether every placeholder is a whole value, so that a message is its literals and arguments in turn."""
+    """Return whether every placeholder is a whole value, so that a message is its literals and arguments in turn."""
     if isinstance(template, str):
         return only_slot(template) is not None or not slot_names(template)
     if is_object(template):
@@ -330,11 +330,11 @@ def _part(template: Any) -> Part:
         case _Id(as_text=as_text):
             return (lambda _, number: f'"{number}"') if as_text else (lambda _, number: str(number))
         case _Marked():
-            return _marked(template)
+            return _mark(template)
         case str() if (slot := only_slot(template)) is not None:
             return _slot(slot.name)
         case str():
-            return _quoted(_text(template))
+            return _quote(_text(template))
         case _:
             return _container(template)
 
@@ -355,7 +355,7 @@ def _slot(name: str) -> Part:
     return fill
 
 
-def _quoted(text: Part) -> Part:
+def _quote(text: Part) -> Part:
     def fill(arguments: Arguments, number: int) -> str | None:
         made = text(arguments, number)
         return None if made is None else json_text(made)
@@ -385,7 +385,7 @@ def _word(name: str, value: Any) -> str:
         raise ToolValidationError(f"{name!r} cannot be put into the message: {wrong}") from None
 
 
-def _marked(template: _Marked) -> Part:
+def _mark(template: _Marked) -> Part:
     name, path, mark = template
 
     def fill(arguments: Arguments, number: int) -> str | None:

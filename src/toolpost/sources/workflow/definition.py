@@ -295,7 +295,9 @@ class _Checker:
         needs = {name: self._needs(name, step, compiled[name]) for name, step in data.steps.items()}
         order = self._order(needs)
         needed_by = {name: tuple(other for other in order if name in needs[other]) for name in order}
-        steps = {name: _planned(name, data.steps[name], compiled[name], needs[name], needed_by[name]) for name in order}
+        steps = {
+            name: _plan_step(name, data.steps[name], compiled[name], needs[name], needed_by[name]) for name in order
+        }
         ends = [name for name in data.steps if not needed_by[name]]
         outputs = data.outputs if data.outputs is not None else _default_outputs(ends, data.ports)
         return Workflow(
@@ -333,7 +335,7 @@ class _Checker:
 
     def _compile(self, name: str, step: Step) -> tuple[Template, Expression | None, Expression | None]:
         where = f"step {name!r}"
-        arguments = self._compiled(f"{where}, arguments", lambda: Template(step.arguments))
+        arguments = self._compile_at(f"{where}, arguments", lambda: Template(step.arguments))
         when = None if step.when is None else self._expression(f"{where}, when", step.when)
         items = None if step.for_each is None else self._expression(f"{where}, for_each", step.for_each)
         if items is not None and uses_loop(items.references):
@@ -380,7 +382,7 @@ class _Checker:
         return expression
 
     def _template(self, where: str, value: Any) -> Template:
-        template = self._compiled(where, lambda: Template(value))
+        template = self._compile_at(where, lambda: Template(value))
         self._check_end(where, template.references)
         return template
 
@@ -390,9 +392,9 @@ class _Checker:
         self._check_references(where, references)
 
     def _expression(self, where: str, text: str) -> Expression:
-        return self._compiled(where, lambda: Expression(text.strip().removeprefix("${{").removesuffix("}}")))
+        return self._compile_at(where, lambda: Expression(text.strip().removeprefix("${{").removesuffix("}}")))
 
-    def _compiled(self, where: str, make: Callable[[], T]) -> T:
+    def _compile_at(self, where: str, make: Callable[[], T]) -> T:
         try:
             return make()
         except ExpressionError as error:
@@ -402,7 +404,7 @@ class _Checker:
         return ConfigError(f"{self._label}: {where} {what}")
 
 
-def _planned(
+def _plan_step(
     name: str,
     step: Step,
     compiled: tuple[Template, Expression | None, Expression | None],

@@ -147,16 +147,16 @@ class WorkflowSource(BaseSource):
             if len(by_version) == 1:
                 tools[name] = self._function(by_version[newest], name)
             else:
-                tools[name] = self._shared(name, {f"{name}_v{newest}": 100}, tools)
+                tools[name] = self._share_name(name, {f"{name}_v{newest}": 100}, tools)
         for name, versions_of in self.config.workflow.aliases.items():
             shares = {versions_of: 100} if isinstance(versions_of, str) else versions_of
-            tools[name] = self._shared(name, shares, tools)
+            tools[name] = self._share_name(name, shares, tools)
         return tools
 
     def _function(self, workflow: Workflow, name: str) -> WorkflowFunction:
         return WorkflowFunction(workflow, name=canonical_name(self.name, name), source=self.name)
 
-    def _shared(self, name: str, shares: Mapping[str, int], tools: Mapping[str, Tool]) -> SharedWorkflow:
+    def _share_name(self, name: str, shares: Mapping[str, int], tools: Mapping[str, Tool]) -> SharedWorkflow:
         for version in shares:
             if not isinstance(tools.get(version), WorkflowFunction):
                 known = [one for one, tool in tools.items() if isinstance(tool, WorkflowFunction)]
@@ -298,11 +298,11 @@ class _Run:
                 if missing == 0:
                     group.create_task(self._run_step(name, group))
         if self._failures:
-            raise self._failed()
+            raise self._find_failure()
         if self._waiting:
             self._context.wait_for(*self._waiting)
 
-    def _failed(self) -> ToolError:
+    def _find_failure(self) -> ToolError:
         """Return the first failure; questions of other steps stay open, because their calls stand by themselves."""
         first = self._failures[0]
         if not self._waiting:
@@ -342,7 +342,7 @@ class _Run:
             return _SKIPPED
         if planned.items is not None:
             return await self._loop(planned)
-        return await self._called(planned, self._scope, planned.name)
+        return await self._call_or_replay(planned, self._scope, planned.name)
 
     async def _loop(self, planned: PlannedStep) -> list[Any]:
         """Run a step for every item, `max_parallel` at a time."""
@@ -383,14 +383,14 @@ class _Run:
             try:
                 if planned.when_is_of_item and not self._holds(planned, scope, where):
                     continue
-                results[number] = await self._called(planned, scope, where)
+                results[number] = await self._call_or_replay(planned, scope, where)
             except _Waiting as more:
                 waiting += more.paused
             except ToolError as error:
                 if planned.step.on_error == "fail":
                     failed[number] = error
 
-    async def _called(self, planned: PlannedStep, scope: Mapping[str, Any], where: str) -> Any:
+    async def _call_or_replay(self, planned: PlannedStep, scope: Mapping[str, Any], where: str) -> Any:
         """Return the result of a call, as it was recorded where the workflow runs again."""
         run = partial(self._call, planned, scope, where)
         result, origin = (
