@@ -38,16 +38,16 @@ def with_camel_case(made: FunctionTool, *, also: Mapping[str, Sequence[str]] = N
     has further aliases of optional arguments.
     """
     shown = made.spec.input_schema
-    accepted = _with_others(_widened(shown), also)
+    accepted = _with_others(_widen(shown), also)
     return made if accepted == shown else made.renamed(replace(made.spec, input_schema=accepted, model_schema=shown))
 
 
-def _widened(schema: Any) -> Any:
+def _widen(schema: Any) -> Any:
     if is_array(schema):
-        return [_widened(part) for part in schema]
+        return [_widen(part) for part in schema]
     if not is_object(schema):
         return schema
-    inner = {key: _widened(part) for key, part in schema.items()}
+    inner = {key: _widen(part) for key, part in schema.items()}
     properties = inner.get("properties")
     return _with_both(inner, properties) if is_object(properties) else inner
 

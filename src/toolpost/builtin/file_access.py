@@ -114,7 +114,7 @@ class FileAccess:
         With `follow=False` a link at the end of the path is not followed. `make` creates the folders above it.
         """
         with translate_os_errors(path, tool_name=self.tool_name):
-            real = self._resolved(path, follow=follow)
+            real = self._resolve(path, follow=follow)
             self._refuse(self.protection.of_path(real, writes=self.writes), path)
             root = self._root_of(real, path)
             folder, name = _descend(root, real, make=make, check=partial(self.check_unprotected, path=path))
@@ -210,19 +210,19 @@ class FileAccess:
 
     def leads_into(self, path: str, folder: str) -> bool:
         """Return whether a path is in a folder, or is the folder, whose real path is given."""
-        return f"{self._resolved(path, follow=False)}{os.sep}".startswith(f"{folder}{os.sep}")
+        return f"{self._resolve(path, follow=False)}{os.sep}".startswith(f"{folder}{os.sep}")
 
-    def _resolved(self, path: str, *, follow: bool) -> str:
+    def _resolve(self, path: str, *, follow: bool) -> str:
         try:
             os.fsencode(path)
             if follow:
-                return _checked(os.path.realpath(path))
+                return _check_path(os.path.realpath(path))
             above, name = os.path.split(path.rstrip(os.sep) or path)
             if name in ("", os.curdir, os.pardir):
                 raise self.refusal(
                     f"{display_path(path)!r} does not name a file; write the path to its last name", "path_refused"
                 )
-            return _checked(f"{os.path.realpath(above or os.curdir).rstrip(os.sep)}{os.sep}{name}")
+            return _check_path(f"{os.path.realpath(above or os.curdir).rstrip(os.sep)}{os.sep}{name}")
         except ValueError:
             message = f"the path {display_path(path)!r} holds a character that no file name can have, such as NUL"
             raise self.refusal(message, "path_refused") from None
@@ -247,7 +247,7 @@ class FileAccess:
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
 
 
-def _checked(real: str) -> str:
+def _check_path(real: str) -> str:
     if "\0" in real:
         raise ValueError(real)
     return real

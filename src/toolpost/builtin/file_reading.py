@@ -119,7 +119,7 @@ async def read_file(
     reading = _Reading(access, path, LineRequest(offset, limit, CONTENT_BYTES), encoding)
     content = await run_cancellable(reading.run)
     if line_numbers:
-        content["content"] = _numbered(content["content"], offset)
+        content["content"] = _number_lines(content["content"], offset)
     return content
 
 
@@ -200,7 +200,7 @@ def _text_of(lines: LineRange, encoding: Encoding, *, path: str, tool_name: str)
     return decode_text(lines.data, encoding, path=path, tool_name=tool_name)
 
 
-def _numbered(text: str, offset: int) -> str:
+def _number_lines(text: str, offset: int) -> str:
     lines = text.split("\n")
     last = [] if lines[-1] else [lines.pop()]
     return "\n".join([*(f"{offset + number}\t{line}" for number, line in enumerate(lines, 1)), *last])

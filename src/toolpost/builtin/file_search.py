@@ -284,13 +284,13 @@ def _line(file: BinaryIO | FileIO, hit: Hit, base: int, context: int) -> Matched
         return None
     skipped = max(0, hit.column - 1 - _LEAD) if hit.column > _LONGEST - _LEAD else 0
     line, ended, _ = _piece(file, begin + skipped, begin + skipped + 4 * _LONGEST).partition(b"\n")
-    shown = ("..." if skipped else "") + _shown(line)
+    shown = ("..." if skipped else "") + _show_line(line)
     if not context:
         return MatchedLine(hit.line, shown, [], [])
     before = above.split(b"\n")[:-1][-context:]
     end = begin + skipped + len(line) + 1 if ended else None
     after = [] if end is None else _lines_after(file, end, context)
-    return MatchedLine(hit.line, shown, [*map(_shown, before)], [*map(_shown, after)])
+    return MatchedLine(hit.line, shown, [*map(_show_line, before)], [*map(_show_line, after)])
 
 
 def _lines_after(file: BinaryIO | FileIO, begin: int, count: int) -> list[bytes]:
@@ -304,7 +304,7 @@ def _piece(file: BinaryIO | FileIO, begin: int, end: int) -> bytes:
     return file.read(end - begin) or b""
 
 
-def _shown(line: bytes) -> str:
+def _show_line(line: bytes) -> str:
     line = line.removesuffix(b"\r")
     try:
         text = line.decode()
@@ -516,10 +516,10 @@ class Hits:
             path, separator, record = (name + line).partition(b"\0")
             if separator:
                 self._add(path.removeprefix(b"./"), record)
-            name = b"" if separator or self._dropped(path) else path + b"\n"  # a name may hold a newline
+            name = b"" if separator or self._drop_stopped(path) else path + b"\n"  # a name may hold a newline
         self._rest = name + self._rest
 
-    def _dropped(self, line: bytes) -> bool:
+    def _drop_stopped(self, line: bytes) -> bool:
         stopped = _STOPPED.match(line)
         if stopped is None:
             return False

@@ -650,7 +650,7 @@ def _try_lock(fd: int) -> bool:
 
 
 def _is_current(opened: OpenFile) -> bool:
-    """Whether the locked file still has the name: the previous holder of the lock may have replaced it."""
+    """Return whether the locked file still has the name: the previous holder of the lock may have replaced it."""
     now = opened.place.status_or_none()
     return now is not None and (now.st_dev, now.st_ino) == (opened.status.st_dev, opened.status.st_ino)
 

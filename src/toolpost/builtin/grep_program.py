@@ -135,7 +135,7 @@ def _make_selector(include: str | None) -> Callable[[OpenFolder], list[str]]:
 
 
 def _may_match(first: bytes, patterns: Patterns, fd: int) -> bool:
-    """Whether a file may match, by its first bytes: a quick check that spares most files."""
+    """Return whether a file may match, by its first bytes: a quick check that spares most files."""
     if first.startswith(tuple(mark for mark, _ in UTF16_MARKS)):
         return os.fstat(fd).st_size <= LARGEST_UTF16
     text = first.removeprefix(UTF8_MARK)
@@ -168,7 +168,7 @@ def _find_match(line: str, search: Search) -> int | None:
 
 
 def _lines(block: bytes) -> list[bytes]:
-    r"""Lines that end with \n alone; `splitlines` would also end one at a lone \r."""
+    r"""Yield the lines that end with \n alone; `splitlines` would also end one at a lone \r."""
     *whole, rest = block.split(b"\n")
     lines = [line + b"\n" for line in whole]
     return [*lines, rest] if rest else lines

@@ -281,7 +281,7 @@ def _tenant(ctx: ToolContext) -> str:
 
 
 def _is_own(run: RunSummary, ctx: ToolContext) -> bool:
-    """Whether a run is of the caller's user; other users of the tenant have their own."""
+    """Return whether a run is of the caller's user; other users of the tenant have their own."""
     if not ctx.user_id:
         return True
     try:
@@ -291,7 +291,7 @@ def _is_own(run: RunSummary, ctx: ToolContext) -> bool:
 
 
 def _is_of_agent(run: RunSummary) -> bool:
-    """Whether a run is no task: the calls that a main agent makes itself, or the reflection after a task."""
+    """Return whether a run is no task: the calls that a main agent makes itself, or the reflection after a task."""
     return run.run_id.startswith(f"{MAIN_RUN}_") or run.run_id.endswith(REFLECTION_RUN)
 
 

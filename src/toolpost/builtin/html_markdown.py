@@ -247,7 +247,7 @@ def page_markdown(source: str, *, base_url: str) -> MarkdownPage:
     """Convert a page to Markdown; links become absolute."""
     tree = parse_html(source)
     base = _first(tree, "base")
-    start = _joined(base_url, base.attributes.get("href", "")) or base_url if base else base_url
+    start = _resolve_link(base_url, base.attributes.get("href", "")) or base_url if base else base_url
     title = _first(tree, "title")
     text = _Writer(start).markdown(tree) or _Writer(start, whole=True).markdown(tree)
     return MarkdownPage(" ".join(_raw_text(title).split()) if title else "", text)
@@ -277,13 +277,13 @@ class _Writer:
         return blocks
 
     def _end_paragraph(self, inline: list[Child], blocks: list[str]) -> None:
-        text = _tidied(self._inline(inline))
+        text = _tidy(self._inline(inline))
         inline.clear()
         if text:
             blocks.append(text)
 
     def _is_block(self, element: Element) -> bool:
-        """Whether an element is a block; an inline element that contains one is, too."""
+        """Return whether an element is a block; an inline element that contains one is, too."""
         if element.name in _BLOCKS:
             return True
         inner = (child for child in element.children if isinstance(child, Element))
@@ -294,7 +294,7 @@ class _Writer:
         if self._is_left_out(element, around=around):
             return []
         if name in _HEADINGS:
-            text = _tidied(self._inline(element.children)).replace("\n", " ")
+            text = _tidy(self._inline(element.children)).replace("\n", " ")
             return [f"{'#' * _HEADINGS[name]} {text}"] if text else []
         if name == "pre":
             return self._code_block(element)
@@ -370,18 +370,18 @@ class _Writer:
         if name == "a":
             return self._link(child, text)
         mark = _MARKS.get(name, "")
-        return _marked(text, mark) if mark else text
+        return _surround(text, mark) if mark else text
 
     def _link(self, element: Element, text: str) -> str:
         label = " ".join(text.split())
-        url = _joined(self.base, element.attributes.get("href", ""))
+        url = _resolve_link(self.base, element.attributes.get("href", ""))
         if not url or not label:
             return text
         return f"[{label}]({url})"
 
     def _image(self, element: Element) -> str:
         alt = " ".join(element.attributes.get("alt", "").split())
-        url = _joined(self.base, element.attributes.get("src", ""))
+        url = _resolve_link(self.base, element.attributes.get("src", ""))
         return f"![{alt}]({url})" if alt and url else ""
 
 
@@ -402,7 +402,7 @@ def _rows(table: Element) -> list[list[Element]]:
 
 
 def _is_hidden(element: Element) -> bool:
-    """Whether attributes of the element hide it; style sheets are not read."""
+    """Return whether attributes of the element hide it; style sheets are not read."""
     attributes = element.attributes
     if not attributes:
         return False
@@ -429,13 +429,13 @@ def _raw_part(element: Element) -> str:
     return "" if _is_hidden(element) else _raw_text(element)
 
 
-def _tidied(text: str) -> str:
+def _tidy(text: str) -> str:
     """Strip lines and drop empty ones."""
     lines = (" ".join(line.split(" ")).strip() for line in text.split("\n"))
     return "\n".join(_SPACE.sub(" ", line) for line in lines if line)
 
 
-def _marked(text: str, mark: str) -> str:
+def _surround(text: str, mark: str) -> str:
     """Put a text between marks; blanks at its ends stay outside, as Markdown requires."""
     inner = text.strip()
     if not inner or "\n" in inner:
@@ -449,7 +449,7 @@ def _code(text: str) -> str:
     return f"{fence}{text}{fence}" if text else ""
 
 
-def _joined(base: str, reference: str) -> str:
+def _resolve_link(base: str, reference: str) -> str:
     """Make a link absolute; empty when its scheme cannot be opened."""
     try:
         url = urljoin(base, reference.strip())

@@ -59,7 +59,7 @@ class Builtins:
         absent = () if self._parts.retrieve else ("retrieve",)
         specs = {name: spec for name, spec in read_specs().items() if name not in absent}
         names = _names(selection, known=set(specs))
-        configured = self._configured()
+        configured = self._list_configured()
         return [
             self.load(name) if name in configured else DeferredTool(spec, partial(self.load, name))
             for name, spec in specs.items()
@@ -75,8 +75,8 @@ class Builtins:
         while self._shared.closing:
             await self._shared.closing.pop()()
 
-    def _configured(self) -> set[str]:
-        """The tools with settings of their own, which are loaded at once: wrong settings fail at the start."""
+    def _list_configured(self) -> set[str]:
+        """Return the tools with settings of their own, which are loaded at once: wrong settings fail at the start."""
         parts = self._parts
         facts = {
             "web_search": bool(parts.search) or parts.max_results != _DEFAULT_MAX_RESULTS,

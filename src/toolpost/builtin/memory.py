@@ -186,7 +186,7 @@ class MemoryFiles:
             remove_leftovers(place)
             before = None if old is None else self._text(path)
             after = new(before)
-            data = self._encoded(after)
+            data = self._encode(after)
             if before is not None and after != before:
                 self._store_version(resolved, before)
             if after != before:
@@ -225,7 +225,7 @@ class MemoryFiles:
             message = f"Memory file not found: {display_path(path)!r}; memory_list shows what there is"
             raise self._access.refusal(message, failed.error_code) from None
 
-    def _encoded(self, text: str) -> bytes:
+    def _encode(self, text: str) -> bytes:
         try:
             data = text.encode()
         except UnicodeEncodeError:

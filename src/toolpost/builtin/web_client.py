@@ -52,7 +52,7 @@ class WebClient:
 
     async def send(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> WebResponse:
         """Send a request and read the response, whatever its status; only GET and HEAD follow redirects."""
-        async with await self._opened().send(Request(method, url, headers=headers, body=body)) as response:
+        async with await self._open_client().send(Request(method, url, headers=headers, body=body)) as response:
             return WebResponse(response.url, response.status, response.headers, await response.read())
 
     def for_operator(self, url: str) -> WebClient:
@@ -66,7 +66,7 @@ class WebClient:
         if client is not None:
             await client.close()
 
-    def _opened(self) -> HttpClient:
+    def _open_client(self) -> HttpClient:
         if self._client is None:
             from toolpost.wire.client import HttpClient  # noqa: PLC0415 - most runs never ask
 

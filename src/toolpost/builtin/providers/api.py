@@ -90,7 +90,7 @@ class Api:
             raise self.unreadable(message) from None
         if is_object(document) and (error := document.get("error") or document.get("errors")):
             raise self._error_in_body(response, error)
-        return self._redacted(document, response.body)
+        return self._redact(document, response.body)
 
     def failure(self, response: WebResponse) -> ToolError:
         """Build the error for a response that is no success."""
@@ -118,11 +118,11 @@ class Api:
         return f"{base}{path}?{written}" if written else f"{base}{path}"
 
     def _secrets(self) -> tuple[str, ...]:
-        """The secrets to redact: the key, also one that the operator wrote into the URL."""
+        """Return the secrets to redact: the key, also one that the operator wrote into the URL."""
         own = parse_qsl(self.url.partition("?")[2])
         return (*self.secrets, *(value for _, value in own if len(value) >= _SHORTEST_KEY))
 
-    def _redacted(self, document: Any, body: bytes) -> Any:
+    def _redact(self, document: Any, body: bytes) -> Any:
         """Redact the key from a document, should the other side repeat it."""
         redactor, written = Redactor(self._secrets()), body.decode("utf-8", "replace")
         if redactor.text(written) == written:
@@ -202,7 +202,7 @@ def error_from_response(name: str, response: WebResponse, *, secrets: tuple[str,
 
 
 def _until_reset(headers: Headers) -> float | None:
-    """Seconds until the rate limit resets. Brave counts in several windows, each with its own reset."""
+    """Return the seconds until the rate limit resets. Brave counts in several windows, each with its own reset."""
     left = _numbers(headers.get("x-ratelimit-remaining"))
     resets = _numbers(headers.get("x-ratelimit-reset"))
     used_up = [reset for reset, rest in zip(resets, left, strict=False) if rest <= 0]

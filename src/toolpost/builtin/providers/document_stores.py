@@ -132,7 +132,7 @@ class EmbeddedRetriever:
         def turn(_: Callable[[], None]) -> T:
             with self._turn:
                 try:
-                    connection = self._opened()
+                    connection = self._open()
                     with connection:
                         return work(connection)
                 except (sqlite3.Error, OSError, ValueError) as failed:
@@ -151,7 +151,7 @@ class EmbeddedRetriever:
             if connection is not None:
                 connection.close()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._connection is not None:
             return self._connection
         if self.path is not None:
@@ -276,7 +276,7 @@ class PgVectorProvider:
     async def _rows(
         self, psycopg: Any, options: dict[str, Any], vector: list[float], filters: Filters
     ) -> list[tuple[Any, ...]]:
-        connection = await self._connected(psycopg, options)
+        connection = await self._connect(psycopg, options)
         try:
             async with asyncio.timeout(self.timeout_s), connection:
                 return await self._nearest(psycopg.sql, connection, vector, filters)
@@ -286,7 +286,7 @@ class PgVectorProvider:
             state = failed.sqlstate or ("08000" if isinstance(failed, psycopg.OperationalError) else "")
             raise self._refusal(failed, state, vector) from failed
 
-    async def _connected(self, psycopg: Any, options: dict[str, Any]) -> Any:
+    async def _connect(self, psycopg: Any, options: dict[str, Any]) -> Any:
         try:
             async with asyncio.timeout(self.timeout_s):
                 connection = await psycopg.AsyncConnection.connect(**options, autocommit=True)
@@ -378,5 +378,5 @@ class EmbeddingApi:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a finite number."""
+    """Return whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

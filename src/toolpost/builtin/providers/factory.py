@@ -48,7 +48,7 @@ def _build(purpose: str, factories: Mapping[str, Factory], link: ProviderSetting
 
 
 def _web(link: ProviderSettings, network: NetworkPolicy) -> WebClient:
-    """Connections for one provider; an address that the operator wrote may be private."""
+    """Build the client of one provider; an address that the operator wrote may be private."""
     web = WebClient(network, timeout_s=link.timeout_s)
     return web.for_operator(link.url) if link.url else web
 

@@ -136,12 +136,12 @@ class McpProvider:
             raise ToolClientError(f"{self.tool!r} can only be asked in a running call", code="no_caller")
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await self._whole(await self._completed(self.caller, self.tool, arguments), self.caller)
+                return await self._whole(await self._call_tool(self.caller, self.tool, arguments), self.caller)
         except TimeoutError:
             message = f"{self.tool!r}: no answer within {self.timeout_s:g} s"
             raise ToolTimeoutError(message, timeout_ms=self.timeout_s * 1000) from None
 
-    async def _completed(self, caller: ToolCaller, tool: str, arguments: Mapping[str, Any]) -> Completed:
+    async def _call_tool(self, caller: ToolCaller, tool: str, arguments: Mapping[str, Any]) -> Completed:
         outcome = await caller.call(tool, arguments)
         match outcome:
             case Completed():
@@ -165,7 +165,7 @@ class McpProvider:
         offset: int | None = 0
         while offset is not None and offset < _MOST_BYTES:
             arguments = {"artifact_id": content["artifact_id"], "offset": offset, "limit": _PART}
-            part = (await self._completed(caller, _READ, arguments)).content
+            part = (await self._call_tool(caller, _READ, arguments)).content
             parts.append(part["content"])
             offset = part["next_offset"]
         return "".join(parts)
@@ -178,7 +178,7 @@ def find_items(content: Any) -> list[dict[str, Any]] | None:
     """Find the list of items in a result, wherever it is; a text alone is one item. None when there is no list."""
     result = _plain(content)
     if isinstance(result, str):
-        return (_labelled(result) or [{"content": result}]) if result.strip() else None
+        return (_parse_labels(result) or [{"content": result}]) if result.strip() else None
     if is_array(result):
         return [item if is_object(item) else {"content": item} for item in result if is_object(item) or _is_text(item)]
     nested = next((items for path in _PATHS if (items := objects(result, *path))), None)
@@ -252,7 +252,7 @@ def _documents(written: str) -> list[Any]:
     return documents
 
 
-def _labelled(written: str) -> list[dict[str, Any]]:
+def _parse_labels(written: str) -> list[dict[str, Any]]:
     """Parse items written as lines with labels such as `Title:` and `URL:`; none unless all have a URL."""
     items: list[dict[str, Any]] = []
     last = ""

@@ -70,7 +70,7 @@ class BraveSearchProvider(_JsonSearch):
         parameters: dict[str, str | int] = {"q": _short(query, words=50), "text_decorations": "false"}
         response = await api.get("/web/search", query={**parameters, "count": min(count, 20)})
         # Without results there is no `web`, but always the question.
-        pages = _listed(api, response, "web", "results", sign="query")
+        pages = _get_list(api, response, "web", "results", sign="query")
         plain = [
             {
                 **page,
@@ -90,7 +90,7 @@ class TavilySearchProvider(_JsonSearch):
     async def search(self, query: str, count: int) -> SearchResults:
         api = self._api(self.name, "Authorization", "Bearer ")
         response = await api.post("/search", {"query": _short(query), "max_results": min(count, 20)})
-        return _results(self.name, query, _listed(api, response, "results"), count, content="content")
+        return _results(self.name, query, _get_list(api, response, "results"), count, content="content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class GoogleSearchProvider(_JsonSearch):
     async def search(self, query: str, count: int) -> SearchResults:
         api = self._api(self.name, "X-Goog-Api-Key")
         response = await api.get("", query={"cx": self.engine, "q": query, "num": min(count, 10)})
-        items = _listed(api, response, "items", sign="searchInformation")
+        items = _get_list(api, response, "items", sign="searchInformation")
         return _results(self.name, query, items, count, url="link", content="snippet")
 
 
@@ -119,7 +119,7 @@ class BingSearchProvider(_JsonSearch):
     async def search(self, query: str, count: int) -> SearchResults:
         api = self._api(self.name, "Ocp-Apim-Subscription-Key")
         response = await api.get("/search", query={"q": query, "count": min(count, 50)})
-        pages = _listed(api, response, "webPages", "value", sign="_type")
+        pages = _get_list(api, response, "webPages", "value", sign="_type")
         return _results(self.name, query, pages, count, title="name", content="snippet")
 
 
@@ -138,10 +138,10 @@ class JinaSearchProvider(_JsonSearch):
             if refused.status_code != 422 or _NOTHING_FOUND not in refused.message:
                 raise
             return SearchResults(query=query, provider=self.name)
-        return _results(self.name, query, _listed(api, response, "data"), count, content="description")
+        return _results(self.name, query, _get_list(api, response, "data"), count, content="description")
 
 
-def _listed(api: Api, response: Any, *path: str, sign: str | None = None) -> list[dict[str, Any]]:
+def _get_list(api: Api, response: Any, *path: str, sign: str | None = None) -> list[dict[str, Any]]:
     """Return the list at a path; a response without it must have the member `sign`, which every response has."""
     if sign is not None and is_object(response) and sign in response and path[0] not in response:
         return []
