@@ -71,7 +71,7 @@ class Accounts:
     ) -> None:
         self.rows = rows
         self.clock = clock
-        self.learn = learn or _unlearned
+        self.learn = learn or _ignore_secrets
         self.issuers = IssuerRegistry(rows)
         self._vault = Vault(rows, learn=self.learn, clock=clock)
         self._refresher = TokenRefresher(self._vault)
@@ -181,7 +181,7 @@ class Accounts:
         return renewal
 
 
-def _unlearned(_: set[str]) -> None:
+def _ignore_secrets(_: set[str]) -> None:
     """Ignore secrets where nothing redacts."""
 
 

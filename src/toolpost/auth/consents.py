@@ -208,7 +208,7 @@ class Consents:
         # A code serves once, so an exchange that started is completed whether or not the browser waits.
         task = asyncio.ensure_future(self._exchange(pending, parameters, browser))
         self._exchanges[task] = owner
-        task.add_done_callback(self._exchanged)
+        task.add_done_callback(self._end_exchange)
         await asyncio.shield(task)
         return ConnectedAccount(owner, caller.provider, caller.trace_id)
 
@@ -231,7 +231,7 @@ class Consents:
         if pending.invitation:
             await self._rows.remove(program_key("ticket", pending.invitation))
 
-    def _exchanged(self, task: asyncio.Task[None]) -> None:
+    def _end_exchange(self, task: asyncio.Task[None]) -> None:
         del self._exchanges[task]
         if not task.cancelled():
             task.exception()  # The browser may be gone; then nobody else looks at it.

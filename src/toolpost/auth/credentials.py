@@ -71,19 +71,19 @@ def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | No
     """Return the configuration with every `${VAR}` substituted; ToolAuthError names the first one that is not set."""
     known = os.environ if environ is None else environ
     names = _FILLED_ALWAYS if is_inline(config) else ("connection", *_FILLED_ALWAYS)
-    filled = {key: _filled(getattr(config, key), config.name, known) for key in names}
-    variables = _filled(config.utcp.variables, config.name, known)
+    filled = {key: _fill(getattr(config, key), config.name, known) for key in names}
+    variables = _fill(config.utcp.variables, config.name, known)
     filled["utcp"] = config.utcp.model_copy(update={"variables": variables})
-    filled["webhook"] = _filled_webhook(config, known)
+    filled["webhook"] = _fill_webhook(config, known)
     return config.model_copy(update=filled)
 
 
-def _filled_webhook(config: ExternalToolConfig, environ: Mapping[str, str]) -> WebhookOptions:
+def _fill_webhook(config: ExternalToolConfig, environ: Mapping[str, str]) -> WebhookOptions:
     """Substitute variables in webhook URLs, which may hold a key, and in the signing secret."""
     signature, tools = config.webhook.signature, config.webhook.tools
     if signature is not None:
-        signature = signature.model_copy(update={"secret": _filled(signature.secret, config.name, environ)})
-    urls = {name: _filled(tool.url, config.name, environ) for name, tool in tools.items()}
+        signature = signature.model_copy(update={"secret": _fill(signature.secret, config.name, environ)})
+    urls = {name: _fill(tool.url, config.name, environ) for name, tool in tools.items()}
     filled = {name: tool.model_copy(update={"url": urls[name]}) for name, tool in tools.items()}
     return config.webhook.model_copy(update={"signature": signature, "tools": filled})
 
@@ -93,11 +93,11 @@ def is_inline(config: ExternalToolConfig) -> bool:
     return config.transport is TransportType.UTCP and config.connection.lstrip()[:1] in ("{", "[")
 
 
-def _filled(value: Any, source: str, environ: Mapping[str, str]) -> Any:
+def _fill(value: Any, source: str, environ: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return _VARIABLE.sub(lambda match: _variable(match[1], source, environ), value)
     if isinstance(value, dict):
-        return {key: _filled(inner, source, environ) for key, inner in cast("dict[str, Any]", value).items()}
+        return {key: _fill(inner, source, environ) for key, inner in cast("dict[str, Any]", value).items()}
     return value
 
 

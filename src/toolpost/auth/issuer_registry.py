@@ -70,7 +70,7 @@ class IssuerRegistry:
     async def of(self, provider: str, *, anew: bool = False) -> tuple[IssuerBinding, ...]:
         """Return the bindings of a service; `anew` reads what other processes stored."""
         if anew or provider not in self._known:
-            rows = [row for row in await self._listed(_BINDING) if row.key.issuer == provider]
+            rows = [row for row in await self._list_rows(_BINDING) if row.key.issuer == provider]
             self._known[provider] = tuple(_read(row) for row in rows)
         return self._known[provider]
 
@@ -87,7 +87,7 @@ class IssuerRegistry:
 
     async def clients(self, redirect_uris: tuple[str, ...]) -> dict[str, Client]:
         """Return the dynamically registered clients for these redirect URIs, by issuer."""
-        clients = [unpack_record(Client, row.body) for row in await self._listed(_CLIENT)]
+        clients = [unpack_record(Client, row.body) for row in await self._list_rows(_CLIENT)]
         uris = set(redirect_uris)
         return {one.issuer: one for one in reversed(clients) if one.issuer and uris <= set(one.redirect_uris)}
 
@@ -103,7 +103,7 @@ class IssuerRegistry:
 
     async def forget_client(self, client: Client) -> None:
         """Remove a client that its issuer no longer knows, so that the next sign-in registers another."""
-        for row in await self._listed(_CLIENT) if client.origin == "dynamic" else ():
+        for row in await self._list_rows(_CLIENT) if client.origin == "dynamic" else ():
             if (row.key.issuer, row.body["id"]) == (client.issuer, client.id):
                 await self._rows.remove(row.key, version=row.version)
 
@@ -111,18 +111,18 @@ class IssuerRegistry:
         """Store the binding of a sign-in."""
         provider = binding.provider
         key = TokenKey(PROGRAM, _BINDING, provider, f"{binding.server.issuer} {binding.resource}", binding.client.id)
-        await self._rows.put(key, _written(binding))
+        await self._rows.put(key, _pack_binding(binding))
         for old in (await self.of(provider, anew=True))[_MOST:]:
             gone = f"{old.server.issuer} {old.resource}"
             await self._rows.remove(TokenKey(PROGRAM, _BINDING, provider, gone, old.client.id))
 
-    async def _listed(self, kind: str) -> list[TokenRow]:
+    async def _list_rows(self, kind: str) -> list[TokenRow]:
         """Return the rows of a kind, the newest first."""
         rows = [row for row in await self._rows.list(tenant=PROGRAM, user=kind) if row.body]
         return sorted(rows, key=lambda row: row.version, reverse=True)
 
 
-def _written(binding: IssuerBinding) -> dict[str, Any]:
+def _pack_binding(binding: IssuerBinding) -> dict[str, Any]:
     client = binding.client
     if client.origin == "registered":  # its secrets stand where the operator keeps them, and may change there
         client = replace(client, secret=None, private_key=None)

@@ -114,14 +114,14 @@ def private_text(path: Path) -> str:
             raw = file.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise ConfigError(f"the secret file {path} cannot be read: {error.strerror}", code="secret_missing") from error
-    text = _decoded(raw).rstrip("\r\n")
+    text = _decode(raw).rstrip("\r\n")
     if not text or len(raw) > _LARGEST_FILE:
         fault = f"larger than {_LARGEST_FILE} bytes" if text else "empty or not text in UTF-8"
         raise ConfigError(f"the secret file {path} is {fault}; put the secret alone into it", code="secret_unreadable")
     return text
 
 
-def _decoded(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     """Decode, or return nothing: the error of a failed decoding would hold the secret."""
     try:
         return raw.decode()

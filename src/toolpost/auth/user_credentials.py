@@ -135,7 +135,7 @@ class ManagedCredentials:
 
     async def held(self, user_id: str) -> Credential | None:
         """Return the credential of a user, or None without a token."""
-        token: object = await _settled(self._manager.get_token(user_id, self.provider))
+        token: object = await _settle(self._manager.get_token(user_id, self.provider))
         if not token:
             self.counts.missed(self.provider)
             return None
@@ -181,7 +181,7 @@ class ManagedCredentials:
 
     async def _request(self, user_id: str, trace_id: str) -> Mapping[str, Any]:
         try:
-            request: object = await _settled(
+            request: object = await _settle(
                 self._manager.get_auth_request(provider=self.provider, user_id=user_id, trace_id=trace_id)
             )
         except ToolError:
@@ -340,7 +340,7 @@ def own_context(ctx: Any) -> ToolContext:
     return ToolContext(user_id=user_id, trace_id=trace_id, llm_context=getattr(ctx, "llm_context", None))
 
 
-async def _settled(value: object) -> object:
+async def _settle(value: object) -> object:
     """Return what a method returned, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
 

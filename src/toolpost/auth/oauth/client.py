@@ -124,7 +124,7 @@ def obtain_client(
     issuer than its own.
     """
     if registered is not None:
-        return _bound(registered, server)
+        return _bind(registered, server)
     if server.client_documents and profile.document_url is not None:
         return document_client(server, profile)
     if known is not None and _still_good(known, server, profile, clock()):
@@ -176,7 +176,7 @@ def register(server: ServerMetadata, profile: ClientProfile) -> Flow[Client]:
     return _parse_registration(registration, server, profile, method)
 
 
-def _bound(client: Client, server: ServerMetadata) -> Client:
+def _bind(client: Client, server: ServerMetadata) -> Client:
     if client.issuer is None:
         return replace(client, issuer=server.issuer)
     if client.issuer != server.issuer:

@@ -87,7 +87,7 @@ def client_credentials(
     clock: Clock = time.time,
 ) -> Flow[TokenSet]:
     """Request tokens for the client itself (RFC 6749 section 4.4)."""
-    form = _scoped((("grant_type", "client_credentials"),), scopes)
+    form = _add_scopes((("grant_type", "client_credentials"),), scopes)
     return request_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
 
 
@@ -105,7 +105,7 @@ def jwt_bearer(
 
     A refusal is final: the same assertion is not sent twice, and no other grant is tried in its place.
     """
-    form = _scoped((("grant_type", JWT_BEARER), ("assertion", assertion.reveal())), scopes)
+    form = _add_scopes((("grant_type", JWT_BEARER), ("assertion", assertion.reveal())), scopes)
     return request_tokens(server, client, form, clock=clock, resource=resource, scopes=scopes, dpop_key=dpop_key)
 
 
@@ -118,7 +118,7 @@ def exchange_id_token(
     clock: Clock = time.time,
 ) -> Flow[Secret]:
     """Exchange an id_token for an assertion (ID-JAG) of the identity provider for another issuer (RFC 8693)."""
-    form = _scoped(
+    form = _add_scopes(
         (
             ("grant_type", TOKEN_EXCHANGE),
             ("requested_token_type", ID_JAG),
@@ -161,7 +161,7 @@ def enterprise_tokens(
     )
 
 
-def _scoped(form: Pairs, scopes: tuple[str, ...]) -> Pairs:
+def _add_scopes(form: Pairs, scopes: tuple[str, ...]) -> Pairs:
     return (*form, ("scope", " ".join(scopes))) if scopes else form
 
 
@@ -234,7 +234,7 @@ def poll_device(grant: DeviceGrant, *, clock: Clock = time.time) -> Flow[TokenSe
         reply = yield from post_form(grant.server.token_endpoint, grant.server, grant.client, form, clock=clock)
     except (ToolConnectionError, ToolTimeoutError):
         return _later(grant)
-    return _polled(reply, grant, request)
+    return _read_poll(reply, grant, request)
 
 
 async def await_device(
@@ -253,7 +253,7 @@ async def await_device(
         grant = polled
 
 
-def _polled(reply: FlowResponse, grant: DeviceGrant, request: TokenRequest) -> TokenSet | DeviceGrant:
+def _read_poll(reply: FlowResponse, grant: DeviceGrant, request: TokenRequest) -> TokenSet | DeviceGrant:
     match parse_problem(reply).code:
         case "authorization_pending":
             return grant
@@ -397,9 +397,8 @@ def _outcome(reply: FlowResponse, request: TokenRequest, old: TokenSet) -> Refre
     problem = parse_problem(reply, secrets=request.secrets)
     if _is_dead(problem):
         return GrantRevoked(problem.message)
-    if (
-        reply.status >= 500
-    ):  # mostly the old token is as good as before; if it was used up, the next outcome is GrantRevoked
+    # Mostly the old token is as good as before; if it was used up, the next outcome is GrantRevoked.
+    if reply.status >= 500:
         raise ToolConnectionError(f"{request.subject} fails now ({reply.status}). Try again later.", sent=False)
     if reply.status == 429:
         raise refusal_error(request.subject, reply, secrets=request.secrets)

@@ -35,13 +35,13 @@ class Trust:
     def check(self, url: object, *, name: str, documents: tuple[str, ...] = ()) -> str:
         """Return the URL if it may be used; without documents an operator wrote it, who may write http as well."""
         if not isinstance(url, str) or not url:
-            raise _refused(name, documents, "it is no URL")
+            raise _refusal(name, documents, "it is no URL")
         try:
             target = parse_target(url)
         except ToolPermissionError as refused:
-            raise _refused(name, documents, str(refused).partition(" is refused: ")[2]) from None
+            raise _refusal(name, documents, str(refused).partition(" is refused: ")[2]) from None
         if "#" in url:
-            raise _refused(name, documents, "it has a fragment")
+            raise _refusal(name, documents, "it has a fragment")
         rules = allow_rules(self.policy.allow_hosts | self.policy.operator_hosts)
         if documents and not any(_names(rule, target) for rule in rules):
             self._judge(target, name, documents)
@@ -51,9 +51,9 @@ class Trust:
         if is_local(target):
             if self.policy.allow_private or all(is_local(parse_target(document)) for document in documents):
                 return
-            raise _refused(name, documents, "it points at this machine or a private network, and the document does not")
+            raise _refusal(name, documents, "it points at this machine or a private network, and the document does not")
         if target.scheme != "https":
-            raise _refused(name, documents, "it is not https. An operator can allow its host in network.allow_hosts")
+            raise _refusal(name, documents, "it is not https. An operator can allow its host in network.allow_hosts")
 
 
 def is_local(target: Target) -> bool:
@@ -77,7 +77,7 @@ def _names(rule: AllowRule, target: Target) -> bool:
     return target.ascii_host == rule.name or (rule.name.startswith(".") and target.ascii_host.endswith(rule.name))
 
 
-def _refused(name: str, documents: tuple[str, ...], reason: str) -> ToolAuthError:
+def _refusal(name: str, documents: tuple[str, ...], reason: str) -> ToolAuthError:
     where = f" in the document of {host_of(documents[-1])!r}" if documents else ""
     return ToolAuthError(f"{name}{where} is refused: {reason}.", code="oauth_endpoint_refused")
 

@@ -195,7 +195,7 @@ def discover(
 ) -> Flow[DiscoveredIssuer]:
     """Find the authorization server of a protected server; of several, one that knows the client."""
     if plan.resource is not None and plan.is_settled:
-        server = plan.server or (yield from _unannounced(plan))
+        server = plan.server or (yield from _find_unannounced(plan))
         return DiscoveredIssuer(server=server, resource=plan.resource)
     try:
         resource = yield from find_resource(plan.url, trust=plan.trust, metadata_url=challenge.resource_metadata)
@@ -205,7 +205,7 @@ def discover(
     if plan.server is not None:
         return DiscoveredIssuer(server=plan.server, resource=name, metadata=resource)
     if resource is None:
-        server = yield from _unannounced(plan)
+        server = yield from _find_unannounced(plan)
         return DiscoveredIssuer(server=server, resource=name)
     issuer = _choice(plan, resource, known)
     documents = () if plan.issuer else resource.documents
@@ -243,7 +243,7 @@ def sign_in(
     )
     key = _dpop_key(discovered, challenge, tokens)
     if plan.grant != "code":
-        granted = yield from _unattended(plan.grant, discovered, client, scopes, key, clock)
+        granted = yield from _request_unattended(plan.grant, discovered, client, scopes, key, clock)
         return TokenGrant(tokens=granted, client=client, server=server)
     request = begin_authorization(
         server, client, caller, resource=discovered.resource, scopes=scopes, dpop_key=key, clock=clock
@@ -266,7 +266,7 @@ def scopes_to_keep(challenge: AuthChallenge, tokens: TokenSet | None) -> tuple[s
     return tuple(dict.fromkeys((*tokens.asked, *tokens.scopes)))
 
 
-def _unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
+def _find_unannounced(plan: SignInPlan) -> Flow[ServerMetadata]:
     """Find the issuer of a server without metadata: the operator's, or the server itself as in 2025-03-26."""
     if plan.issuer is not None:
         return (yield from discover_server(plan.issuer, trust=plan.trust))
@@ -326,7 +326,7 @@ def _dpop_key(discovered: DiscoveredIssuer, challenge: AuthChallenge, tokens: To
     raise ToolAuthError(message, code="oauth_metadata")
 
 
-def _unattended(
+def _request_unattended(
     grant: Literal["client"] | Assertion | IdentityProvider,
     discovered: DiscoveredIssuer,
     client: Client,
