@@ -498,7 +498,7 @@ def _waiting_of(logged: LoggedTask) -> list[WaitingStep]:
 
 
 def _is_placeholder(message: dict[str, Any], open_ids: set[str]) -> bool:
-    """Whether a message closes a call that still waits."""
+    """Return whether a message closes a call that still waits."""
     return message.get("tool_call_id") in open_ids and message.get("content") == CANCELLED
 
 

@@ -236,7 +236,7 @@ def opening_messages(
     query: str, instructions: str, llm_context: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
     """Build the messages that a run begins with, after those of `earlier` turns."""
-    before = close_tool_calls(_copied(earlier or ()), "This call was not made.")
+    before = close_tool_calls(_copy_messages(earlier or ()), "This call was not made.")
     head = before.pop(0)["content"] if before and before[0]["role"] == "system" else instructions
     if llm_context:
         known = json.dumps(drop_secrets(llm_context), ensure_ascii=False, default=str)
@@ -244,7 +244,7 @@ def opening_messages(
     return [{"role": "system", "content": head}, *before, {"role": "user", "content": query}]
 
 
-def _copied(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _copy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     try:
         copied: Any = json.loads(json.dumps(list(messages), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

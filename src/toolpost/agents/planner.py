@@ -188,7 +188,7 @@ class ReactPlanner:
                 await self._pauses_of(box).begin(resume_token, run.snapshot()),
                 len(conversation.messages),
             )
-        async with _claimed(run):
+        async with _use_claim(run):
             result = await self._loop(run)
         return await self._conclude(run, result)
 
@@ -232,7 +232,7 @@ class ReactPlanner:
         run = Run(box=box, conversation=conversation, context=context, on_event=on_event or self._on_event, claim=claim)
         run.pending_ids, run.saved = payload["asked"], len(conversation.messages)
         self._catalog.follow_run(conversation.run_id)
-        async with _claimed(run):
+        async with _use_claim(run):
             if claim.recovered:
                 await box.recovery.sweep()  # what came of the calls of the process that died is then known
             decisions = dict.fromkeys(run.pending_ids[:1], user_input) if answers is None else answers
@@ -438,7 +438,7 @@ class ReactPlanner:
 
 
 @asynccontextmanager
-async def _claimed(run: Run) -> AsyncGenerator[None]:
+async def _use_claim(run: Run) -> AsyncGenerator[None]:
     """Use the token of a run up, if it has one; release it where the run raises."""
     claim = run.claim
     try:
@@ -566,10 +566,10 @@ class RunCalls:
         if self._catalog.view is not None:
             return self._catalog.view.definitions()
         registry = run.box.registry
-        names = self._offered(run)
+        names = self._list_offered(run)
         return registry.to_llm_tools(None if names is None else [name for name in names if registry.has(name)])
 
-    def _offered(self, run: Run) -> Sequence[str] | None:
+    def _list_offered(self, run: Run) -> Sequence[str] | None:
         """Return the names that the model may call; None is all. Tools that read artifacts wait until there are any."""
         if self._names is not None:
             return self._names
@@ -583,10 +583,10 @@ class RunCalls:
         """Make the calls of a reply, all at once; those that pause stay waiting. Of too many, none is made."""
         conversation, calls = run.conversation, run.conversation.waiting
         if refusal := too_many_calls(len(calls), self._most):
-            outcomes: Sequence[Outcome] = [_refused(conversation, call, refusal) for call in calls]
+            outcomes: Sequence[Outcome] = [_refuse_call(conversation, call, refusal) for call in calls]
         else:
             await run.save_step()  # from here on their outcomes are found by their idempotency keys
-            with self._relayed_progress(run, calls):
+            with self._relay_progress(run, calls):
                 outcomes = await self._make_all(run, calls)
         conversation.waiting = []
         for call, outcome in zip(calls, outcomes, strict=True):
@@ -597,13 +597,13 @@ class RunCalls:
         conversation.judge(outcomes)
 
     @contextmanager
-    def _relayed_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Generator[None]:
+    def _relay_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Generator[None]:
         """Pass what the calls of a run report on to the caller while they are made."""
         if run.on_event is None:
             yield
             return
         registry, keys = run.box.registry, dict[str, str]()
-        for call in map(self._unwrapped, calls):
+        for call in map(self._unwrap, calls):
             name = registry.find(call.name).spec.name if registry.has(call.name) else call.name
             keys[name] = "" if name in keys else call.key  # two calls of one tool cannot be told apart
         remove = run.box.router.emitter.add_sink(_ProgressRelay(run, keys))
@@ -620,13 +620,13 @@ class RunCalls:
     async def _make_call(self, run: Run, call: PlannerCall) -> Outcome:
         if run.on_event is None:
             return await self._call(run, call)
-        run.emit(_started(run, self._unwrapped(call)))
+        run.emit(_describe_start(run, self._unwrap(call)))
         outcome = await self._call(run, call)
-        run.emit(_ended(run, call, outcome))
+        run.emit(_describe_end(run, call, outcome))
         return outcome
 
     async def _call(self, run: Run, call: PlannerCall) -> Outcome:
-        conversation, view, call = run.conversation, self._catalog.view, self._unwrapped(call)
+        conversation, view, call = run.conversation, self._catalog.view, self._unwrap(call)
         if view is None and not self._is_offered(run, call.name):
             near = errors.nearest(call.name, [tool.name for tool in self.definitions(run)])
             return Failed("", conversation.run_id, call.name, errors.ToolNotFoundError(call.name, suggestion=near))
@@ -650,7 +650,7 @@ class RunCalls:
             )
             return Failed("", conversation.run_id, call.name, error)
 
-    def _unwrapped(self, call: PlannerCall) -> PlannerCall:
+    def _unwrap(self, call: PlannerCall) -> PlannerCall:
         """Return the call that a model means, which may stand within a call of a search view."""
         if self._catalog.view is None:
             return call
@@ -658,7 +658,7 @@ class RunCalls:
         return call._replace(name=name, arguments=arguments)
 
     def _is_offered(self, run: Run, name: str) -> bool:
-        registry, names = run.box.registry, self._offered(run)
+        registry, names = run.box.registry, self._list_offered(run)
         if names is None or name in names:  # where its source is down, the call says so
             return True
         if not registry.has(name):
@@ -669,15 +669,14 @@ class RunCalls:
         """Add the results of calls that wait no more to the conversation; return the questions of the others."""
         conversation, still, pauses = run.conversation, list[PlannerCall](), list[Paused]()
         outcomes = [await self._current_outcome(run, call) for call in conversation.waiting]
-        for call, outcome in zip(
-            conversation.waiting, outcomes, strict=True
-        ):  # nothing is awaited: all of them, or none
+        # From here on nothing is awaited: all of them are added, or none.
+        for call, outcome in zip(conversation.waiting, outcomes, strict=True):
             if isinstance(outcome, Paused):
                 still.append(call._replace(pending_id=outcome.pending_id))
                 pauses.append(outcome)
             else:
                 conversation.add_outcome(call, outcome)
-                run.emit(_ended(run, call, outcome))
+                run.emit(_describe_end(run, call, outcome))
         conversation.waiting = still
         return pauses
 
@@ -734,7 +733,7 @@ class RunCalls:
                 await run.box.recovery.sweep()  # the end of it is then known
 
 
-def _refused(conversation: Conversation, call: PlannerCall, message: str) -> Failed:
+def _refuse_call(conversation: Conversation, call: PlannerCall, message: str) -> Failed:
     return Failed(
         "", conversation.run_id, call.name, errors.ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS)
     )
@@ -763,7 +762,7 @@ class _ProgressRelay:
         self._loop.call_soon_threadsafe(self._run.emit, progress)  # plain functions report from their thread
 
 
-def _started(run: Run, call: PlannerCall) -> results.CallStarted:
+def _describe_start(run: Run, call: PlannerCall) -> results.CallStarted:
     registry = run.box.registry
     arguments: Any = read_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
     entry = registry.find(call.name) if registry.has(call.name) else None
@@ -775,7 +774,7 @@ def _started(run: Run, call: PlannerCall) -> results.CallStarted:
     return results.CallStarted(run_id=run.conversation.run_id, call_id=call.key, tool_name=name, arguments=shown)
 
 
-def _ended(run: Run, call: PlannerCall, outcome: Outcome) -> results.CallEnded:
+def _describe_end(run: Run, call: PlannerCall, outcome: Outcome) -> results.CallEnded:
     return results.CallEnded(
         run_id=run.conversation.run_id,
         call_id=call.key,

@@ -125,7 +125,7 @@ def trim_messages(messages: Sequence[Mapping[str, Any]], most_chars: int) -> lis
             break
         latest.append(turn)
     turns = [message for turn in reversed(latest) for message in turn]
-    return [*whole[:head], *(_shortened(message, most_chars) for message in turns)]
+    return [*whole[:head], *(_shorten(message, most_chars) for message in turns)]
 
 
 def message_chars(messages: Sequence[Mapping[str, Any]]) -> int:
@@ -148,7 +148,7 @@ def _size(message: Mapping[str, Any]) -> int:
     return len(str(message.get("content") or "")) + (len(json.dumps(calls, ensure_ascii=False)) if calls else 0)
 
 
-def _shortened(message: dict[str, Any], most_chars: int) -> dict[str, Any]:
+def _shorten(message: dict[str, Any], most_chars: int) -> dict[str, Any]:
     content: Any = message.get("content")
     if not isinstance(content, str) or len(content) <= most_chars:
         return message

@@ -66,7 +66,7 @@ class MessagesDialect:
         if view.definitions:
             body["tools"] = [definition.to_anthropic() for definition in view.definitions]
         if response_schema is not None:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": _closed(dict(response_schema))}}
+            body["output_config"] = {"format": {"type": "json_schema", "schema": _close_schema(dict(response_schema))}}
         return body
 
     def read(self, data: dict[str, Any]) -> ModelReply:
@@ -228,9 +228,11 @@ def _later(first: Usage, last: Usage) -> Usage:
     return Usage(max(first.input_tokens, last.input_tokens), max(first.output_tokens, last.output_tokens))
 
 
-def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+def _close_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a schema that a reply can be held to: objects have what they name and nothing else."""
-    closed = replace_subschemas({word: part for word, part in schema.items() if word not in _UNSUPPORTED}, _closed)
+    closed = replace_subschemas(
+        {word: part for word, part in schema.items() if word not in _UNSUPPORTED}, _close_schema
+    )
     if "oneOf" in closed:
         closed["anyOf"] = closed.pop("oneOf")
     if closed.get("type") == "object" or "properties" in closed:

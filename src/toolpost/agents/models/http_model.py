@@ -256,7 +256,7 @@ class HttpChatModel:
         if not is_object(parsed):
             raise errors.ToolOutputError(f"{self._subject} answered with {type(parsed).__name__}, not an object")
         if reported := reported_error(parsed):
-            raise self._reported(reported)
+            raise self._build_error(reported)
         return parsed
 
     def _failure(self, response: Response, body: bytes) -> errors.ToolNodeError:
@@ -271,7 +271,7 @@ class HttpChatModel:
             error.category = errors.ErrorCategory.NON_RETRYABLE_CLIENT
         return error
 
-    def _reported(self, error: Mapping[str, Any]) -> errors.ToolNodeError:
+    def _build_error(self, error: Mapping[str, Any]) -> errors.ToolNodeError:
         """Build the error that a reply or an event reports."""
         words = (error.get("code"), error.get("type"), error.get("status"))
         named = [_STATUS_OF.get(str(word), word) for word in words]

@@ -145,7 +145,7 @@ class LiteLLMChat:
 
 
 def _is_cut(chunks: Any) -> bool:
-    """Whether the provider never said why the reply ended: then litellm writes a `stop` of its own."""
+    """Return whether the provider never said why the reply ended: then litellm writes a `stop` of its own."""
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     return hasattr(chunks, reasons[0]) and all(getattr(chunks, name, None) is None for name in reasons)
 

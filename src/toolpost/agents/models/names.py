@@ -31,14 +31,14 @@ def open_model(llm: str | ChatModel, *, proxy: str | None = None) -> ChatModel:
     provider's own variable for the key. Every other name is litellm's. `proxy` carries the requests of all but those.
     """
     if isinstance(llm, str):
-        return _named(llm.strip(), proxy)
+        return _open_named(llm.strip(), proxy)
     if not _is_chat_model(llm):
         what = "an object with `async complete(messages, *, tools)`"
         raise ConfigError(f"llm is the name of a model, or a ChatModel, {what}, not {type(llm).__name__}")
     return llm
 
 
-def _named(name: str, proxy: str | None) -> ChatModel:
+def _open_named(name: str, proxy: str | None) -> ChatModel:
     if name.lower().startswith(("http://", "https://")):
         url, _, model = name.partition("#")
         key = os.environ.get(KEY_VARIABLE) or None
