@@ -161,15 +161,15 @@ def _structs(rows: list[Any], classes: list[type[Any]], json_texts: _JsonTexts) 
         "12": pa.repeat(pa.scalar(SCHEMA_VERSION, pa.int32()), len(rows)),
     }
     if is_workflow.any():
-        columns |= _filled_in(is_workflow, rows, _workflow_columns)
+        columns |= _encode_rows(is_workflow, rows, _workflow_columns)
     if not is_workflow.all():
-        columns |= _filled_in(~is_workflow, rows, lambda chosen: _remote_columns(chosen, json_texts))
+        columns |= _encode_rows(~is_workflow, rows, lambda chosen: _remote_columns(chosen, json_texts))
     columns["7"] = pc.fill_null(columns["7"], -1) if not is_workflow.all() else columns["7"]
     arrays = [columns.get(field.name, pa.nulls(len(rows), field.type)) for field in cast("Iterable[Any]", _STORAGE)]
     return pa.StructArray.from_arrays(arrays, fields=list(_STORAGE))
 
 
-def _filled_in(chosen: Any, rows: list[Any], encode: Callable[[list[Any]], dict[str, Any]]) -> dict[str, Any]:
+def _encode_rows(chosen: Any, rows: list[Any], encode: Callable[[list[Any]], dict[str, Any]]) -> dict[str, Any]:
     """Encode some of the rows, with nulls for the others."""
     if chosen.all():
         return encode(rows)
@@ -331,9 +331,9 @@ class _Decoder:
         if structs.type.num_fields > 12:
             check_version(pc.max(structs.field("12")).as_py())
         common: dict[str, Iterable[Any]] = {
-            "name": _needed(structs, "1"),
-            "description": _shared(structs, "2", lambda text: text or ""),
-            "parameter_schema": _shared(structs, "3", self._parameter_schema),
+            "name": _read_texts(structs, "1"),
+            "description": _read_shared(structs, "2", lambda text: text or ""),
+            "parameter_schema": _read_shared(structs, "3", self._parameter_schema),
         }
         if kind == ToolType.WORKFLOW.value:
             return _fill(WorkflowTool, {**common, **_workflow_attributes(structs)}, len(structs))
@@ -343,11 +343,11 @@ class _Decoder:
         same_name = structs.field("9").equals(structs.field("1"))
         attributes: dict[str, Iterable[Any]] = {
             **common,
-            "server_uri": _shared(structs, "8", _text),
-            "tool_name": common["name"] if same_name else _needed(structs, "9"),
-            "input_schema": _shared(structs, "10", self._input_schema),
-            "output_type": _shared(structs, "11", lambda text: text),
-            "credential_name": _shared(structs, "13", lambda text: text or None) if named else repeat(None),
+            "server_uri": _read_shared(structs, "8", _text),
+            "tool_name": common["name"] if same_name else _read_texts(structs, "9"),
+            "input_schema": _read_shared(structs, "10", self._input_schema),
+            "output_type": _read_shared(structs, "11", lambda text: text),
+            "credential_name": _read_shared(structs, "13", lambda text: text or None) if named else repeat(None),
         }
         return _fill(REMOTE[kind], attributes, len(structs))
 
@@ -390,7 +390,7 @@ def _blank(kind: Any, count: int) -> list[Any]:
             gc.enable()
 
 
-def _needed(structs: Any, field: str) -> list[str]:
+def _read_texts(structs: Any, field: str) -> list[str]:
     """Return a column of texts, none of which may be missing or empty."""
     column = structs.field(field)
     if column.null_count or pc.any(pc.equal(column, pa.scalar(""))).as_py():
@@ -404,7 +404,7 @@ def _text(text: str | None) -> str:
     return text
 
 
-def _shared(structs: Any, field: str, read: Callable[[str | None], Any]) -> Iterable[Any]:
+def _read_shared(structs: Any, field: str, read: Callable[[str | None], Any]) -> Iterable[Any]:
     """Read each different text of a column once; equal texts give the same object."""
     column = structs.field(field)
     if column.null_count == len(column):

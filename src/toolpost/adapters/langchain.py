@@ -60,14 +60,14 @@ class LangchainToolConverter:
 
     def to_model(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with the names that models accept."""
-        return [_renamed(message, self._to_model) for message in messages]
+        return [_rename(message, self._to_model) for message in messages]
 
     def from_model(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with the names of the table."""
-        return [_renamed(message, self._from_model) for message in messages]
+        return [_rename(message, self._from_model) for message in messages]
 
 
-def _renamed(message: Message, names: dict[str, str]) -> Message:
+def _rename(message: Message, names: dict[str, str]) -> Message:
     """Return a message whose tool calls, or whose tool, have other names; names that are not known stay."""
     if isinstance(message, AIMessage) and message.tool_calls:
         calls = [{**call, "name": names.get(call["name"], call["name"])} for call in message.tool_calls]
@@ -111,7 +111,7 @@ class TableStructuredTool(StructuredTool):
         in_graph = any(key.startswith(_GRAPH) for key in placed)
         outcome = await self._call(arguments, _key(placed, tool_call_id) if in_graph else None)
         if isinstance(outcome, Paused) and in_graph:
-            outcome = await self._interrupted(outcome, arguments, _key(placed, tool_call_id))
+            outcome = await self._interrupt(outcome, arguments, _key(placed, tool_call_id))
         return _message(outcome)
 
     def _run(self, *, arguments: Any, tool_call_id: str | None, config: RunnableConfig) -> str:  # type: ignore[override]
@@ -124,7 +124,7 @@ class TableStructuredTool(StructuredTool):
     async def _call(self, arguments: Any, key: str | None) -> Outcome:
         return await self._tool.call(arguments, idempotency_key=key)
 
-    async def _interrupted(self, paused: Paused, arguments: Any, key: str | None) -> Outcome:
+    async def _interrupt(self, paused: Paused, arguments: Any, key: str | None) -> Outcome:
         """Interrupt the graph until the call does not wait any more.
 
         What the graph is resumed with decides nothing: an answer is given to the Toolbox, by a person. The repeated

@@ -48,7 +48,7 @@ async def prompt_agent(
             offered = shown if number < max_rounds else []
             message = dict((await ask_model(chat_model, messages, tools=offered)).message)
             messages.append(message)
-            answers = await box.answer_tool_calls(_named(message, names))
+            answers = await box.answer_tool_calls(_rename_calls(message, names))
             if not answers.messages:
                 break
             messages.extend(answers.messages)
@@ -59,7 +59,7 @@ def _definition(name: str, value: AnyToolValue) -> ToolDefinition:
     return ToolDefinition(name, value.description, {"properties": {}, **value.parameter_schema, "type": "object"})
 
 
-def _named(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _rename_calls(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return a message of a model whose calls have the names of the catalog."""
     calls: list[Any] = message.get("tool_calls") or []
     renamed = [

@@ -125,7 +125,7 @@ class ToolValues:
         for value in usable:
             if isinstance(value, WorkflowTool) and _key(value) not in self._names:
                 self._names[_key(value)] = self._register_workflow(value)
-        return self._named(usable)
+        return self._name_tools(usable)
 
     async def execute(self, value: ToolValue, parameters: Mapping[str, Any]) -> ToolExecutionResult:
         """Call the tool of a value; an error is a result with a message."""
@@ -155,7 +155,7 @@ class ToolValues:
         taken = {state.name for state in self.box.report}
         opening: list[ExternalToolConfig] = []
         for (transport, uri, credential), tools in servers.items():
-            known = self._configured(transport, uri) if credential is None else None
+            known = self._find_configured(transport, uri) if credential is None else None
             if known is None:
                 config = self._source(transport, uri, credential, tools, taken)
                 taken.add(config.name)
@@ -166,7 +166,7 @@ class ToolValues:
                     self._names[_key(cast("AnyToolValue", value))] = canonical_name(name, tool)
         await asyncio.gather(*(self.box.sources.add(config) for config in opening))
 
-    def _configured(self, transport: TransportType, uri: str) -> str | None:
+    def _find_configured(self, transport: TransportType, uri: str) -> str | None:
         """Return the source of the configuration that is this server, with its own credentials and rules."""
         for source in self.box.settings.all_sources():
             if source.enabled and source.transport == transport and source.connection == uri:
@@ -208,7 +208,7 @@ class ToolValues:
         except ConfigError as error:
             return _HostedWorkflow(name, value, partial(_refuse, error))
 
-    def _named(self, values: list[AnyToolValue]) -> list[TableTool]:
+    def _name_tools(self, values: list[AnyToolValue]) -> list[TableTool]:
         counts = Counter(value.name for value in values)
         model_names = _ModelNames()
         tools: list[TableTool] = []

@@ -235,7 +235,7 @@ def _common(value: ToolValue) -> dict[str, Any]:
     }
 
 
-def _needed(storage: Storage, names: tuple[str, ...], number: int) -> Any:
+def _require_text(storage: Storage, names: tuple[str, ...], number: int) -> Any:
     """Return a field that has to be there and have a text."""
     value = storage.get(str(number))
     if not isinstance(value, str) or not value:
@@ -252,7 +252,7 @@ def _decode_unified(storage: Storage) -> AnyToolValue:
     kind = storage.get("0")
     if kind == ToolType.WORKFLOW.value:
         return WorkflowTool(
-            name=_needed(storage, FIELDS, 1),
+            name=_require_text(storage, FIELDS, 1),
             description=storage.get("2") or "",
             parameter_schema=decode_json(storage.get("3"), "3 (parameter_schema)"),
             _filestore_keys=storage.get("4"),
@@ -264,11 +264,11 @@ def _decode_unified(storage: Storage) -> AnyToolValue:
         raise unknown_type(kind)
     make = cast("Callable[..., MCPTool | HTTPTool | PythonFunctionTool]", REMOTE[kind])
     return make(
-        name=_needed(storage, FIELDS, 1),
+        name=_require_text(storage, FIELDS, 1),
         description=storage.get("2") or "",
         parameter_schema=decode_json(storage.get("3"), "3 (parameter_schema)"),
-        server_uri=_needed(storage, FIELDS, 8),
-        tool_name=_needed(storage, FIELDS, 9),
+        server_uri=_require_text(storage, FIELDS, 8),
+        tool_name=_require_text(storage, FIELDS, 9),
         input_schema=decode_json(text, "10 (input_schema)") if (text := storage.get("10")) else None,
         output_type=storage.get("11"),
         credential_name=storage.get("13") or None,
@@ -278,7 +278,7 @@ def _decode_unified(storage: Storage) -> AnyToolValue:
 def _decode_numbered(storage: Storage) -> AnyToolValue:
     """Decode the form of nine or ten fields; a tool has the name that its server knows."""
     kind = _NUMBERED_TYPES.get(storage["0"])
-    name, description = _needed(storage, _NUMBERED_FIELDS, 1), storage.get("2") or ""
+    name, description = _require_text(storage, _NUMBERED_FIELDS, 1), storage.get("2") or ""
     schema = decode_json(storage.get("3"), "3 (parameter_schema)")
     match kind:
         case ToolType.WORKFLOW:
@@ -292,7 +292,7 @@ def _decode_numbered(storage: Storage) -> AnyToolValue:
                 message_output_port_index=storage.get("6", -1),
             )
         case ToolType.MCP:
-            uri = _needed(storage, _NUMBERED_FIELDS, 8)
+            uri = _require_text(storage, _NUMBERED_FIELDS, 8)
             return MCPTool(name, description, schema, uri, name, credential_name=storage.get("9") or None)
         case _:
             raise ToolValueError(
@@ -303,7 +303,7 @@ def _decode_numbered(storage: Storage) -> AnyToolValue:
 def _decode_legacy(storage: Storage) -> WorkflowTool:
     """Decode a workflow of the form that had no types."""
     return WorkflowTool(
-        name=_needed(storage, _LEGACY_FIELDS, 0),
+        name=_require_text(storage, _LEGACY_FIELDS, 0),
         description=storage.get("1") or "",
         parameter_schema=decode_json(storage.get("2"), "2 (parameter_schema)"),
         _filestore_keys=storage.get("3"),

@@ -43,7 +43,7 @@ def _tool_table(values: list[Any], column: str) -> Any:
     return knext.Table.from_pandas(pandas.DataFrame({column: pandas.Series(values, dtype=object)}))
 
 
-def _needed(value: str, label: str) -> str:
+def _require_text(value: str, label: str) -> str:
     if not value.strip():
         raise knext.InvalidParametersError(f"{label} must not be empty")
     return value.strip()
@@ -89,8 +89,8 @@ class McpToolProvider:
 
     def configure(self, _context: Any) -> Any:
         """Return the schema of the table; the server is not asked."""
-        _needed(self.server_url, "Server URL")
-        return _tool_schema(_needed(self.column_name, "Tool column name"))
+        _require_text(self.server_url, "Server URL")
+        return _tool_schema(_require_text(self.column_name, "Tool column name"))
 
     def execute(self, context: Any) -> Any:
         """List the tools of the server."""
@@ -127,8 +127,8 @@ class WorkflowToTool:
 
     def configure(self, _context: Any) -> Any:
         """Return the schema of the table; the file is not read."""
-        _needed(self.workflow_file, "Workflow file")
-        return _tool_schema(_needed(self.column_name, "Tool column name"))
+        _require_text(self.workflow_file, "Workflow file")
+        return _tool_schema(_require_text(self.column_name, "Tool column name"))
 
     def execute(self, _context: Any) -> Any:
         """Pack the workflow."""
@@ -169,8 +169,8 @@ class AgentPrompter:
 
     def configure(self, _context: Any, tools: Any) -> Any:
         """Return the schema of the conversation; neither the model nor a server is asked."""
-        _needed(self.model, "Model")
-        _needed(self.prompt, "Prompt")
+        _require_text(self.model, "Model")
+        _require_text(self.prompt, "Prompt")
         self._column(tools)
         return knext.Schema.from_columns([knext.Column(knext.string(), name) for name in ("Role", "Content", "Tools")])
 
