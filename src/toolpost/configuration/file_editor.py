@@ -59,7 +59,7 @@ def add_sources(path: Path, sources: Sequence[ExternalToolConfig], *, environ: M
     before = _read(target) if target.exists() else ""
     after = insert_sources(before, sources)
     with _draft(target, after) as draft:
-        settings = _checked(draft, target, environ)
+        settings = _check_draft(draft, target, environ)
         _replace(draft, target)
     return settings
 
@@ -97,7 +97,7 @@ def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
     if after is None:
         raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; write it beside its name")
     with _draft(target, after) as draft:
-        _checked(draft, target, environ)
+        _check_draft(draft, target, environ)
         _replace(draft, target)
 
 
@@ -310,7 +310,7 @@ def _draft(target: Path, text: str) -> Generator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def _checked(draft: Path, target: Path, environ: Mapping[str, str]) -> Settings:
+def _check_draft(draft: Path, target: Path, environ: Mapping[str, str]) -> Settings:
     try:
         settings = load_leniently(draft, environ)
     except ConfigError as error:

@@ -154,7 +154,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _lint_rule(where: str, rule: PolicyRule, known: _KnownNames) -> Iterator[LintFinding]:
-    denies, unmatched = rule.action == "deny", _unmatched(rule.tools, known)
+    denies, unmatched = rule.action == "deny", _find_unmatched(rule.tools, known)
     # A pattern may be meant for tools to come; an exact name that no tool has is most likely misspelled.
     patterns = [name for name in unmatched if _WILD.search(name)]
     yield from (
@@ -194,7 +194,7 @@ def _lint_order(rules: Sequence[PolicyRule], known: _KnownNames) -> Iterator[Lin
                 break
 
 
-def _unmatched(patterns: Iterable[str], known: _KnownNames) -> list[str]:
+def _find_unmatched(patterns: Iterable[str], known: _KnownNames) -> list[str]:
     return [pattern for pattern in patterns if pattern != "*" and not known.matches(pattern, known.names)]
 
 
@@ -271,7 +271,9 @@ def _unknown_members(members: Iterable[str], known: _KnownNames) -> list[str]:
     entries = list(members)
     names = [member for member in entries if not member.startswith("tag:")]
     tags = [member.removeprefix("tag:") for member in entries if member.startswith("tag:")]
-    messages = [f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _unmatched(names, known)]
+    messages = [
+        f"no tool is called {name!r}{known.suggestion(name, known.names)}" for name in _find_unmatched(names, known)
+    ]
     return [*messages, *_unknown_tags(tags, known)]
 
 

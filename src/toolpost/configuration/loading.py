@@ -156,9 +156,8 @@ def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalT
     changes: dict[str, Any] = {}
     if source.cwd is not None:
         changes["cwd"] = str(_absolute(source.cwd, folder))
-    elif (
-        source.transport is TransportType.CLI and source.cli.manual is None
-    ):  # the commands of a manual run in the folder of the manual
+    elif source.transport is TransportType.CLI and source.cli.manual is None:
+        # The commands of a manual run in the folder of the manual.
         changes["cwd"] = str(folder)
     if "command" not in describe_transport(source.transport).forms and is_local_file(source.connection):
         changes["connection"] = str(_absolute(source.connection, folder))

@@ -56,8 +56,8 @@ class ProtectedFiles:
         self._workplaces = [
             folder.absolute() for folder in (Path.cwd(), *allowed, *([] if config is None else [config.parent]))
         ]
-        self._fixed = [*_configuration(settings, config), *_tool_code(tools), *_installed()]
-        self._fixed += _searched(self._workplaces)
+        self._fixed = [*_configuration(settings, config), *_tool_code(tools), *_find_installed()]
+        self._fixed += _find_search_path(self._workplaces)
         self._python: list[ExternalToolConfig] = []
         self._state: tuple[int, frozenset[tuple[str, str]]] | None = None
         self._all: tuple[ProtectedPath, ...] = ()
@@ -68,7 +68,7 @@ class ProtectedFiles:
     def add(self, source: ExternalToolConfig) -> None:
         """Protect what a source loads or starts; for good, because calls in flight may outlive it."""
         named = list(_of_source(source))
-        files = [*named, *(path for file in named for path in _imported_modules(file))]
+        files = [*named, *(path for file in named for path in _find_imported_modules(file))]
         self._fixed = [*self._fixed, *files, *_folders(files, self._workplaces)]
         if source.transport is TransportType.PYTHON:
             self._python = [*self._python, source]
@@ -78,28 +78,28 @@ class ProtectedFiles:
         """Return the paths that are protected now; the first time after a change takes 20 µs a file."""
         state = (len(sys.modules) if self._python else 0, self.read())
         if state != self._state:
-            loaded = [path for source in self._python for path in _imported(source)]
-            read = [_protected(file, f"what source {name!r} loads") for file, name in sorted(state[1])]
+            loaded = [path for source in self._python for path in _find_imported(source)]
+            read = [_protect(file, f"what source {name!r} loads") for file, name in sorted(state[1])]
             known = [*self._fixed, *loaded, *read]
-            self._all = tuple(dict.fromkeys([*known, *(path for file in known for path in _compiled(file))]))
+            self._all = tuple(dict.fromkeys([*known, *(path for file in known for path in _find_compiled(file))]))
             self._state = state  # last: what another thread has not finished is not relied on
         return self._all
 
 
 def _configuration(settings: Settings, config: Path | None) -> Iterator[ProtectedPath]:
     if settings.data_dir is not None:
-        yield _protected(settings.data_dir, "the data folder, with the key that seals it")
+        yield _protect(settings.data_dir, "the data folder, with the key that seals it")
     if settings.accounts.key.startswith(_FROM_FILE):
-        yield _protected(
+        yield _protect(
             expand_home(settings.accounts.key.removeprefix(_FROM_FILE)), "the key that seals the data folder"
         )
     if settings.lock is not None:
-        yield _protected(settings.lock, _BESIDE[LOCK_NAME])
+        yield _protect(settings.lock, _BESIDE[LOCK_NAME])
     if config is not None:
-        yield _protected(config, "the configuration")
+        yield _protect(config, "the configuration")
     folders = {Path.cwd(), Path.cwd() if config is None else config.absolute().parent}
     for folder in sorted(folders):
-        yield from (_protected(folder / name, reason) for name, reason in _BESIDE.items())
+        yield from (_protect(folder / name, reason) for name, reason in _BESIDE.items())
 
 
 def _folders(files: Sequence[ProtectedPath], workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
@@ -118,19 +118,19 @@ def _is_workplace(folder: Path, workplaces: Sequence[Path]) -> bool:
     return any(place.is_relative_to(folder) for place in workplaces)
 
 
-def _imported_modules(file: ProtectedPath) -> Iterator[ProtectedPath]:
+def _find_imported_modules(file: ProtectedPath) -> Iterator[ProtectedPath]:
     """Yield the modules beside a Python script that it imports, directly or indirectly."""
     script = Path(file.path)
     seen, waiting = {script}, [script] if script.suffix == ".py" else []
     while waiting and len(seen) < _MOST_MODULES:
-        for module in _imported_by(waiting.pop(), script.parent):
+        for module in _find_imports(waiting.pop(), script.parent):
             if module not in seen:
                 seen.add(module)
                 waiting.append(module)
                 yield ProtectedPath(str(module), f"imported by {script.name}, {file.reason}")
 
 
-def _imported_by(file: Path, folder: Path) -> Iterator[Path]:
+def _find_imports(file: Path, folder: Path) -> Iterator[Path]:
     """Yield the files of the modules that a file imports from its package or from the folder of the script."""
     try:
         tree = ast.parse(file.read_bytes())
@@ -154,7 +154,7 @@ def _files_of(folder: Path, module: str) -> Iterator[Path]:
         folder = folder / part
 
 
-def _compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
+def _find_compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
     """Yield what Python would load instead of a module: its bytecode, or a package or extension of its name."""
     path = Path(file.path)
     if path.suffix != ".py" or file.readable:
@@ -169,15 +169,15 @@ def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     reason = f"what source {source.name!r} loads"
     transport = describe_transport(source.transport)
     documents = {source.connection, *transport.files(source)}
-    yield from (_protected(document, reason) for document in sorted(documents) if is_local_file(document))
+    yield from (_protect(document, reason) for document in sorted(documents) if is_local_file(document))
     if source.env_file is not None:
-        yield _protected(source.env_file, f"the variables of source {source.name!r}")
+        yield _protect(source.env_file, f"the variables of source {source.name!r}")
     if "command" in transport.forms:
         started = f"what source {source.name!r} starts"
-        yield from (_protected(path, started) for path in _scripts(source))
+        yield from (_protect(path, started) for path in _scripts(source))
     for value in source.auth_config.values():
         if isinstance(value, str) and value.startswith(_FROM_FILE):
-            yield _protected(expand_home(value.removeprefix(_FROM_FILE)), f"a secret of source {source.name!r}")
+            yield _protect(expand_home(value.removeprefix(_FROM_FILE)), f"a secret of source {source.name!r}")
 
 
 def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
@@ -193,10 +193,10 @@ def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
         if path.suffix.lower() in _SCRIPTS or (os.sep in word and _is_program(path)):
             yield path
     if _INTERPRETERS.fullmatch(Path(program).stem):
-        yield from _interpreted(words, folder)
+        yield from _find_interpreted(words, folder)
 
 
-def _interpreted(words: list[str], folder: Path) -> Iterator[Path]:
+def _find_interpreted(words: list[str], folder: Path) -> Iterator[Path]:
     """Yield what an interpreter runs by a name without a suffix: a script, a folder, or a module after `-m`."""
     named = [word for word in words if word not in _SUBCOMMANDS]
     for option, word in zip(["", *named], named, strict=False):
@@ -229,10 +229,10 @@ def _tool_code(tools: Sequence[Tool]) -> Iterator[ProtectedPath]:
         code: Any = tool.fn if isinstance(tool, FunctionTool) else type(tool)
         file = _file_of(sys.modules.get(getattr(code, "__module__", "")))
         if file is not None:
-            yield _protected(file, f"the code of tool {tool.spec.name!r}")
+            yield _protect(file, f"the code of tool {tool.spec.name!r}")
 
 
-def _installed() -> Iterator[ProtectedPath]:
+def _find_installed() -> Iterator[ProtectedPath]:
     """Yield the installed packages: a tool that writes there writes code that runs at the next start."""
     known = sysconfig.get_paths()
     folders = [
@@ -245,7 +245,7 @@ def _installed() -> Iterator[ProtectedPath]:
         yield ProtectedPath(folder, _RUNNING, readable=True)
 
 
-def _searched(workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
+def _find_search_path(workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
     """Yield the other folders of `sys.path`, except workplaces."""
     for folder in (Path(entry) for entry in sys.path if entry):
         works_there = _is_workplace(folder, workplaces) or any(folder.is_relative_to(place) for place in workplaces)
@@ -253,20 +253,20 @@ def _searched(workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
             yield ProtectedPath(str(folder), _RUNNING, readable=True)
 
 
-def _imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
+def _find_imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     """Yield the module of a Python source, and the modules it has imported from its own folder."""
     own = source.connection if source.connection.endswith(".py") else _file_of(sys.modules.get(source.connection))
     if own is None:
         return
     reason = f"code of source {source.name!r}"
-    yield _protected(own, reason)
+    yield _protect(own, reason)
     package = "" if source.connection.endswith(".py") else source.connection
     folder = Path(own).absolute().parents[package.count(".")]
-    environment = [path.path + os.sep for path in _installed()]
+    environment = [path.path + os.sep for path in _find_installed()]
     for module in list(sys.modules.values()):
         file = _file_of(module)
         if file is not None and Path(file).is_relative_to(folder) and not file.startswith(tuple(environment)):
-            yield _protected(file, reason)
+            yield _protect(file, reason)
 
 
 def _file_of(module: ModuleType | None) -> str | None:
@@ -274,5 +274,5 @@ def _file_of(module: ModuleType | None) -> str | None:
     return file if isinstance(file, str) else None
 
 
-def _protected(path: str | Path, reason: str) -> ProtectedPath:
+def _protect(path: str | Path, reason: str) -> ProtectedPath:
     return ProtectedPath(os.path.normpath(Path(path).absolute()), reason)

@@ -86,11 +86,11 @@ class SecretExtractor:
 
     def env(self, source: str, name: str, value: str, *, own_name: bool = False) -> str:
         """Replace secrets in the value of an environment variable; `own_name` prefers the variable's own name."""
-        return self._named(value, name, _Place(source, name, f"env {name} of {source!r}", own_name=own_name))
+        return self._replace_named(value, name, _Place(source, name, f"env {name} of {source!r}", own_name=own_name))
 
     def header(self, source: str, name: str, value: str) -> str:
         """Replace secrets in the value of a header; its scheme, such as `Bearer`, stays."""
-        return self._named(value, name, _Place(source, name, f"header {name} of {source!r}"))
+        return self._replace_named(value, name, _Place(source, name, f"header {name} of {source!r}"))
 
     def url(self, source: str, url: str) -> str:
         """Replace passwords and keys in a URL."""
@@ -117,17 +117,17 @@ class SecretExtractor:
             named = _NAMED_WORD.fullmatch(word)
             place = _Place(source, option or "key", f"an argument of {source!r}")
             if option is not None and not word.startswith("-"):
-                replaced.append(self._named(word, option, place))
+                replaced.append(self._replace_named(word, option, place))
             elif named is not None and "://" not in named["before"] + named["value"][:2]:
                 of = _Place(source, named["name"], f"the argument {named['name']} of {source!r}")
-                replaced.append(named["before"] + self._named(named["value"], named["name"], of))
+                replaced.append(named["before"] + self._replace_named(named["value"], named["name"], of))
             else:
                 replaced.append(self._text(word, place))
             match = _OPTION.fullmatch(word)
             option = match["name"] if match and is_secret_variable(match["name"]) else None
         return replaced
 
-    def _named(self, value: str, name: str, place: _Place) -> str:
+    def _replace_named(self, value: str, name: str, place: _Place) -> str:
         """Replace all of a value whose name says that it is a secret, else the secrets in it."""
         if references(value) or not is_secret_variable(name) or _is_harmless(value):
             return self._text(value, place)

@@ -417,7 +417,7 @@ class WebhookSettings(ConfigModel):
 
     @field_validator("events")
     @classmethod
-    def _known(cls, events: list[str]) -> list[str]:
+    def _check_events(cls, events: list[str]) -> list[str]:
         for pattern in events:
             if not any(fnmatchcase(code.name, pattern) for code in EventCode):
                 raise ValueError(f"must be types of events; none is called {pattern!r}")

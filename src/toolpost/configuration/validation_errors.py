@@ -46,11 +46,11 @@ class _ErrorMessage:
             case "missing":
                 return f"key {key_text(self._keys)!r} is missing in {self._shown}"
             case "value_error":
-                return self._expected(str(self._details.get("ctx", {}).get("error")))
+                return self._describe_expectation(str(self._details.get("ctx", {}).get("error")))
             case _:
-                return self._expected(_first_part(plain_message(self._details["msg"])))
+                return self._describe_expectation(_first_part(plain_message(self._details["msg"])))
 
-    def _expected(self, expected: str) -> str:
+    def _describe_expectation(self, expected: str) -> str:
         if expected.startswith("must "):
             return f"{self._place()} {expected}, got {self._got()}{self._hint()}"
         return f"{self._place()}: {expected.removeprefix(f'{key_text(self._keys)}: ')}"
