@@ -79,7 +79,7 @@ class ClientTokens:
         coming = self._coming.get(grant)
         if coming is None:
             coming = self._coming[grant] = asyncio.create_task(self._fetch(grant))
-            coming.add_done_callback(lambda done: self._arrived(grant, done))
+            coming.add_done_callback(lambda done: self._store_token(grant, done))
         return await asyncio.shield(coming)  # a cancelled caller does not cancel it for the others
 
     def forget(self, value: str) -> None:
@@ -95,7 +95,7 @@ class ClientTokens:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
 
-    def _arrived(self, grant: ClientGrant, done: asyncio.Task[ClientToken]) -> None:
+    def _store_token(self, grant: ClientGrant, done: asyncio.Task[ClientToken]) -> None:
         self._coming.pop(grant, None)
         if not done.cancelled() and done.exception() is None:
             self._tokens[grant] = done.result()

@@ -134,9 +134,9 @@ def parse_body(data: bytes, content_type: str, *, declared: Collection[str] = ()
     """Parse a body; `declared` are the media types that the document declares, to detect a wrong Content-Type."""
     kind = parse_media_type(content_type)
     if not kind.essence:
-        return _unlabelled(data, declared)
+        return _parse_unlabelled(data, declared)
     if kind.kind in _MAY_BE_MISLABELLED and _promises_json_only(declared):
-        return _mislabelled(data, kind, content_type)
+        return _parse_mislabelled(data, kind, content_type)
     return _READERS[kind.kind](data, kind, content_type)
 
 
@@ -169,7 +169,7 @@ def _encoding(data: bytes, charset: str | None) -> str:
     return charset if charset and data[:1] != b"\xef" else json.detect_encoding(data)
 
 
-def _unlabelled(data: bytes, declared: Collection[str]) -> Content:
+def _parse_unlabelled(data: bytes, declared: Collection[str]) -> Content:
     """Parse a body without Content-Type: as the one declared type, or else as what it looks like.
 
     Text that is declared as JSON but lacks the quotes stays text.
@@ -198,7 +198,7 @@ def _promises_json_only(declared: Collection[str]) -> bool:
     return bool(declared) and all(parse_media_type(kind).kind == "json" for kind in declared)
 
 
-def _mislabelled(data: bytes, kind: MediaType, content_type: str) -> Content:
+def _parse_mislabelled(data: bytes, kind: MediaType, content_type: str) -> Content:
     """Parse a body where only JSON was declared: JSON under another type is accepted, a web page is an error."""
     if looks_like_json(data):
         try:

@@ -173,9 +173,9 @@ def encode_multipart(parts: Iterable[FormPart]) -> tuple[bytes, str]:
 
 
 def _part_head(part: FormPart) -> bytes:
-    disposition = f'form-data; name="{_quoted(part.name)}"'
+    disposition = f'form-data; name="{_quote(part.name)}"'
     if part.filename is not None:
-        disposition += f'; filename="{_quoted(part.filename)}"'
+        disposition += f'; filename="{_quote(part.filename)}"'
     lines = [f"Content-Disposition: {disposition}"]
     if part.content_type:
         lines.append(f"Content-Type: {check_header_value(part.content_type)}")
@@ -183,7 +183,7 @@ def _part_head(part: FormPart) -> bytes:
     return "\r\n".join([*lines, ""]).encode()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Escape a name for quotes: browsers and RFC 7578 write UTF-8, and percent-encode what would end the quotes."""
     return _UNQUOTABLE.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
@@ -493,14 +493,14 @@ def _content(value: dict[str, Any], artifacts: Mapping[str, File]) -> File:
     if "text" in value:
         return File(str(value["text"]).encode())
     if "base64" in value:
-        return File(_decoded(value["base64"]))
+        return File(_decode_base64(value["base64"]))
     artifact_id = str(value["artifact_id"])
     if artifact_id not in artifacts:
         raise UnsendableError(f"there is no artifact {artifact_id!r} for this user")
     return artifacts[artifact_id]
 
 
-def _decoded(text: Any) -> bytes:
+def _decode_base64(text: Any) -> bytes:
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (AttributeError, TypeError, ValueError, binascii.Error) as error:
@@ -533,7 +533,7 @@ def response_error(
     message = f"{head}: {sanitize(text, secrets)}" if text else head
     if status == 401:
         message = f"{message.rstrip('.')}. {remedy}".rstrip()
-    error = _limited(status, headers, message) or errors.from_status(status, message)
+    error = _build_rate_limit_error(status, headers, message) or errors.from_status(status, message)
     error.retry_after_s = parse_retry_after(headers, now=now)
     error.challenges = headers.get_all("www-authenticate")
     return error
@@ -577,7 +577,7 @@ def status_phrase(status: int) -> str:
         return ""
 
 
-def _limited(status: int, headers: Headers, message: str) -> errors.ToolRateLimitError | None:
+def _build_rate_limit_error(status: int, headers: Headers, message: str) -> errors.ToolRateLimitError | None:
     """Build a rate-limit error for a 403 whose header fields say that there were too many calls."""
     if status != 403 or not ("retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"):
         return None
