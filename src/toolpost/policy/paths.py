@@ -79,7 +79,7 @@ class Protection:
 
     def of_path(self, real: str, *, writes: bool) -> ProtectedPath | None:
         """Return the protected path that a resolved path equals or lies in."""
-        place = _folded(real)
+        place = _fold(real)
         for known in self._applying(writes=writes):
             if any(place == end or place.startswith(end + os.sep) for end in known.ends):
                 return known.path
@@ -98,7 +98,7 @@ class Protection:
 
     def of_name(self, folder: os.stat_result, name: str, *, writes: bool) -> ProtectedPath | None:
         """Return the protected path that an entry of a folder is or would be."""
-        own = _folded(name)
+        own = _fold(name)
         for known in self._applying(writes=writes):
             for end in known.ends:
                 above, _, last = end.rpartition(os.sep)
@@ -108,7 +108,7 @@ class Protection:
 
     def below(self, real: str, status: os.stat_result) -> ProtectedPath | None:
         """Return a protected path that lies in a folder, or behind a link, and would be moved or deleted with it."""
-        place, identity = _folded(real) + os.sep, (status.st_dev, status.st_ino)
+        place, identity = _fold(real) + os.sep, (status.st_dev, status.st_ino)
         for known in self._applying(writes=True):
             if identity in known.ways or any(end.startswith(place) for end in known.ends):
                 return known.path
@@ -153,16 +153,16 @@ class _Folders:
         ends, things, ways = list[str](), set[Identity](), frozenset[Identity]()
         place: str | None = path.path
         while place is not None and len(ends) <= _MOST_LINKS:
-            above, passed = self._resolved(_above(place))
+            above, passed = self._resolve(_above(place))
             place = f"{above}{os.sep}{place.rpartition(os.sep)[2]}"
             status = _status(place)
-            ends.append(_folded(place))
+            ends.append(_fold(place))
             ways |= passed
             things |= _identity(status)
             place = _target(place, above, status)
         return _Known(path, tuple(ends), frozenset(things), ways - things)
 
-    def _resolved(self, folder: str) -> tuple[str, frozenset[Identity]]:
+    def _resolve(self, folder: str) -> tuple[str, frozenset[Identity]]:
         """Return the path of a folder without links, and the identities of all folders on the way."""
         known = self._known.get(folder)
         if known is not None:
@@ -171,7 +171,7 @@ class _Folders:
         above, name = _above(folder), folder.rpartition(os.sep)[2]
         if above == folder:
             return self._known[folder]
-        real, passed = self._resolved(above)
+        real, passed = self._resolve(above)
         if name in (os.curdir, os.pardir, ""):
             result = real if name != os.pardir else _above(real), passed
         else:
@@ -180,7 +180,7 @@ class _Folders:
             passed |= _identity(status)
             target = _target(place, real, status)
             if target is not None:
-                place, more = self._resolved(target)
+                place, more = self._resolve(target)
                 passed |= more
             result = place, passed
         self._known[folder] = result
@@ -226,7 +226,7 @@ def _linked_files(folder: str) -> Iterator[Identity]:
                 yield status.st_dev, status.st_ino
 
 
-def _folded(path: str) -> str:
+def _fold(path: str) -> str:
     """Return a path folded as file systems do that ignore case and Unicode forms."""
     if path.isascii():
         return path.lower() if os.name != "nt" else path.lower().rstrip(". ")
