@@ -80,7 +80,7 @@ class WorkerPool:
             if self._is_stopping or number not in self._ready:
                 return code
             delay_s = 0.0 if loop.time() - began > _STEADY_S else min(max(_FIRST_DELAY_S, delay_s * 2), _LAST_DELAY_S)
-            self._report(f"worker {number} ended with {_named(code)}; it is started again")
+            self._report(f"worker {number} ended with {_describe_exit(code)}; it is started again")
             await asyncio.sleep(delay_s)
 
     async def _run_worker(self, number: int) -> int:
@@ -129,7 +129,7 @@ def watch_parent(stdin: int, on_death: Callable[[], object]) -> None:
     loop.add_reader(stdin, read)
 
 
-def _named(code: int) -> str:
+def _describe_exit(code: int) -> str:
     """Return the code of a process, or the signal that killed it."""
     try:
         return f"code {code}" if code >= 0 else signal.Signals(-code).name
