@@ -29,7 +29,7 @@ PRIVATE_REASONS = frozenset({_LOOPBACK, _PRIVATE, _SHARED, _UNIQUE_LOCAL})
 def refusal_reason(address: Address) -> str | None:
     """Return why an address must not be connected to, or None when it is public."""
     if isinstance(address, IPv6Address):
-        for form, inner in _embedded(address):
+        for form, inner in _extract_embedded(address):
             if reason := _longest_match(int(inner), _ipv4_blocks()):
                 return reason if form == _MAPPED else f"{reason} inside {form}"
         return _longest_match(int(address), _ipv6_blocks())
@@ -64,7 +64,7 @@ def _longest_match(number: int, blocks: Iterable[_Block]) -> str | None:
     return next(block.reason for block in blocks if block.first <= number <= block.last)
 
 
-def _embedded(address: IPv6Address) -> Iterator[tuple[str, IPv4Address]]:
+def _extract_embedded(address: IPv6Address) -> Iterator[tuple[str, IPv4Address]]:
     number = int(address)
     if number <= 1:  # RFC 4291 §2.5: `::` and `::1` are not IPv4-compatible addresses
         return

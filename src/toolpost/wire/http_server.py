@@ -69,7 +69,7 @@ async def serve_until_stopped(
     `finish` is awaited then, which ends what they wait for. Cancelled again, it stops at once.
     """
     config = uvicorn.Config(
-        _trimmed(app),
+        _trim_headers(app),
         log_config=None,
         access_log=False,
         http=cast("type[asyncio.Protocol]", partial(_Connection, request_s=request_s)),
@@ -113,7 +113,7 @@ async def _end_requests(server: _Server, finish: Callable[[], Awaitable[None]] |
         cast("_Connection", connection).transport.abort()
 
 
-def _trimmed(app: ASGIApp) -> ASGIApp:
+def _trim_headers(app: ASGIApp) -> ASGIApp:
     """Take the whitespace around header values away, which is no part of them (RFC 9110, 5.5); the parser leaves it."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:

@@ -432,7 +432,7 @@ class ResponseBody:
         try:
             whole = self._exchange.take()
             if whole is not None:
-                return self._decoded(whole)
+                return self._decode(whole)
             with self._deadlines.until(self._deadline):
                 return b"".join([piece async for piece in self._pieces()])
         except TimeoutError:
@@ -472,23 +472,23 @@ class ResponseBody:
         received = 0
         while chunk := await self._exchange.chunk():
             received += len(chunk)
-            for piece in self._counted(decoder, chunk):
+            for piece in self._count(decoder, chunk):
                 yield piece
             if received > self._limit + _PIECE:
                 raise self._too_large()
         if decoder and received and not decoder.complete:
             raise ToolConnectionError(f"{self._request.subject}: the compressed answer ended too early")
 
-    def _decoded(self, whole: bytes) -> bytes:
+    def _decode(self, whole: bytes) -> bytes:
         decoder = self._open()
         if decoder is None and len(whole) <= self._limit:
             return whole
-        content = b"".join(self._counted(decoder, whole))
+        content = b"".join(self._count(decoder, whole))
         if decoder and whole and not decoder.complete:
             raise ToolConnectionError(f"{self._request.subject}: the compressed answer ended too early")
         return content
 
-    def _counted(self, decoder: Inflater | None, chunk: bytes) -> Iterator[bytes]:
+    def _count(self, decoder: Inflater | None, chunk: bytes) -> Iterator[bytes]:
         for piece in decoder.feed(chunk) if decoder else (chunk,):
             self._size += len(piece)
             if self._size > self._limit:

@@ -407,7 +407,7 @@ def _ipv6(text: str) -> IPv6Address:
 
 
 def _ends_in_number(host: str) -> bool:
-    """Whether some resolver would read the host as an IPv4 address (the WHATWG URL standard's own test).
+    """Return whether some resolver would read the host as an IPv4 address (the WHATWG URL standard's own test).
 
     inet_aton takes one to four parts, each decimal, octal or hexadecimal; no top-level domain is a number.
     """
@@ -429,7 +429,7 @@ def _ipv4(text: str) -> IPv4Address:
 
 def _ascii_name(host: str) -> str:
     """Return a DNS name for look-up: lower case, labels in Punycode, without the root's dot."""
-    normal = host.lower() if host.isascii() else _normalised(host)
+    normal = host.lower() if host.isascii() else _normalise(host)
     name = ".".join(_ascii_label(label) for label in normal.removesuffix(".").split("."))
     if len(name) > _LONGEST_NAME:
         raise _UnusableError(f"its host is longer than {_LONGEST_NAME} characters")
@@ -438,8 +438,11 @@ def _ascii_name(host: str) -> str:
     return name
 
 
-def _normalised(host: str) -> str:
-    """UTS 46 without its tables; ß and ς stay themselves as in IDNA 2008, unlike in the standard library's codec."""
+def _normalise(host: str) -> str:
+    """Normalise a host as in UTS 46, without its tables.
+
+    ß and ς stay themselves as in IDNA 2008, unlike in the standard library's codec.
+    """
     if any("." in unicodedata.normalize("NFKC", character) and character not in ".\uff0e" for character in host):
         raise _UnusableError("its host hides a dot in another character")
     composed = unicodedata.normalize("NFKC", host).replace("\u3002", ".")

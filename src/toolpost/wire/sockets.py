@@ -64,7 +64,7 @@ async def exchange_stream(
     target, shown = _target(host, port, "tcp")
     sent = framing.encode(message)
     deadline = asyncio.get_running_loop().time() + timeout_s
-    reader, writer = await _connected(target, shown, policy, timeout_s)
+    reader, writer = await _open_connection(target, shown, policy, timeout_s)
     came = bytearray()
     try:
         async with asyncio.timeout_at(deadline):
@@ -147,7 +147,7 @@ def _target(host: str, port: int, scheme: str) -> tuple[Target, str]:
     return replace(target, scheme=scheme), f"{scheme}://{literal}:{port}"
 
 
-async def _connected(
+async def _open_connection(
     target: Target, shown: str, policy: NetworkPolicy, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first allowed address that answers; raise with `sent=False` when none does."""
@@ -170,7 +170,7 @@ async def _connect(address: Address, port: int, timeout_s: float) -> tuple[async
         return await asyncio.open_connection(str(address), port, limit=_PIECE)
 
 
-async def _prefixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
+async def _read_prefixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
     try:
         length = int.from_bytes(await reader.readexactly(framing.prefix_bytes), framing.endian)
         if length > framing.max_bytes:
@@ -180,14 +180,14 @@ async def _prefixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray
         raise _cut(shown) from None
 
 
-async def _fixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
+async def _read_fixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
     try:
         return Received(await reader.readexactly(framing.length))
     except asyncio.IncompleteReadError:
         raise _cut(shown) from None
 
 
-async def _delimited(reader: asyncio.StreamReader, framing: Framing, came: bytearray, shown: str) -> Received:
+async def _read_delimited(reader: asyncio.StreamReader, framing: Framing, came: bytearray, shown: str) -> Received:
     while piece := await reader.read(_PIECE):
         start = max(0, len(came) - len(framing.delimiter))
         came += piece
@@ -209,9 +209,9 @@ async def _until_closed(reader: asyncio.StreamReader, framing: Framing, came: by
 
 
 _READERS: dict[str, Callable[[asyncio.StreamReader, Framing, bytearray, str], Awaitable[Received]]] = {
-    "length_prefix": _prefixed,
-    "fixed_length": _fixed,
-    "delimiter": _delimited,
+    "length_prefix": _read_prefixed,
+    "fixed_length": _read_fixed,
+    "delimiter": _read_delimited,
     "stream": _until_closed,
 }
 
