@@ -89,10 +89,10 @@ class ToolColumnType(pyarrow.ExtensionType):
 
 @lru_cache(maxsize=256)
 def _column_type(cls: type[ToolColumnType], storage_type: Any, version: int) -> ToolColumnType:
-    made = pyarrow.ExtensionType.__new__(cls)
-    made.version = version
-    pyarrow.ExtensionType.__init__(made, storage_type, "toolpost.tool")
-    return made
+    column_type = pyarrow.ExtensionType.__new__(cls)
+    column_type.version = version
+    pyarrow.ExtensionType.__init__(column_type, storage_type, "toolpost.tool")
+    return column_type
 
 
 def _register() -> None:
@@ -372,11 +372,11 @@ def _workflow_attributes(structs: Any) -> dict[str, list[Any]]:
 
 def _fill(kind: type, attributes: dict[str, Iterable[Any]], count: int) -> list[Any]:
     """Make values without running their `__init__`, which takes ten times as long as setting the slots by columns."""
-    made = _blank(kind, count)
+    values = _blank(kind, count)
     for name, column in attributes.items():
         set_attribute: Callable[[Any, Any], None] = getattr(kind, name).__set__
-        deque(map(set_attribute, made, column), maxlen=0)
-    return made
+        deque(map(set_attribute, values, column), maxlen=0)
+    return values
 
 
 def _blank(kind: Any, count: int) -> list[Any]:
@@ -427,10 +427,10 @@ def as_table(table: Any) -> Table:
     if isinstance(table, pyarrow.Table):
         return table
     if hasattr(table, "__arrow_c_stream__"):
-        read: Any = pa.table(table)
+        arrow_table: Any = pa.table(table)
         # Polars gives texts as views, which pyarrow can neither filter nor compare.
-        columns: list[Any] = [_without_views(column) for column in read.columns]
-        plain: Table = pa.table(columns, names=read.column_names)
+        columns: list[Any] = [_without_views(column) for column in arrow_table.columns]
+        plain: Table = pa.table(columns, names=arrow_table.column_names)
         return plain
     raise ConfigError(f"a {type(table).__name__} is no table; give one of pyarrow, Polars, pandas or DuckDB")
 
@@ -439,9 +439,9 @@ def _without_views(column: Any) -> Any:
     if isinstance(column.type, ToolColumnType):
         if not column.num_chunks or not _is_unified(column.type.storage_type):
             return column
-        written = [_as_written(chunk.storage) for chunk in column.chunks]
-        kind = ToolColumnType(written[0].type, column.type.version)
-        return pa.chunked_array([pa.ExtensionArray.from_storage(kind, one) for one in written], type=kind)
+        chunks = [_as_written(chunk.storage) for chunk in column.chunks]
+        kind = ToolColumnType(chunks[0].type, column.type.version)
+        return pa.chunked_array([pa.ExtensionArray.from_storage(kind, one) for one in chunks], type=kind)
     plain = _plain_type(column.type)
     return column if plain == column.type else column.cast(plain)
 

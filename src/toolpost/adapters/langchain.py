@@ -89,14 +89,14 @@ class TableStructuredTool(StructuredTool):
     @classmethod
     def of(cls, tool: TableTool) -> TableStructuredTool:
         """Return the tool of LangChain for a tool of a table."""
-        made = cls(
+        structured_tool = cls(
             name=tool.model_name,
             description=tool.value.description or tool.value.name,
             args_schema=object_schema(tool.value.parameter_schema),
             handle_tool_error=True,
         )
-        made._tool = tool
-        return made
+        structured_tool._tool = tool
+        return structured_tool
 
     def _to_args_and_kwargs(self, tool_input: Any, tool_call_id: str | None) -> tuple[tuple[()], dict[str, Any]]:
         # The arguments stay together: the router validates them, and their names may be any.

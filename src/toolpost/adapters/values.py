@@ -197,12 +197,12 @@ def decode_ports(stored: Any, field: str) -> list[ToolPort]:
     ports: list[ToolPort] = []
     for number, port in enumerate(listed):
         try:
-            read = ToolPort.from_arrow_dict(port)
+            tool_port = ToolPort.from_arrow_dict(port)
         except (KeyError, TypeError, AttributeError):
             message = f'field {field}: port {number} has to be an object with "0" name, "1" description, "2" type'
             raise ToolValueError(f'{message} and "3" spec') from None
-        if read is not None:
-            ports.append(read)
+        if tool_port is not None:
+            ports.append(tool_port)
     return ports
 
 

@@ -216,5 +216,5 @@ def _answer(action: dict[str, Any]) -> Any:
 
 def _native(call: dict[str, Any]) -> dict[str, Any]:
     arguments = _arguments(call)
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return {"type": "function", "function": {"name": str(_name(call)), "arguments": written}}
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"type": "function", "function": {"name": str(_name(call)), "arguments": text}}

@@ -432,9 +432,9 @@ class MainAgent:
             message: dict[str, Any] = {"role": "user", "content": self.box.redactor.text(_text_of(event))}
             if channel := event.facts.get("channel_id"):
                 message["metadata"] = {"channels": [channel]}
-            elif answered := event.facts.get(_ANSWERED):
-                message["metadata"] = {_ANSWERED: answered}
-                self._waiting.pop(answered, None)
+            elif pending_id := event.facts.get(_ANSWERED):
+                message["metadata"] = {_ANSWERED: pending_id}
+                self._waiting.pop(pending_id, None)
             taken.append(message)
         return taken
 

@@ -167,8 +167,8 @@ class PostTaskReflector:
         facts = [entry for entry in entries if str(entry["path"]).startswith("facts/")]
         known, room = list[str](), _MOST_FACTS
         for entry in facts:
-            read = await memory_read.execute({"path": entry["path"]}, context)
-            text = str(read.result) if read.success else ""
+            output = await memory_read.execute({"path": entry["path"]}, context)
+            text = str(output.result) if output.success else ""
             room -= len(text)
             known.append(f"### {entry['path']}\n{text if room > 0 else entry['summary']}")
         episodes = [f"- {entry['path']}: {entry['summary']}" for entry in entries if entry not in facts]

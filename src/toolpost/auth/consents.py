@@ -530,9 +530,9 @@ class SealedSignIns:
 
     async def find(self, state: str) -> PendingSignIn | None:
         row = await self._rows.get(program_key(self._kind, digest(state)))
-        if row is None or not (written := _transaction_in(row)):
+        if row is None or not (record := _transaction_in(row)):
             return None
-        transaction = unpack_record(Transaction, written)
+        transaction = unpack_record(Transaction, record)
         return PendingSignIn(transaction=transaction, invitation=row.body["invitation"], version=row.version)
 
     async def claim(self, sign_in: PendingSignIn) -> bool:

@@ -58,8 +58,8 @@ class TaskHost(Protocol):
 
 def agent_tools() -> list[FunctionTool]:
     """Return the tools of this module."""
-    made = (spawn_task, reply, resume_task, notify, need_more_info)
-    named = (one.renamed(replace(one.spec, target=_target(one.spec.name))) for one in made)
+    tools = (spawn_task, reply, resume_task, notify, need_more_info)
+    named = (one.renamed(replace(one.spec, target=_target(one.spec.name))) for one in tools)
     return [with_camel_case(one) for one in named]
 
 

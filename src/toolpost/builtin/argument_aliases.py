@@ -31,15 +31,15 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def with_camel_case(made: FunctionTool, *, also: Mapping[str, Sequence[str]] = NO_OTHERS) -> FunctionTool:
+def with_camel_case(tool: FunctionTool, *, also: Mapping[str, Sequence[str]] = NO_OTHERS) -> FunctionTool:
     """Return the tool with a schema that accepts both spellings; a model is shown the original schema.
 
     The function's parameters have `Field(validation_alias=either("max_results"))`, so that pydantic reads both. `also`
     has further aliases of optional arguments.
     """
-    shown = made.spec.input_schema
+    shown = tool.spec.input_schema
     accepted = _with_others(_widen(shown), also)
-    return made if accepted == shown else made.renamed(replace(made.spec, input_schema=accepted, model_schema=shown))
+    return tool if accepted == shown else tool.renamed(replace(tool.spec, input_schema=accepted, model_schema=shown))
 
 
 def _widen(schema: Any) -> Any:

@@ -83,12 +83,12 @@ def command_tools(
     commands: CommandRunner, background: BackgroundCommands, environment: TaskEnvironment | None = None
 ) -> list[FunctionTool]:
     """Return the tools of this module; the caller closes `commands` and `background`."""
-    made = (
+    tools = (
         _run_command(commands, background, environment or TaskEnvironment()),
         _command_output(background),
         _command_stop(background),
     )
-    return [with_camel_case(one) for one in made]
+    return [with_camel_case(one) for one in tools]
 
 
 def _run_command(commands: CommandRunner, background: BackgroundCommands, environment: TaskEnvironment) -> FunctionTool:

@@ -110,17 +110,17 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON value")
 
 
-def _float(written: str) -> float:
-    number = float(written)
+def _float(text: str) -> float:
+    number = float(text)
     if math.isinf(number):
-        raise ValueError(f"the number {written[:40]} is too large to be kept")
+        raise ValueError(f"the number {text[:40]} is too large to be kept")
     return number
 
 
-def _int(written: str) -> int:
-    if len(written) > _MOST_DIGITS:
-        raise ValueError(f"a number has {len(written)} digits, which is more than {_MOST_DIGITS}")
-    return int(written)
+def _int(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits, which is more than {_MOST_DIGITS}")
+    return int(text)
 
 
 def _too_deep(tool_name: str) -> ToolClientError:

@@ -93,7 +93,7 @@ class FileFacts(TypedDict):
 
 def reading_tools() -> list[FunctionTool]:
     """Return the tools of this module."""
-    return [with_camel_case(made) for made in (read_file, get_file_info, list_files, glob_files)]
+    return [with_camel_case(tool) for tool in (read_file, get_file_info, list_files, glob_files)]
 
 
 @file_tool(side_effects="read", timeout_s=30)

@@ -107,7 +107,7 @@ async def preview_write(params: dict[str, Any], ctx: ToolContext) -> CallPreview
 
 def writing_tools() -> list[FunctionTool]:
     """Return the tools of this module."""
-    return [with_camel_case(made) for made in (write_file, edit_file, delete_file, move_file)]
+    return [with_camel_case(tool) for tool in (write_file, edit_file, delete_file, move_file)]
 
 
 @file_tool(side_effects="write", destructive=True, idempotent=True, preview=preview_write, timeout_s=30)
@@ -224,9 +224,9 @@ def _edit(access: FileAccess, path: str, edits: Sequence[Edit], check_cancelled:
             raise access.refusal(f"{display_path(path)!r} is a binary file; only texts can be edited", "binary_file")
         text, read_as = decode_text(data, encoding, path=display_path(path), tool_name=access.tool_name)
         new, replacements = apply_edits(text, edits, tool_name=access.tool_name)
-        written = encode_text(new, read_as, tool_name=access.tool_name)
+        new_data = encode_text(new, read_as, tool_name=access.tool_name)
         check_cancelled()
-        replace_file(opened.place, [written], old=opened.status, check=lambda: _check_same(access, opened))
+        replace_file(opened.place, [new_data], old=opened.status, check=lambda: _check_same(access, opened))
     return replacements
 
 
@@ -527,12 +527,12 @@ def replace_file(
     """
     above = "" if place.folder is not None else f"{Path(place.name).parent}{os.sep}"
     name = f"{above}.toolpost-{secrets.token_hex(8)}.tmp"
-    written = 0
+    size = 0
     fd = os.open(name, _NEW | _BINARY, _USUAL if old is None else _PRIVATE, dir_fd=place.folder)
     try:
         with os.fdopen(fd, "wb") as file:
             for block in blocks:
-                written += file.write(block)
+                size += file.write(block)
             file.flush()
             _keep_mode(file.fileno(), old)
             os.fsync(file.fileno())
@@ -544,7 +544,7 @@ def replace_file(
             os.unlink(name, dir_fd=place.folder)
         raise
     sync_folder(place)
-    return written
+    return size
 
 
 def check_writable(access: FileAccess, place: Place) -> os.stat_result | None:
@@ -724,8 +724,8 @@ def _entries(place: Place) -> Iterator[str]:
 
 def put_new(access: FileAccess, place: Place, name: str) -> None:
     """Rename a finished file to its place, unless a file is there by now."""
-    made = Place(place.folder, name, place.path, place.real)
-    if not link_new(access, made, place):
+    temporary = Place(place.folder, name, place.path, place.real)
+    if not link_new(access, temporary, place):
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
 
 

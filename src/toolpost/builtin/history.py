@@ -134,8 +134,8 @@ def _task_list(records: TaskRecords) -> FunctionTool:
         """List the tasks that began on a day, the newest first."""
         day = _day(date)
         logs = records.task_logs(ctx, data_dir, tool_name="task_list")
-        read = None if logs is None else partial(logs.of_day, day, may_see=_visible_users(ctx))
-        tasks = [] if read is None else await run_cancellable(lambda _: read())
+        read_day = None if logs is None else partial(logs.of_day, day, may_see=_visible_users(ctx))
+        tasks = [] if read_day is None else await run_cancellable(lambda _: read_day())
         async with records.log(data_dir) as log:
             runs = [] if log is None else await log.runs(tenant=_tenant(ctx), limit=_MOST_RUNS)
         known = {ctx.trace_id, *(task.task_id for task in tasks)}  # the run of this call is not an earlier one
@@ -303,13 +303,13 @@ def _visible_users(ctx: ToolContext) -> Callable[[str], bool]:
     return lambda user: user == own or (not user and _tenant(ctx) == LOCAL_TENANT)
 
 
-def _day(written: str | None) -> date:
-    if written is None:
+def _day(text: str | None) -> date:
+    if text is None:
         return datetime.now(UTC).date()
     try:
-        return date.fromisoformat(written)
+        return date.fromisoformat(text)
     except ValueError:
-        message = f"{written[:40]!r} is no day; write it like 2026-11-16"
+        message = f"{text[:40]!r} is no day; write it like 2026-11-16"
         raise ToolClientError(message, tool_name="task_list", code="date_invalid") from None
 
 

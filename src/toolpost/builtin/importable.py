@@ -46,9 +46,9 @@ class ImportedTool(DeferredTool):
 @cache
 def imported_tool(name: str) -> FunctionTool:
     """Return a built-in tool or one of an agent's own; KeyError for an unknown name."""
-    for made in agent_tools():
-        if made.spec.name == name:
-            return made
+    for tool in agent_tools():
+        if tool.spec.name == name:
+            return tool
     return ImportedTool(read_specs()[name], lambda: _shared_builtins().load(name))
 
 

@@ -56,8 +56,8 @@ class MemoryWriteResult(TypedDict):
 
 def memory_tools() -> list[FunctionTool]:
     """Return the tools of this module; the folder is the context's `memory_dir`."""
-    made = (memory_list, memory_read, memory_write, memory_patch, memory_append)
-    return [with_camel_case(one) for one in made]
+    tools = (memory_list, memory_read, memory_write, memory_patch, memory_append)
+    return [with_camel_case(one) for one in tools]
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)

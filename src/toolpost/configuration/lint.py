@@ -180,16 +180,18 @@ def _lint_rule(where: str, rule: PolicyRule, known: _KnownNames) -> Iterator[Lin
 
 def _lint_order(rules: Sequence[PolicyRule], known: _KnownNames) -> Iterator[LintFinding]:
     """Report rules that an earlier, broader rule with another action shadows."""
-    made = [rule.to_rule() for rule in rules]
-    matched = [{spec.name for spec in known.specs if rule.matches(spec)} for rule in made]
-    for number, (rule, names) in enumerate(zip(made, matched, strict=True)):
+    policy_rules = [rule.to_rule() for rule in rules]
+    matched = [{spec.name for spec in known.specs if rule.matches(spec)} for rule in policy_rules]
+    for number, (rule, names) in enumerate(zip(policy_rules, matched, strict=True)):
         if not names or any(_may_reach(pattern, source) for pattern in rule.tools for source in known.unseen):
             continue
         exact = not any(map(_WILD.search, rule.tools))
         for place in range(number):
             wider = names < matched[place] or (exact and names == matched[place])
-            if wider and made[place].action != rule.action:
-                message = f"rule {place + 1} decides first, and says {made[place].action}; put this one before it"
+            if wider and policy_rules[place].action != rule.action:
+                message = (
+                    f"rule {place + 1} decides first, and says {policy_rules[place].action}; put this one before it"
+                )
                 yield LintFinding(f"policy rule {number + 1}: {message}", unguarded=rule.action == "deny")
                 break
 

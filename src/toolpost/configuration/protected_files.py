@@ -79,8 +79,8 @@ class ProtectedFiles:
         state = (len(sys.modules) if self._python else 0, self.read())
         if state != self._state:
             loaded = [path for source in self._python for path in _find_imported(source)]
-            read = [_protect(file, f"what source {name!r} loads") for file, name in sorted(state[1])]
-            known = [*self._fixed, *loaded, *read]
+            files = [_protect(file, f"what source {name!r} loads") for file, name in sorted(state[1])]
+            known = [*self._fixed, *loaded, *files]
             self._all = tuple(dict.fromkeys([*known, *(path for file in known for path in _find_compiled(file))]))
             self._state = state  # last: what another thread has not finished is not relied on
         return self._all

@@ -93,10 +93,10 @@ def _written_keys(details: ErrorDetails, data: Any) -> Keys:
     """Return the keys of an error as written: pydantic adds the tags of unions and reports camelCase in snake_case."""
     keys: list[str | int] = []
     for part in details["loc"]:
-        written = _written_key(part, data)
-        if written is not None:
-            keys.append(written)
-            data = data[written]
+        key = _written_key(part, data)
+        if key is not None:
+            keys.append(key)
+            data = data[key]
     if details["type"] == "missing":
         keys.append(details["loc"][-1])
     return tuple(keys)

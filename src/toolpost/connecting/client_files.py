@@ -299,15 +299,15 @@ class _ServerEntry:
         return fields
 
     def _mapping(self, key: str, conceal: Callable[[str, str], str]) -> dict[str, str]:
-        written = self._take(key)
-        if not is_object(written):
-            if written:
+        mapping = self._take(key)
+        if not is_object(mapping):
+            if mapping:
                 self.notes.append(f"{key} is left out: it is not a JSON object")
             return {}
-        unset = [name for name, value in written.items() if value is None]
+        unset = [name for name, value in mapping.items() if value is None]
         if unset:
             self.notes.append(f"{key} {', '.join(unset)} left out: null is no value")
-        texts = {name: _text(value) for name, value in written.items() if value is not None}
+        texts = {name: _text(value) for name, value in mapping.items() if value is not None}
         return {name: conceal(name, self._convert(value, name)) for name, value in texts.items()}
 
     def _limits(self) -> dict[str, Any]:
@@ -495,12 +495,12 @@ class _DuplicateKeyError(ValueError):
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in mapping:
             raise _DuplicateKeyError(key)
-        made[key] = value
-    return made
+        mapping[key] = value
+    return mapping
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -266,10 +266,10 @@ def forms_of(secret: str) -> set[str]:
 
 
 def _json_forms(secret: str) -> Iterator[str]:
-    written = {secret}
+    forms = {secret}
     for _ in range(_JSON_LAYERS):
-        written = {json.dumps(text, ensure_ascii=to_ascii)[1:-1] for text in written for to_ascii in (True, False)}
-        yield from written
+        forms = {json.dumps(text, ensure_ascii=to_ascii)[1:-1] for text in forms for to_ascii in (True, False)}
+        yield from forms
     yield json.dumps(secret)[1:-1].replace("/", "\\/")
     units = secret.encode("utf-16-be", "surrogatepass").hex()
     yield "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

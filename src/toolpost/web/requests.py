@@ -236,10 +236,10 @@ def parse_url_template(server: str, path: str) -> UrlTemplate:
     if not usable:
         raise errors.ToolSchemaError(f"The server {server!r} is not an http or https URL; give one with base_url.")
     pieces = _PLACEHOLDER.split(path.partition("#")[0])
-    read = [_path_parameter(piece) if at % 2 else quote(piece, safe=_LITERAL) for at, piece in enumerate(pieces)]
+    parts = [_path_parameter(piece) if at % 2 else quote(piece, safe=_LITERAL) for at, piece in enumerate(pieces)]
     below = quote(base.path, safe=_LITERAL).rstrip("/")
     gap = "" if path.startswith("/") else "/"
-    return UrlTemplate(f"{base.scheme}://{base.netloc}{below}{gap}", tuple(read), split_query(base.query))
+    return UrlTemplate(f"{base.scheme}://{base.netloc}{below}{gap}", tuple(parts), split_query(base.query))
 
 
 def split_query(query: str) -> tuple[Pair, ...]:
@@ -368,9 +368,9 @@ class PlannedRequest(NamedTuple):
         """Return the request with the operator's headers, which replace arguments of the same names."""
         return self._replace(headers=tuple(_overlaid(self.headers, headers, key=str.lower))) if headers else self
 
-    def presenting(self, presented: Presentation) -> PlannedRequest:
+    def presenting(self, presentation: Presentation) -> PlannedRequest:
         """Return the request with a credential, which replaces arguments of the same names."""
-        return self if presented is self.presented else self._replace(presented=presented)
+        return self if presentation is self.presented else self._replace(presented=presentation)
 
 
 def _overlaid(pairs: Sequence[Pair], over: Sequence[Pair], *, key: Callable[[str], str] = str) -> list[Pair]:

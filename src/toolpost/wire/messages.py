@@ -77,7 +77,7 @@ class Headers:
     def get_all(self, name: str) -> tuple[str, ...]:
         """Return every value of a field, in order."""
         lowered = name.lower()
-        return tuple(value for written, value in self.pairs if written.lower() == lowered)
+        return tuple(value for field, value in self.pairs if field.lower() == lowered)
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
@@ -499,12 +499,12 @@ class ResponseBody:
         """Return the decoder for the content encoding; raise when the declared length is over the limit."""
         headers = self._exchange.headers
         declared = headers.get("content-length")
-        written = headers.get("content-encoding")
+        encoding = headers.get("content-encoding")
         if self._request.method == "HEAD" or self._exchange.status in _NO_BODY:  # whatever the headers promise
             return None
         if declared and declared.isdecimal() and int(declared) > self._limit:
             raise self._too_large()
-        return body_decoder(written.lower(), self._request.subject) if written else None
+        return body_decoder(encoding.lower(), self._request.subject) if encoding else None
 
     def _too_large(self) -> ToolClientError:
         message = (
@@ -516,9 +516,9 @@ class ResponseBody:
         return ToolTimeoutError(f"{self._request.subject}: the answer did not arrive whole before the deadline")
 
 
-def body_decoder(written: str, subject: str) -> Inflater | None:
+def body_decoder(encoding: str, subject: str) -> Inflater | None:
     """Return the decoder of a content encoding; None for one that changes nothing."""
-    encodings = [name for part in written.split(",") if (name := part.strip()) not in {"", "identity"}]
+    encodings = [name for part in encoding.split(",") if (name := part.strip()) not in {"", "identity"}]
     if not encodings:
         return None
     if encodings in (["gzip"], ["x-gzip"], ["deflate"]):

@@ -194,8 +194,8 @@ class NetworkPolicy:
 
     def for_source(self, *urls: str) -> NetworkPolicy:
         """Return the policy of a source with these URLs in its configuration: each host is allowed at its port."""
-        written = frozenset(parse_target(url, schemes=_ANY_SCHEME).authority for url in urls)
-        return replace(self, operator_hosts=self.operator_hosts | written)
+        hosts = frozenset(parse_target(url, schemes=_ANY_SCHEME).authority for url in urls)
+        return replace(self, operator_hosts=self.operator_hosts | hosts)
 
     def for_document(self, url: str) -> NetworkPolicy:
         """Return the policy for URLs in a document from this URL: public addresses, or the document's own host.

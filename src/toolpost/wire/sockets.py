@@ -65,18 +65,18 @@ async def exchange_stream(
     sent = framing.encode(message)
     deadline = asyncio.get_running_loop().time() + timeout_s
     reader, writer = await _open_connection(target, shown, policy, timeout_s)
-    came = bytearray()
+    buffer = bytearray()
     try:
         async with asyncio.timeout_at(deadline):
             writer.write(sent)
             await writer.drain()
-            received = await _READERS[framing.strategy](reader, framing, came, shown)
+            received = await _READERS[framing.strategy](reader, framing, buffer, shown)
             if not writer.transport.get_write_buffer_size():
                 writer.close()
             return received
     except TimeoutError:
-        if framing.strategy == "stream" and came:
-            return Received(bytes(came), "The connection stayed open; this is what came until time was up.")
+        if framing.strategy == "stream" and buffer:
+            return Received(bytes(buffer), "The connection stayed open; this is what came until time was up.")
         raise _late(shown, timeout_s) from None
     except OSError as error:
         raise ToolConnectionError(f"{shown}: the connection broke ({error})", cause=error) from error
@@ -187,25 +187,26 @@ async def _read_fixed(reader: asyncio.StreamReader, framing: Framing, _: bytearr
         raise _cut(shown) from None
 
 
-async def _read_delimited(reader: asyncio.StreamReader, framing: Framing, came: bytearray, shown: str) -> Received:
+async def _read_delimited(reader: asyncio.StreamReader, framing: Framing, buffer: bytearray, shown: str) -> Received:
     while piece := await reader.read(_PIECE):
-        start = max(0, len(came) - len(framing.delimiter))
-        came += piece
-        if (end := came.find(framing.delimiter, start)) >= 0:
-            return Received(bytes(came[:end]))
-        if len(came) > framing.max_bytes:
+        start = max(0, len(buffer) - len(framing.delimiter))
+        buffer += piece
+        if (end := buffer.find(framing.delimiter, start)) >= 0:
+            return Received(bytes(buffer[:end]))
+        if len(buffer) > framing.max_bytes:
             raise _too_large(shown, framing.max_bytes)
     raise _cut(shown)
 
 
-async def _until_closed(reader: asyncio.StreamReader, framing: Framing, came: bytearray, _: str) -> Received:
+async def _until_closed(reader: asyncio.StreamReader, framing: Framing, buffer: bytearray, _: str) -> Received:
     while piece := await reader.read(_PIECE):
-        came += piece
-        if len(came) > framing.max_bytes:
+        buffer += piece
+        if len(buffer) > framing.max_bytes:
             return Received(
-                bytes(came[: framing.max_bytes]), f"The answer goes on; it is cut at {framing.max_bytes:,} bytes."
+                bytes(buffer[: framing.max_bytes]),
+                f"The answer goes on; it is cut at {framing.max_bytes:,} bytes.",
             )
-    return Received(bytes(came))
+    return Received(bytes(buffer))
 
 
 _READERS: dict[str, Callable[[asyncio.StreamReader, Framing, bytearray, str], Awaitable[Received]]] = {

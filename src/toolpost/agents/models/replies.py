@@ -172,8 +172,9 @@ def reply_deltas(reply: ModelReply) -> Iterator[TextDelta | ToolCallDelta]:
     for position, call in enumerate(reply.message.get("tool_calls") or []):
         function = as_object(call.get("function"))
         arguments = function.get("arguments")
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        yield ToolCallDelta(position, str(call.get("id") or ""), str(function.get("name") or ""), written)
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments)
+        yield ToolCallDelta(position, str(call.get("id") or ""), str(function.get("name") or ""), arguments)
 
 
 async def _read_stream(stream: AsyncIterator[TextDelta | ToolCallDelta | ModelReply], on_delta: OnDelta) -> ModelReply:

@@ -516,13 +516,13 @@ def _token(body: dict[str, Any], request: TokenRequest) -> Secret:
 
 def _type(body: dict[str, Any], request: TokenRequest) -> TokenType:
     """Parse the token type (RFC 6749 section 7.1: a token of an unknown type must not be used)."""
-    written = body.get("token_type", "")
-    kind = written.lower() if isinstance(written, str) else "?"
+    token_type = body.get("token_type", "")
+    kind = token_type.lower() if isinstance(token_type, str) else "?"
     if kind in _BEARERS:
         return "Bearer"
     if kind == "dpop" and request.dpop_key is not None:
         return "DPoP"
-    named = presentable(str(written))
+    named = presentable(str(token_type))
     raise ToolAuthError(
         f"{request.subject} gave a token of type {named!r}, which cannot be used.", code="oauth_response"
     )

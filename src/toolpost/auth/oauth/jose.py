@@ -72,14 +72,14 @@ def _read(key: Secret, algorithm: str) -> Key:
 
     text = key.reveal().strip()
     try:
-        read = JWKRegistry.import_key(json.loads(text) if text.startswith("{") else text, kind)
+        private_key = JWKRegistry.import_key(json.loads(text) if text.startswith("{") else text, kind)
     except (ValueError, TypeError, KeyError, JoseError):
         raise ConfigError(
             f"The private key cannot be read as one for {algorithm}; it must be in PEM form or a JWK of kind {kind}."
         ) from None
-    if not read.is_private:
+    if not private_key.is_private:
         raise ConfigError(f"The key for {algorithm} is a public one; signing needs the private one.")
-    return read
+    return private_key
 
 
 class DpopKey:

@@ -114,8 +114,8 @@ class Api:
     def _address(self, path: str, query: Mapping[str, str | int]) -> str:
         """Join the URL with path and query; a query that the operator wrote into the URL stays."""
         base, _, own = self.url.partition("?")
-        written = "&".join(part for part in (own, urlencode(query, errors="replace")) if part)
-        return f"{base}{path}?{written}" if written else f"{base}{path}"
+        parameters = "&".join(part for part in (own, urlencode(query, errors="replace")) if part)
+        return f"{base}{path}?{parameters}" if parameters else f"{base}{path}"
 
     def _secrets(self) -> tuple[str, ...]:
         """Return the secrets to redact: the key, also one that the operator wrote into the URL."""
@@ -124,8 +124,8 @@ class Api:
 
     def _redact(self, document: Any, body: bytes) -> Any:
         """Redact the key from a document, should the other side repeat it."""
-        redactor, written = Redactor(self._secrets()), body.decode("utf-8", "replace")
-        if redactor.text(written) == written:
+        redactor, text = Redactor(self._secrets()), body.decode("utf-8", "replace")
+        if redactor.text(text) == text:
             return document
         try:
             return _each_text(document, redactor)

@@ -242,21 +242,21 @@ def _read(content: Any) -> Any:
     return documents[0] if len(documents) == 1 else documents
 
 
-def _documents(written: str) -> list[Any]:
+def _documents(text: str) -> list[Any]:
     documents: list[Any] = []
-    at = len(written) - len(written.lstrip())
-    while at < len(written):
-        document, end = _decoder.raw_decode(written, at)
+    at = len(text) - len(text.lstrip())
+    while at < len(text):
+        document, end = _decoder.raw_decode(text, at)
         documents.append(document)
-        at = len(written) - len(written[end:].lstrip())
+        at = len(text) - len(text[end:].lstrip())
     return documents
 
 
-def _parse_labels(written: str) -> list[dict[str, Any]]:
+def _parse_labels(text: str) -> list[dict[str, Any]]:
     """Parse items written as lines with labels such as `Title:` and `URL:`; none unless all have a URL."""
     items: list[dict[str, Any]] = []
     last = ""
-    for line in written.splitlines():
+    for line in text.splitlines():
         label = _LABEL.fullmatch(line)
         if label is not None:
             last = _LABELS[label[1].lower()]

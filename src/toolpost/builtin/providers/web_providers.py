@@ -344,6 +344,6 @@ async def _check_public(url: str, allowed: NetworkPolicy) -> None:
 def _decode_page(response: WebResponse) -> str:
     """Decode a page by the charset of its header, else by that of its meta element."""
     charset = parse_media_type(response.content_type).charset
-    if charset is None and (written := _META_CHARSET.search(response.body[:_HEAD])):
-        charset = parse_media_type(f"text/html; charset={written[1].decode('ascii')}").charset
+    if charset is None and (match := _META_CHARSET.search(response.body[:_HEAD])):
+        charset = parse_media_type(f"text/html; charset={match[1].decode('ascii')}").charset
     return decode_text(response.body, charset)

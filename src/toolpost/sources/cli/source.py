@@ -104,17 +104,17 @@ def parse_output(
 
 
 def _failure(done: CommandResult, name: str, redact: Callable[[str], str]) -> errors.ToolError:
-    said = _end(done.stderr.strip() or done.stdout[-4 * _MAX_ERROR_CHARS :].decode("utf-8", "replace"), redact)
+    output = _end(done.stderr.strip() or done.stdout[-4 * _MAX_ERROR_CHARS :].decode("utf-8", "replace"), redact)
     if done.exit_code < 0:
         how = f"Command {name!r} was ended by {_signal_name(-done.exit_code)}"
-        return errors.ToolServerError(f"{how}: {said}" if said else how, code="command_killed")
+        return errors.ToolServerError(f"{how}: {output}" if output else how, code="command_killed")
     how = f"Command {name!r} failed with exit code {done.exit_code}"
-    return errors.ToolClientError(f"{how}: {said}" if said else f"{how}, and said nothing", code="command_failed")
+    return errors.ToolClientError(f"{how}: {output}" if output else f"{how}, and said nothing", code="command_failed")
 
 
 def _end(text: str, redact: Callable[[str], str]) -> str:
-    said = redact(text.strip())
-    return said if len(said) <= _MAX_ERROR_CHARS else f"... {said[-_MAX_ERROR_CHARS:]}"
+    output = redact(text.strip())
+    return output if len(output) <= _MAX_ERROR_CHARS else f"... {output[-_MAX_ERROR_CHARS:]}"
 
 
 def _signal_name(number: int) -> str:
@@ -142,8 +142,8 @@ def _content(done: CommandResult, kind: Format, name: str, redact: Callable[[str
 
 def _json(done: CommandResult, name: str, redact: Callable[[str], str]) -> Any:
     if not done.stdout.strip():
-        said = _end(done.stderr, redact)
-        message = f"; it said: {said}" if said else ""
+        output = _end(done.stderr, redact)
+        message = f"; it said: {output}" if output else ""
         raise errors.ToolOutputError(f"command {name!r} wrote nothing to stdout, where JSON was expected{message}")
     try:
         return parse_json(done.stdout)
@@ -211,17 +211,17 @@ class CommandList:
 
     def find(self, name: str) -> ListedCommand:
         """Return a command by name; raise a ConfigError that says why it is left out."""
-        written = self._config.cli.tools.get(name)
+        tool = self._config.cli.tools.get(name)
         if self._described is None and not self._config.cli.tools:
             return ListedCommand(_whole_command(self._program(name)), self._program(name), takes_options=True)
         described = (self._described or {}).get(name)
         if described is None:
-            return self._find_configured(name, written or CliTool())
-        if written is not None and "args" in written.model_fields_set:
-            return ListedCommand(_merge_tool(written, described), self._program(name))
+            return self._find_configured(name, tool or CliTool())
+        if tool is not None and "args" in tool.model_fields_set:
+            return ListedCommand(_merge_tool(tool, described), self._program(name))
         if described.fault:
             raise errors.ConfigError(described.fault)
-        return ListedCommand(_merge_tool(written, described), (), described)
+        return ListedCommand(_merge_tool(tool, described), (), described)
 
     def _find_configured(self, name: str, tool: CliTool) -> ListedCommand:
         known = self._described
@@ -258,7 +258,7 @@ def _instead(name: str, known: Mapping[str, Any]) -> str:
     return f"; there are: {', '.join([*known][:_MOST_NAMES])}{more}. Correct its name"
 
 
-def _merge_tool(written: CliTool | None, described: DescribedCommand) -> CliTool:
+def _merge_tool(tool: CliTool | None, described: DescribedCommand) -> CliTool:
     """Merge a tool of the configuration over its description in the manual."""
     fields: dict[str, Any] = {
         "description": described.description,
@@ -268,7 +268,7 @@ def _merge_tool(written: CliTool | None, described: DescribedCommand) -> CliTool
     }
     if described.input_schema is not None:
         fields["input_schema"] = described.input_schema
-    own = {} if written is None else {name: getattr(written, name) for name in written.model_fields_set}
+    own = {} if tool is None else {name: getattr(tool, name) for name in tool.model_fields_set}
     return CliTool(**{**fields, **own})
 
 
@@ -615,8 +615,8 @@ def _schema(tool: CliTool, words: Sequence[Word]) -> JsonSchema:
     return {"type": "object", "properties": {**flags, **texts}, "required": slots, "additionalProperties": False}
 
 
-def _refuse_misspelt(written: Sequence[str]) -> None:
-    for text in written:
+def _refuse_misspelt(texts: Sequence[str]) -> None:
+    for text in texts:
         if has_half_slot(text):
             how = "an argument is written {name}, and a brace itself {{ or }}"
             raise errors.ConfigError(f"the word {text!r} has a brace without its other half; {how}")

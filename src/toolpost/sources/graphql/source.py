@@ -174,11 +174,11 @@ class GraphqlSource(BaseSource):
 
     async def _send(self, request: GraphqlRequest, credential: Credential, send: Send) -> GraphqlResponse:
         """Send a request; raise a ToolError for a response that is not a GraphQL response."""
-        presented = Presentation(headers=tuple(credential.headers.items()))
+        presentation = Presentation(headers=tuple(credential.headers.items()))
         headers, body = _encode(request)
-        http_request = self._http_request._replace(headers=headers, body=body, presented=presented)
+        http_request = self._http_request._replace(headers=headers, body=body, presented=presentation)
         response = await send(http_request.with_headers(self._headers))
-        return parse_response(request.subject, response, secrets=(*presented.secrets, *self._secrets))
+        return parse_response(request.subject, response, secrets=(*presentation.secrets, *self._secrets))
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""

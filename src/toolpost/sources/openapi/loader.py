@@ -195,9 +195,9 @@ async def load_documents(raw: bytes, address: str, fetch: Fetch, *, limit: int =
     waiting = deque(await asyncio.to_thread(loader.begin))
     while waiting:
         batch = [waiting.popleft() for _ in range(min(_AT_ONCE, len(waiting)))]
-        for read in await asyncio.gather(*map(loader.read, batch)):
-            if read is not None:
-                waiting.extend(await asyncio.to_thread(loader.add, read))
+        for document in await asyncio.gather(*map(loader.read, batch)):
+            if document is not None:
+                waiting.extend(await asyncio.to_thread(loader.add, document))
     loaded.problems.extend(loader.unread())
     return loaded
 
@@ -235,18 +235,18 @@ class _Loader:
                 self._add_problem(error)
         return None
 
-    def add(self, read: _ReadDocument) -> list[str]:
+    def add(self, document: _ReadDocument) -> list[str]:
         """Add a document; return the URLs that it references."""
-        if read.size > self._left:
+        if document.size > self._left:
             self._oversized += 1
             return []
         try:
-            references = self._loaded.registry.add(read.address, read.data)
+            references = self._loaded.registry.add(document.address, document.data)
         except ToolError as error:
             self._add_problem(error)
             return []
-        self._left -= read.size
-        self._loaded.others[read.address] = read.raw
+        self._left -= document.size
+        self._loaded.others[document.address] = document.raw
         return self._to_read(references)
 
     def _to_read(self, references: Iterable[DocumentReference]) -> list[str]:
@@ -400,13 +400,13 @@ def _encode(api: models.ApiDescription, others: dict[str, str]) -> str:
     first = api.operations[0] if api.operations else None
     nothing: Mapping[str, AnySchema] = {}
     sent = first.definitions if first else nothing
-    answered = first.response_definitions if first else nothing
+    response_definitions = first.response_definitions if first else nothing
     return json.dumps(
         {
             "api": _record(api, without=("operations",)),
             "operations": [_record(one, without=("definitions", "response_definitions")) for one in api.operations],
             "definitions": _texts(sent),
-            "response_definitions": None if answered is sent else _texts(answered),
+            "response_definitions": None if response_definitions is sent else _texts(response_definitions),
             "others": others,
         }
     )
@@ -440,10 +440,12 @@ def _plain(value: Any) -> Any:
 
 def _decode(data: dict[str, Any]) -> CachedApi:
     sent = models.Definitions(data["definitions"])
-    answered = sent if data["response_definitions"] is None else models.Definitions(data["response_definitions"])
+    response_definitions = (
+        sent if data["response_definitions"] is None else models.Definitions(data["response_definitions"])
+    )
     api = data["api"]
     schemes = {name: models.SecurityScheme(**scheme) for name, scheme in api.get("schemes", {}).items()}
-    operations = tuple(_operation(one, sent, answered) for one in data["operations"])
+    operations = tuple(_operation(one, sent, response_definitions) for one in data["operations"])
     return CachedApi(
         models.ApiDescription(
             title=api.get("title", ""),
@@ -457,7 +459,9 @@ def _decode(data: dict[str, Any]) -> CachedApi:
     )
 
 
-def _operation(data: dict[str, Any], sent: models.Definitions, answered: models.Definitions) -> models.ApiOperation:
+def _operation(
+    data: dict[str, Any], sent: models.Definitions, response_definitions: models.Definitions
+) -> models.ApiOperation:
     body = data.pop("body", None)
     return models.ApiOperation(
         servers=tuple(data.pop("servers", ())),
@@ -473,7 +477,7 @@ def _operation(data: dict[str, Any], sent: models.Definitions, answered: models.
             for needs in data.pop("security", ())
         ),
         definitions=sent,
-        response_definitions=answered,
+        response_definitions=response_definitions,
         **data,
     )
 

@@ -163,9 +163,9 @@ class Definitions(Mapping[str, "AnySchema"]):
         schema: AnySchema | str = self._schemas[name]
         if not isinstance(schema, str):
             return schema
-        read: AnySchema = json.loads(schema)
-        self._schemas[name] = read
-        return read
+        value: AnySchema = json.loads(schema)
+        self._schemas[name] = value
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._schemas)

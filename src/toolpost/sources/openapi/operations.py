@@ -282,11 +282,11 @@ class _ParameterReader:
 
         Placeholders for several segments are `{+name}` or `{name*}`; the parameter may use either spelling.
         """
-        placeholders = {written: written.strip("+*") for written in _TEMPLATE.findall(path.partition("#")[0])}
+        placeholders = {spelling: spelling.strip("+*") for spelling in _TEMPLATE.findall(path.partition("#")[0])}
         sent = [target for target in self._expand_querystring(parameters) if _is_sent(target.node, placeholders)]
         declared = {target.node["name"] for target in sent if target.node["in"] == "path"}
         sent += [
-            _path_parameter(name) for written, name in placeholders.items() if declared.isdisjoint((written, name))
+            _path_parameter(name) for spelling, name in placeholders.items() if declared.isdisjoint((spelling, name))
         ]
         arguments = _name_arguments(sent, names)
         return tuple(self._parameter(target, arguments[id(target.node)]) for target in sent)
@@ -775,12 +775,12 @@ def _headers(declared: Any) -> dict[str, str]:
 
 def body_format(name: str) -> BodyFormat:
     """Return the format of a media type: value, form, text or bytes."""
-    read = parse_media_type(name)
-    if read.essence in _ANYTHING:
+    media_type = parse_media_type(name)
+    if media_type.essence in _ANYTHING:
         return "any"
-    match read.kind:
+    match media_type.kind:
         case "json" | "multipart" | "form" | "binary":
-            return read.kind
+            return media_type.kind
         case _:
             return "text"
 

@@ -310,8 +310,8 @@ def _file(body: models.RequestBody, value: Any, artifacts: Artifacts) -> Encoded
     if (is_object(value) and not is_file(value)) or is_array(value):
         raise UnsendableError(f"{body.content_type} is bytes, not {json_type(value)}; give a file or a text")
     file = parse_file(value if is_file(value) else format_value(value), artifacts)
-    said = value.get("content_type") if is_object(value) else None
-    return EncodedBody(file.data, str(said) if said else body.content_type)
+    content_type = value.get("content_type") if is_object(value) else None
+    return EncodedBody(file.data, str(content_type) if content_type else body.content_type)
 
 
 def _form(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
@@ -639,17 +639,17 @@ class Credentials:
             return present_headers(credential)
         raise ToolAuthError(self._missing(operation))
 
-    def forget(self, presented: Presentation) -> bool:
+    def forget(self, presentation: Presentation) -> bool:
         """Discard the cached tokens of a presentation; return whether there were any."""
-        for token in presented.tokens:
+        for token in presentation.tokens:
             if self._tokens is not None:
                 self._tokens.forget(token)
-        return bool(presented.tokens)
+        return bool(presentation.tokens)
 
     async def _alternative(
         self, needs: tuple[models.SecurityRequirement, ...], credential: Credential
     ) -> Presentation | None:
-        presented, plain = NOTHING, credential
+        whole, plain = NOTHING, credential
         for need in needs:
             scheme = self._schemes.get(need.scheme)
             if scheme is None:
@@ -659,8 +659,8 @@ class Credentials:
                 presentation, plain = self._without_value(scheme, plain)
             if presentation is None:
                 return None
-            presented = presentation if presented is NOTHING else presented.joined(presentation)
-        return presented
+            whole = presentation if whole is NOTHING else whole.joined(presentation)
+        return whole
 
     def _without_value(
         self, scheme: models.SecurityScheme, plain: Credential
@@ -813,11 +813,11 @@ def _kind(scheme: models.SecurityScheme) -> str:
             return "OpenID Connect: an access token"
 
 
-def _check_presentation(name: str, presented: Presentation) -> Presentation:
+def _check_presentation(name: str, presentation: Presentation) -> Presentation:
     """Raise ConfigError, without the secret, if a value holds a line break or another character illegal in headers."""
     try:
-        for _, value in presented.headers:
+        for _, value in presentation.headers:
             check_header_value(value)
     except (UnsendableError, UnicodeEncodeError):
         raise ConfigError(f"auth_config.schemes.{name} holds a character that a header cannot carry.") from None
-    return presented
+    return presentation

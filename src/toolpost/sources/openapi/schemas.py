@@ -171,10 +171,10 @@ class SchemaReader:
     def _convert_one(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
         if not isinstance(value, dict | bool):
             return
-        read = self._convert(value, _Position(place.base, place.depth + 1))
+        converted = self._convert(value, _Position(place.base, place.depth + 1))
         # An empty schema accepts anything; its negation would refuse everything.
-        if read or word != "not":
-            schema[word] = read
+        if converted or word != "not":
+            schema[word] = converted
 
     def _convert_list(self, schema: JsonSchema, word: str, value: Any, place: _Position) -> None:
         if not is_array(value) or not value:
@@ -195,19 +195,19 @@ class SchemaReader:
 
     def _convert_named(self, schema: JsonSchema, word: str, value: dict[str, Any], place: _Position) -> None:
         below = _Position(place.base, place.depth + 1)
-        read = {key: self._convert(node, below) for key, node in value.items() if isinstance(node, dict | bool)}
+        schemas = {key: self._convert(node, below) for key, node in value.items() if isinstance(node, dict | bool)}
         if word == "patternProperties":
-            schema[word] = self._convert_patterns(read)
+            schema[word] = self._convert_patterns(schemas)
             return
-        if read:
-            schema["dependentSchemas"] = {**schema.get("dependentSchemas", {}), **read}
+        if schemas:
+            schema["dependentSchemas"] = {**schema.get("dependentSchemas", {}), **schemas}
         if lists := _clean_name_lists(value):
             schema["dependentRequired"] = lists
 
-    def _convert_patterns(self, read: dict[str, AnySchema]) -> dict[str, AnySchema]:
+    def _convert_patterns(self, schemas: dict[str, AnySchema]) -> dict[str, AnySchema]:
         """Convert pattern properties; an unsupported pattern allows every name, or its properties would be refused."""
-        fitting = {key: self._patterns.supported(key) for key in read}
-        return {pattern or "": {} if pattern is None else read[key] for key, pattern in fitting.items()}
+        fitting = {key: self._patterns.supported(key) for key in schemas}
+        return {pattern or "": {} if pattern is None else schemas[key] for key, pattern in fitting.items()}
 
 
 def _relax_required(schema: JsonSchema, excluded: frozenset[str]) -> JsonSchema:

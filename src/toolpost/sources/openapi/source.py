@@ -143,12 +143,12 @@ def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes
 
 def _declared_response(operation: ApiOperation, status: int, *, exactly: bool = False) -> ApiResponse | None:
     """Return the declared response of a status: exact, by class (`2XX`), or `default`."""
-    written = str(status)
+    exact = str(status)
     for answer in operation.responses:
-        if answer.status == written:
+        if answer.status == exact:
             return answer
     by_status = {answer.status.upper(): answer for answer in operation.responses}
-    keys = [written] if exactly else [written, f"{status // 100}XX", "DEFAULT"]
+    keys = [exact] if exactly else [exact, f"{status // 100}XX", "DEFAULT"]
     return next((by_status[key] for key in keys if key in by_status), None)
 
 
@@ -275,10 +275,8 @@ def _url_arguments(operation: ApiOperation, there: str, here: str, arguments: Ma
     for name, value in parse_qsl(target.query, keep_blank_values=True):
         query.setdefault(name, []).append(value)
     known = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "query"}
-    read = {
-        known[name].argument: _convert_value(known[name], values) for name, values in query.items() if name in known
-    }
-    return {name: value for name, value in read.items() if arguments.get(name) != value}
+    new = {known[name].argument: _convert_value(known[name], values) for name, values in query.items() if name in known}
+    return {name: value for name, value in new.items() if arguments.get(name) != value}
 
 
 def _convert_value(parameter: Parameter, values: list[str]) -> Any:
@@ -288,9 +286,9 @@ def _convert_value(parameter: Parameter, values: list[str]) -> Any:
     if kinds == "array":
         return values
     for kind in kinds if is_array(kinds) else [kinds]:
-        read = _READERS.get(kind)
-        if read is not None and read[0].fullmatch(values[0]):
-            return read[1](values[0])
+        reader = _READERS.get(kind)
+        if reader is not None and reader[0].fullmatch(values[0]):
+            return reader[1](values[0])
     return values[0]
 
 
@@ -391,28 +389,28 @@ class OpenApiSource(BaseSource):
         """Read the document and return its tools."""
         return await self._publish(await self._api())
 
-    async def _publish(self, read: ApiDescription) -> Sequence[OperationTool]:
+    async def _publish(self, description: ApiDescription) -> Sequence[OperationTool]:
         """Return the tools of an API and switch the source to that API's servers and security schemes."""
         # Ten thousand operations take seconds; do not block the event loop.
-        tools, hosts, values, self.problems = await asyncio.to_thread(self._build_tools, read)
+        tools, hosts, values, self.problems = await asyncio.to_thread(self._build_tools, description)
         if self._call_client is not None:
             self._retired.append(self._call_client)  # calls may still use it
-        self.files = read.files
-        self._prepare(read.schemes, hosts, values)
+        self.files = description.files
+        self._prepare(description.schemes, hosts, values)
         return tools
 
     def _build_tools(
-        self, read: ApiDescription
+        self, description: ApiDescription
     ) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any], list[str]]:
         """Return the tools of an API, the policy that allows a local document's servers, scheme values and problems."""
-        api = _with_base_url(self.config.base_url, read)
+        api = _with_base_url(self.config.base_url, description)
         local = () if is_remote(self.config.connection) else api.operations
         servers = {server for operation in local for server in operation.servers}
         hosts = self._client.policy.for_source(*sorted(filter(is_remote, servers)))
         values = scheme_values(self.name, self.config.auth_config, api.schemes, os.environ)
         operations = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
         tools = [OperationTool(self._spec(operation), self, operation) for operation in operations]
-        return tools, hosts, values, [f"source {self.name!r}: {problem}" for problem in read.problems]
+        return tools, hosts, values, [f"source {self.name!r}: {problem}" for problem in description.problems]
 
     def _spec(self, operation: ApiOperation) -> ToolSpec:
         """Build the spec of a tool, with a shorter model schema where the input schema is long."""
@@ -551,12 +549,12 @@ async def call_operation(
     """Send one request and parse its response; renew a rejected token once. `secrets` are redacted from messages."""
     operation = builder.operation
     planned = builder.build(arguments, files).with_headers(headers)
-    presented = await credentials.present(operation, credential)
-    response = await send(planned.presenting(presented))
-    if response.status == 401 and credentials.forget(presented):
+    presentation = await credentials.present(operation, credential)
+    response = await send(planned.presenting(presentation))
+    if response.status == 401 and credentials.forget(presentation):
         # A request rejected with 401 had no effect, so any method may be sent again.
-        presented = await credentials.present(operation, credential)
-        response = await send(planned.presenting(presented))
+        presentation = await credentials.present(operation, credential)
+        response = await send(planned.presenting(presentation))
     output = parse_response(
         operation,
         response.status,
@@ -564,7 +562,7 @@ async def call_operation(
         response.body,
         request=planned,
         arguments=arguments,
-        secrets=(*presented.secrets, *secrets),
+        secrets=(*presentation.secrets, *secrets),
     )
     return output.with_note("The stream went on; this is what came until then.") if response.is_cut else output
 

@@ -500,8 +500,8 @@ def _auth_headers(auth: Any) -> dict[str, str] | None:
     """Return an auth object as static headers, None where that is impossible."""
     if not is_object(auth):
         return {}
-    read = parse_template({"call_template_type": "http", "url": "x", "auth": auth})
-    return static_headers(read.auth) if isinstance(read, HttpTemplate) and read.auth is not None else {}
+    template = parse_template({"call_template_type": "http", "url": "x", "auth": auth})
+    return static_headers(template.auth) if isinstance(template, HttpTemplate) and template.auth is not None else {}
 
 
 def _string_map(value: Any) -> dict[str, str]:

@@ -207,10 +207,10 @@ def _header_value(name: str, value: Any) -> str:
 
 async def call_http(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call an http template and decode its response."""
-    response, presented = await send_authenticated(
+    response, presentation = await send_authenticated(
         build_request(tool, invocation), tool, invocation, context, context.send
     )
-    return parse_response(tool, response, (*presented.secrets, *tool.secrets, *context.header_secrets))
+    return parse_response(tool, response, (*presentation.secrets, *tool.secrets, *context.header_secrets))
 
 
 async def call_graphql(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
@@ -224,8 +224,8 @@ async def call_graphql(tool: CompiledTool, invocation: Invocation, context: Manu
         sent["operationName"] = template.operation_name
     accepted = (*headers, ("Content-Type", "application/json"), ("Accept", "application/json"))
     planned = plain_request("POST", template.url, accepted, compact_json(sent).encode())
-    response, presented = await send_authenticated(planned, tool, invocation, context, context.send)
-    secrets = (*presented.secrets, *tool.secrets, *context.header_secrets)
+    response, presentation = await send_authenticated(planned, tool, invocation, context, context.send)
+    secrets = (*presentation.secrets, *tool.secrets, *context.header_secrets)
     return _graphql_output(tool, parse_response(tool, response, secrets).content, secrets)
 
 
@@ -247,16 +247,16 @@ async def send_authenticated(
     """
     auth = cast("templates.WebTemplate", tool.template).auth
     planned = planned.with_headers(context.headers)
-    presented = await templates.present_credentials(auth, invocation.credential, context.tokens)
-    response = await send(planned.presenting(presented))
-    if response.status == 401 and presented.tokens:
+    presentation = await templates.present_credentials(auth, invocation.credential, context.tokens)
+    response = await send(planned.presenting(presentation))
+    if response.status == 401 and presentation.tokens:
         # A request that was refused had no effect, so it may be sent again, whatever its method.
         await response.close()
-        for token in presented.tokens:
+        for token in presentation.tokens:
             context.tokens.forget(token)
-        presented = await templates.present_credentials(auth, invocation.credential, context.tokens)
-        response = await send(planned.presenting(presented))
-    return response, presented
+        presentation = await templates.present_credentials(auth, invocation.credential, context.tokens)
+        response = await send(planned.presenting(presentation))
+    return response, presentation
 
 
 def parse_response(tool: CompiledTool, response: Response, secrets: Sequence[str]) -> ToolOutput:
@@ -328,8 +328,8 @@ async def call_sse(tool: CompiledTool, invocation: Invocation, context: ManualCo
     planned = build_request(tool, invocation).with_headers((("Accept", "text/event-stream"),))
     async with await open_response(planned, tool, invocation, context) as response:
         if response.media_type != "text/event-stream":
-            got = response.media_type or "a body that does not say what it is"
-            raise ToolOutputError(f"{tool.label} answered with {got} where events were promised")
+            media_type = response.media_type or "a body that does not say what it is"
+            raise ToolOutputError(f"{tool.label} answered with {media_type} where events were promised")
         events = SseDecoder()
 
         def decode(chunk: bytes) -> list[Any]:
@@ -403,11 +403,11 @@ async def open_response(
     async def send(request: PlannedRequest) -> Response:
         return await context.client.send(request.to_wire(tool.timeout_s * STREAM_TIME_SHARE, MAX_BYTES, follow))
 
-    response, presented = await send_authenticated(planned, tool, invocation, context, send)
+    response, presentation = await send_authenticated(planned, tool, invocation, context, send)
     if 200 <= response.status < 300:
         return response
     async with response:
-        secrets = (*presented.secrets, *tool.secrets, *context.header_secrets)
+        secrets = (*presentation.secrets, *tool.secrets, *context.header_secrets)
         body = await response.read()
         raise response_error(tool.label, response.status, response.headers, body, remedy=REMEDY, secrets=secrets)
 
@@ -468,8 +468,8 @@ async def call_websocket(tool: CompiledTool, invocation: Invocation, context: Ma
     rest = dict(invocation.arguments)
     headers = build_headers(template, rest)
     message = _build_message(template.message, rest)
-    presented = await templates.present_credentials(template.auth, invocation.credential, context.tokens)
-    planned = plain_request("GET", template.url, headers).with_headers(context.headers).presenting(presented)
+    presentation = await templates.present_credentials(template.auth, invocation.credential, context.tokens)
+    planned = plain_request("GET", template.url, headers).with_headers(context.headers).presenting(presentation)
     try:
         async with asyncio.timeout(tool.timeout_s):
             answer = await _exchange_message(planned, message, template, tool, context)

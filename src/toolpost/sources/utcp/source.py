@@ -437,10 +437,10 @@ class UtcpBridge:
         client = await self._open_client()
         manual_data = {"tools": [_manual_entry(tool) for tool in tools]}
         try:
-            read = _import_utcp("utcp.data.utcp_manual").UtcpManualSerializer().validate_dict(manual_data)
-            first = read.tools[0].tool_call_template.model_copy(update={"name": manual})
+            utcp_manual = _import_utcp("utcp.data.utcp_manual").UtcpManualSerializer().validate_dict(manual_data)
+            first = utcp_manual.tools[0].tool_call_template.model_copy(update={"name": manual})
             first.allowed_communication_protocols = sorted({tool.kind for tool in tools})
-            await client.config.tool_repository.save_manual(first, read)
+            await client.config.tool_repository.save_manual(first, utcp_manual)
         except Exception as error:  # foreign code runs here, and may raise anything
             kinds = ", ".join(sorted({tool.kind for tool in tools}))
             msg = f"the utcp packages here cannot call {kinds}; install the plugin for it"
@@ -452,12 +452,12 @@ class UtcpBridge:
         client, kind = await self._open_client(), str(template.get("call_template_type"))
         name = manual_name(str(template.get("name") or self._config.name))
         try:
-            read = (
+            call_template = (
                 _import_utcp("utcp.data.call_template")
                 .CallTemplateSerializer()
                 .validate_dict({**template, "name": name})
             )
-            result = await client.register_manual(read)
+            result = await client.register_manual(call_template)
         except Exception as error:  # foreign code runs here, and may raise anything
             msg = f"the utcp packages here cannot find a manual by {kind}; install the plugin for it"
             raise ConfigError(f"source {self._config.name!r}: {msg} ({type(error).__name__})") from error

@@ -320,23 +320,23 @@ class WebhookSource(BaseSource):
 
     def _api_headers(self) -> list[Pair]:
         """Return the headers for n8n's API; a key without a configured header is sent as X-N8N-API-KEY."""
-        presented = self.credential.headers
+        credentials = self.credential.headers
         if _holds_api_key(self.config):
-            presented = {API_KEY_HEADER: str(self.config.auth_config["api_key"])}
-        return [*self.config.headers.items(), *presented.items()]
+            credentials = {API_KEY_HEADER: str(self.config.auth_config["api_key"])}
+        return [*self.config.headers.items(), *credentials.items()]
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Call the webhook of one call with its credential and its idempotency key."""
         tool = cast("HookTool", call.tool)
         hook, signature = tool.hook, self.config.webhook.signature
         request = build_request(hook, call.arguments, key=call.replay_key, signature=signature)
-        presented = NOTHING
+        presentation = NOTHING
         if origin_of(hook.address) in self._own_origins:
             request = request.with_headers(_without_api_key(self.config.headers))
-            presented = _presentation(self.config, hook, call.credential)
+            presentation = _presentation(self.config, hook, call.credential)
         send = self._send if hook.timeout_s is None else make_sender(self._client, timeout_s=hook.timeout_s)
-        response = await send(request.presenting(presented))
-        secrets = (*presented.secrets, *self._secrets())
+        response = await send(request.presenting(presentation))
+        secrets = (*presentation.secrets, *self._secrets())
         return output_of(
             tool.name, hook, response, declares_output=tool.spec.output_schema is not None, secrets=secrets
         )

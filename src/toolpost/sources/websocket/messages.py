@@ -92,8 +92,8 @@ ENCODERS: dict[str, Callable[[str], str | bytes]] = {"json": str, "text": sendab
 DECODERS: dict[str, Callable[[str | bytes], Any]] = {"json": json_value, "text": _decode_text, "bytes": _bytes}
 
 
-def _no_number(written: str) -> NoReturn:
-    raise ValueError(f"{written} is not a number in JSON")
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -142,8 +142,8 @@ class Correlation(NamedTuple):
         holder = answer if len(path) == 1 else value_at(answer, path[:-1])
         if not is_object(holder) or ("method" in answer and _is_request(answer)):
             return None
-        written = holder.pop(path[-1], None)
-        return written if type(written) is int else _number(written)
+        value = holder.pop(path[-1], None)
+        return value if type(value) is int else _number(value)
 
 
 def _is_request(message: dict[str, Any]) -> bool:
@@ -151,10 +151,10 @@ def _is_request(message: dict[str, Any]) -> bool:
     return message.get("jsonrpc") == _JSON_RPC and "result" not in message and "error" not in message
 
 
-def _number(written: Any) -> int | None:
+def _number(value: Any) -> int | None:
     """Parse an id, also one that a server turned into a text. `True` is a number to Python, but no id."""
-    if type(written) is str and written.isdecimal() and len(written) < 20:
-        return int(written)
+    if type(value) is str and value.isdecimal() and len(value) < 20:
+        return int(value)
     return None
 
 
@@ -234,11 +234,11 @@ def list_placeholders(template: Any) -> list[str]:
 
 def _whole(part: Part, template: Any) -> Build:
     def build(arguments: Arguments, number: int) -> str:
-        made = part(arguments, number)
-        if made is None:
+        text = part(arguments, number)
+        if text is None:
             missing = [name for name in list_placeholders(template) if name not in arguments]
             raise ToolValidationError(f"{', '.join(map(repr, missing))}: there is no message without it")
-        return made
+        return text
 
     return build
 
@@ -355,10 +355,10 @@ def _slot(name: str) -> Part:
     return fill
 
 
-def _quote(text: Part) -> Part:
+def _quote(part: Part) -> Part:
     def fill(arguments: Arguments, number: int) -> str | None:
-        made = text(arguments, number)
-        return None if made is None else json_text(made)
+        text = part(arguments, number)
+        return None if text is None else json_text(text)
 
     return fill
 
@@ -409,8 +409,8 @@ def _object(template: dict[str, Any]) -> Part:
     parts = [(f"{json_text(key)}:", _part(value)) for key, value in template.items()]
 
     def fill(arguments: Arguments, number: int) -> str:
-        made = [key + text for key, part in parts if (text := part(arguments, number)) is not None]
-        return f"{{{','.join(made)}}}"
+        members = [key + text for key, part in parts if (text := part(arguments, number)) is not None]
+        return f"{{{','.join(members)}}}"
 
     return fill
 
@@ -419,7 +419,7 @@ def _array(template: list[Any]) -> Part:
     parts = [_part(item) for item in template]
 
     def fill(arguments: Arguments, number: int) -> str:
-        made = [text for part in parts if (text := part(arguments, number)) is not None]
-        return f"[{','.join(made)}]"
+        items = [text for part in parts if (text := part(arguments, number)) is not None]
+        return f"[{','.join(items)}]"
 
     return fill

@@ -134,7 +134,7 @@ class WebSocketSession:
                 # It had no effect: nothing of it was read.
                 text = f"source {self._name!r} did not take the message in time: it does not read what was sent before"
                 raise ToolConnectionError(text, sent=False) from None
-            answered = await answer
+            result = await answer
         except BaseException:
             self._waiting.pop(number, None)
             self._is_owed = True
@@ -142,9 +142,9 @@ class WebSocketSession:
         finally:
             if self._retired is not None and not self._waiting:
                 self._retired.set()
-        if isinstance(answered, ToolError):
-            raise answered
-        return ToolOutput(result_of(answered))
+        if isinstance(result, ToolError):
+            raise result
+        return ToolOutput(result_of(result))
 
     async def close_when_idle(self) -> None:
         """Close the connection as soon as no call waits for an answer."""
@@ -555,8 +555,8 @@ class WebSocketSource(BaseSource):
     async def _connect(self, credential: Credential) -> WebSocket:
         """Connect with a credential, whose headers replace configured ones of the same name."""
         config, options = self.config, self.config.websocket
-        presented = {name.lower() for name in credential.headers}
-        own = [pair for pair in config.headers.items() if pair[0].lower() not in presented]
+        credential_names = {name.lower() for name in credential.headers}
+        own = [pair for pair in config.headers.items() if pair[0].lower() not in credential_names]
         return await connect_websocket(
             config.connection,
             policy=self._policy,

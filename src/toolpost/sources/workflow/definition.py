@@ -237,8 +237,8 @@ class _PlainLoader(yaml.SafeLoader):
             if name in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} stands twice", key.start_mark)
             seen.add(name)
-        made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return made
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
 
 
 def _check_format(value: object, where: str) -> None:

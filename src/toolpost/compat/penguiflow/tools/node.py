@@ -120,8 +120,8 @@ class PenguiflowToolNode:
         if not isinstance(config, ExternalToolConfig):
             return result
         if config.output_transformer is not None:
-            made = config.output_transformer(name, result, ctx)
-            return await made if inspect.isawaitable(made) else made
+            transformed = config.output_transformer(name, result, ctx)
+            return await transformed if inspect.isawaitable(transformed) else transformed
         if not isinstance(ctx, ToolContext) or not ctx.is_running:
             return result
         extraction = config.artifact_extraction
