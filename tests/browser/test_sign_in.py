@@ -1,13 +1,17 @@
 """A person connects an account with a real browser, at oidc-provider, and the call that waited finishes by itself."""
 
 import asyncio
+import socket
+from pathlib import Path
 
 import pytest
 
 from tests.browser.conftest import Newcomer, Opening
 from tests.browser.visitor import Visitor, button, heading, past_addresses, press, secrets_in_page
-from tests.toolbox.signing_in import ANN, NOTE, Program, outcome_of
+from tests.gateway.serving import serving, whole_app
+from tests.toolbox.signing_in import ANN, NOTE, NotesApi, Program, notes_source, outcome_of, toolbox
 from toolpost import Paused
+from toolpost.gateway.http import open_callers
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.programs]
 CONNECTED = "Connected, you can close this page"
@@ -25,6 +29,24 @@ async def test_a_person_signs_in_and_the_same_call_finishes_by_itself(program: P
     assert (outcome["status"], outcome["call_id"]) == ("completed", asked.call_id)
     assert outcome["content"] == {**NOTE, "reader": "alice"}
     assert ann.complaints == []
+
+
+async def test_a_person_signs_in_at_the_gateway_itself(
+    api: NotesApi, place: tuple[str, socket.socket], tmp_path: Path, ann: Visitor
+) -> None:
+    url, listening = place
+    folder = tmp_path / "data"
+    async with (
+        toolbox(notes_source(api, tmp_path), url, folder) as box,
+        open_callers(box, folder, ANN, host="127.0.0.1") as callers,
+        serving(whole_app(box, callers, url), listening),
+    ):
+        pending_id, link = await Program(box, api, url).asks()
+        tab = await ann.connects(link)
+        outcome = await outcome_of(box, pending_id, by=ANN)
+
+    assert await heading(tab) == CONNECTED
+    assert outcome["content"] == {**NOTE, "reader": "alice"}
 
 
 @pytest.mark.req("OAUTH-31")

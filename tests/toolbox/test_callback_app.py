@@ -152,7 +152,7 @@ async def test_the_first_page_says_who_asks_for_what_and_holds_nothing_foreign(h
     rules = page.headers["content-security-policy"]
     assert rules.startswith("default-src 'none'; style-src 'sha256-")
     assert "frame-ancestors 'none'" in rules
-    assert (page.headers["referrer-policy"], page.headers["cache-control"]) == ("no-referrer", "no-store")
+    assert (page.headers["referrer-policy"], page.headers["cache-control"]) == ("strict-origin", "no-store")
     assert (page.headers["x-frame-options"], page.headers["x-content-type-options"]) == ("DENY", "nosniff")
 
 

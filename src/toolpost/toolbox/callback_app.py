@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
 from toolpost.auth.consents import Invitation, StartedSignIn
@@ -84,7 +84,6 @@ HEADERS = (
     ("Content-Security-Policy", _RULES),
     ("X-Frame-Options", "DENY"),
     ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
@@ -332,11 +331,13 @@ class HtmlPage(NamedTuple):
     status: int
     body: bytes
     more: tuple[tuple[str, str], ...] = ()
+    referrer: Literal["no-referrer", "strict-origin"] = "no-referrer"
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
         """All header fields."""
-        return (*HEADERS, *self.more, ("Content-Length", str(len(self.body))))
+        own = (("Referrer-Policy", self.referrer), ("Content-Length", str(len(self.body))))
+        return (*HEADERS, *self.more, *own)
 
 
 class StartPageContent(NamedTuple):
@@ -370,7 +371,9 @@ def start_page(asked: StartPageContent) -> HtmlPage:
         "they would act with your account.</p>"
         f'<form method="post" action="start">{hidden}<button>Continue to sign-in</button></form>',
         mark=_LINK,
-    )
+        # From a page without a referrer browsers send a form with `Origin: null` (Fetch, section 3.2), which whoever
+        # looks at the origin of requests takes for a foreign page's. The service is told nothing: redirects have none.
+    )._replace(referrer="strict-origin")
 
 
 def connected_page(service: str) -> HtmlPage:
