@@ -73,6 +73,7 @@ async def test_a_front_end_starts_and_finishes_a_sign_in_and_lets_the_account_go
             http.headers["Authorization"] = f"Bearer {(folder / 'token').read_text()}"
             call = {"tool": "notes.read_note", "arguments": {"id": 7}}
             asked = (await http.post("/calls", json=call)).json()
+            card = (await http.get(f"/pending/{asked['pending']['id']}")).json()
             before = (await http.get("/accounts")).json()
             started = (await http.post("/accounts/notes/sign-in", json={"redirect_uri": page})).json()
             brought = await Browser(f"{page}/notes").visit(started["url"])
@@ -85,6 +86,8 @@ async def test_a_front_end_starts_and_finishes_a_sign_in_and_lets_the_account_go
             strange = await http.post("/accounts/nowhere/sign-in", json={})
 
     assert (asked["status"], started["status"]) == ("paused", "started")
+    assert (card["kind"], card["payload"]["provider"]) == ("consent", "notes")
+    assert "/oauth/start" not in str(card)  # a link without its secret would lead nowhere
     assert finished.json() == {"status": "connected", "provider": "notes", "url": None}
     assert 400 <= refused.status_code < 500
     assert refused.headers["content-type"] == "application/problem+json"

@@ -204,6 +204,21 @@ async def test_an_answer_runs_the_call_once_with_the_arguments_that_were_approve
     assert dropped == ["t", "other"]
 
 
+async def test_a_card_says_what_was_decided(gate: Served) -> None:
+    ids = [(await paused(gate))["pending"]["id"] for _ in range(4)]
+    await answer(gate, ids[0], decision="approve")
+    await answer(gate, ids[1], decision="modify", arguments={"name": "other", "password": "hunter2"})
+    await answer(gate, ids[2], decision="deny", reason="not today")
+    cards = [(await gate.http.get(f"/api/v1/pending/{one}")).json() for one in ids]
+
+    changed = cards[1]["answer"]
+    assert (changed["decision"], changed["arguments"]["name"]) == ("modify", "other")
+    assert "hunter2" not in str(cards)
+    assert [card["answer"] for card in (cards[0], cards[2], cards[3])] == [
+        {"decision": "approve"}, {"decision": "deny", "reason": "not today"}, None,
+    ]  # fmt: skip
+
+
 async def test_an_answer_with_wrong_arguments_leaves_the_question_open(gate: Served) -> None:
     pending_id = (await paused(gate))["pending"]["id"]
     wrong = [
@@ -299,6 +314,37 @@ async def test_a_file_is_uploaded_and_read_in_parts(gate: Served) -> None:
     assert [one.status_code for one in list(parts.values())[3:]] == [416, 200, 416]
     assert parts["bytes=2-4"].headers["content-range"] == "bytes 2-4/10"
     assert (known.status_code, whole.headers["content-disposition"]) == (304, "attachment")
+
+
+async def test_a_file_whose_type_is_not_said_has_that_of_its_name_and_a_form_is_refused(gate: Served) -> None:
+    by_curl = {"Content-Type": "application/x-www-form-urlencoded"}
+    stored = [
+        await gate.http.post("/api/v1/artifacts", params={"name": name}, content=b"bytes", headers=headers)
+        for name, headers in (("a.csv", by_curl), ("a.pdf", {}), ("a", by_curl), ("", {}))
+    ]
+    form = await gate.http.post("/api/v1/artifacts", files={"file": ("a.txt", b"bytes")})
+
+    assert [one.json()["media_type"] for one in stored] == [
+        "text/csv", "application/pdf", "application/octet-stream", "application/octet-stream",
+    ]  # fmt: skip
+    assert (form.status_code, form.json()["code"]) == (415, "unsupported_media_type")
+    assert "the body is the file itself" in form.json()["detail"]
+
+
+async def test_a_wrong_parameter_is_refused_with_what_it_takes(gate: Served) -> None:
+    status = await gate.http.get("/api/v1/pending", params={"status": "waiting"})
+    limit = await gate.http.get("/api/v1/pending", params={"limit": "many"})
+
+    assert (status.status_code, limit.status_code) == (400, 400)
+    assert status.json()["detail"].startswith("the parameter 'status' does not fit: expected one of \"open\", ")
+    assert limit.json()["detail"] == "the parameter 'limit' does not fit: expected integer, got string \"many\""
+
+
+async def test_a_body_that_is_no_json_is_refused_with_the_place(gate: Served) -> None:
+    broken = await gate.http.post("/api/v1/calls", content=b'{"tool": ', headers={"Content-Type": "application/json"})
+
+    assert (broken.status_code, broken.json()["code"]) == (400, "malformed_json")
+    assert "line 1 column 10" in broken.json()["detail"]
 
 
 async def test_a_file_whose_media_type_fits_no_header_is_read_all_the_same(tmp_path: Path) -> None:

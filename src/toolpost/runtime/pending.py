@@ -631,7 +631,7 @@ def approval_card(action: PendingAction, registry: ToolRegistry, redactor: Redac
     open_text = redact(
         {
             "prompt": question.prompt,
-            "payload": dict(question.payload),
+            "payload": _card_payload(question),
             "arguments": dict(action.arguments),
             "outcome": action.outcome,
         }
@@ -655,9 +655,23 @@ def approval_card(action: PendingAction, registry: ToolRegistry, redactor: Redac
         "asked_by": str(action.asked_by),
         "created_at": action.created_at,
         "expires_at": action.expires_at,
+        "answer": None if action.answer is None else redact(_given(action.answer)),
         "answered_by": action.answered_by,
         "answered_at": action.answered_at,
     }
+
+
+def _card_payload(question: Question) -> dict[str, Any]:
+    """Return the payload without the sign-in URL of a consent: with its secret masked it would lead nowhere."""
+    private = _PRIVATE if question.kind == "consent" else frozenset[str]()
+    return {name: value for name, value in question.payload.items() if name not in private}
+
+
+def _given(answer: Answer) -> dict[str, Any]:
+    """Return what was decided, without the value that a tool was given: it may be anything, a password too."""
+    if answer.arguments is not None:
+        return {"decision": "modify", "arguments": dict(answer.arguments)}
+    return {"decision": answer.decision, **({"reason": answer.reason} if answer.reason else {})}
 
 
 def _preview(question: Question, payload: Mapping[str, Any]) -> dict[str, str] | None:

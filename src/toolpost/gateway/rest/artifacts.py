@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import re
 import time
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
 _PARAMETERS = re.compile(r"[\t -~]{0,200}")
 _OCTETS = "application/octet-stream"
+_UNSAID = "application/x-www-form-urlencoded"  # what curl says of every body whose type it is not told
 _FILE = {_OCTETS: {"type": "string", "format": "binary"}}
 
 
@@ -91,9 +93,8 @@ async def _pieces(ask: RestRequest, artifact_id: str, begin: int, end: int) -> A
 
 async def _upload_artifact(ask: RestRequest) -> Response:
     """Store a file, so that a call can name it as an argument: `{"artifact_id": ...}`."""
-    kind = ask.raw.headers.get("content-type", _OCTETS).partition(";")[0].strip()
-    if not _MEDIA_TYPE.fullmatch(kind):
-        raise Problem(415, "unsupported_media_type", "the content type is none")
+    name = ask.query.get("name", "")
+    kind = _kind_of(ask.raw.headers.get("content-type", ""), name)
     data = await read_body(ask.raw, round(ask.box.settings.server.max_upload_mb * 1024 * 1024))
     if not data:
         raise Problem(422, "empty_file", "the body is the file, and it is empty")
@@ -104,7 +105,7 @@ async def _upload_artifact(ask: RestRequest) -> Response:
             sha256="",
             size=0,
             media_type=kind,
-            name=ask.query.get("name", ""),
+            name=name,
             tenant=ask.tenant,
             run_id=ask.box.router.new_id("run"),
             call_id="",
@@ -114,6 +115,21 @@ async def _upload_artifact(ask: RestRequest) -> Response:
     )
     location = f"{ask.service.public_url}/api/v1/artifacts/{stored.id}"
     return JsonResponse(stored.to_dict(), 201, headers={"Location": location})
+
+
+def _kind_of(header: str, name: str) -> str:
+    """Return the media type of an upload; where none is said, what the file's name ends with says it."""
+    kind = header.partition(";")[0].strip()
+    if kind.lower() == "multipart/form-data":
+        told = (
+            "the body is the file itself, not a form: `curl --data-binary @FILE -H 'Content-Type: TYPE' ...?name=FILE`"
+        )
+        raise Problem(415, "unsupported_media_type", told)
+    if not kind or kind.lower() == _UNSAID:
+        return mimetypes.guess_type(name)[0] or _OCTETS
+    if not _MEDIA_TYPE.fullmatch(kind):
+        raise Problem(415, "unsupported_media_type", "the content type is none")
+    return kind
 
 
 async def _find(ask: RestRequest) -> ArtifactRef:

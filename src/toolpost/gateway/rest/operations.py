@@ -7,6 +7,7 @@ import base64
 import binascii
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -164,11 +165,12 @@ class Operation:
             return None
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Problem(415, "unsupported_media_type", "the body must be application/json")
+            raise Problem(415, "unsupported_media_type", "the body must be JSON: send `Content-Type: application/json`")
         try:
             value = json.loads(await read_body(request, JSON_BYTES), parse_constant=_no_constant)
-        except (ValueError, RecursionError):
-            raise Problem(400, "malformed_json", "the body is no JSON") from None
+        except (ValueError, RecursionError) as error:
+            where = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
+            raise Problem(400, "malformed_json", f"the body is no JSON{where}") from None
         issues = self._validator.issues(value)
         if issues:
             raise Problem(422, "invalid_body", f"the body does not fit: {issues[0]}", errors=issues)
@@ -186,15 +188,14 @@ def _no_constant(name: str) -> None:
 def _parse(name: str, text: str, schema: JsonSchema) -> Any:
     """Return a parameter as its schema has it."""
     value: Any = text
-    try:
-        if schema["type"] == "integer":
-            value = int(text) if text.isascii() and text.lstrip("-").isdigit() else None
+    with suppress(ValueError):
+        if schema["type"] == "integer" and text.isascii() and text.lstrip("-").isdigit():
+            value = int(text)
         elif schema["type"] == "number":
             value = float(text)
-    except ValueError:
-        value = None
-    if compile_validator(dict(schema)).issues(value):
-        raise Problem(400, "invalid_parameter", f"the parameter {name!r} does not fit: {text[:100]!r}")
+    issues = compile_validator(dict(schema)).issues(value)
+    if issues:
+        raise Problem(400, "invalid_parameter", f"the parameter {name!r} does not fit: {issues[0].removeprefix('$: ')}")
     return value
 
 

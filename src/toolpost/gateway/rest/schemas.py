@@ -144,6 +144,12 @@ COMPONENTS: dict[str, Any] = {
             "asked_by": _TEXT,
             "created_at": _TIME,
             "expires_at": _TIME,
+            "answer": {
+                "type": ["object", "null"],
+                "properties": {"decision": _TEXT, "arguments": _OBJECT, "reason": _TEXT},
+                "required": ["decision"],
+                "description": "What was decided; with the arguments of `modify`, or the reason of `deny`",
+            },
             "answered_by": _MAYBE_TEXT,
             "answered_at": _MAYBE_TIME,
         },
