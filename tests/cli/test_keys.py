@@ -44,6 +44,31 @@ def test_a_key_of_a_caller_is_shown_once_listed_without_its_secret_and_revoked(t
     assert (revoked.code, again.code, again.json["error"]["error_code"]) == (0, 1, "key_not_found")
 
 
+def test_a_key_is_revoked_by_how_its_id_begins_or_by_itself_and_its_secret_is_not_repeated(toolpost: Run) -> None:
+    first, second = [toolpost("keys", "create", name, "--json").json for name in ("bot", "bee")]
+
+    begun = toolpost("keys", "revoke", first["id"][:6], "--json")
+    whole = toolpost("keys", "revoke", second["key"])
+    again = toolpost("keys", "revoke", second["key"])
+
+    assert begun.json == {"status": "revoked", "id": first["id"]}
+    assert whole.out == f"revoked: {second['id']}.\n"
+    assert (again.code, second["id"] in again.err) == (1, True)
+    assert second["key"].rpartition("_")[2] not in again.out + again.err
+    assert toolpost("keys", "list", "--json").json == []
+
+
+def test_of_a_key_of_another_tenant_it_is_said_where_it_is_listed(toolpost: Run) -> None:
+    created = toolpost("keys", "create", "bot", "--for", "acme:bot")
+    key_id = created.out.split("_")[1]
+    missed = toolpost("keys", "revoke", key_id)
+
+    assert "`toolpost keys list --user acme:bot` shows the keys of its tenant." in created.err
+    assert "in the tenant 'local'" in missed.err
+    assert "--user TENANT:USER" in missed.err
+    assert toolpost("keys", "revoke", key_id, "--user", "acme:ann").code == 0
+
+
 def test_a_key_for_an_agent_cannot_have_the_scope_to_answer(toolpost: Run) -> None:
     both = toolpost("keys", "create", "bot", "--scope", "call", "--scope", "answer", "--json")
     unknown = toolpost("keys", "create", "bot", "--scope", "calls")

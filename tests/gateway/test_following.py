@@ -100,6 +100,8 @@ def test_sighup_applies_the_file_at_once_and_what_happened_is_said(home: Path) -
         rewrite(home, "sorces: []\n")
         gateway.process.send_signal(signal.SIGHUP)
         wait_for(errors, "all stays as it was: unknown key 'sorces'")
+        rewrite(home, ONE)
+        wait_for(errors, "the configuration was read again; nothing differs")
         rewrite(home, MORE + "limits: {inline_bytes: 5}\n")
         gateway.process.send_signal(signal.SIGHUP)
         wait_for(errors, "source added: more")

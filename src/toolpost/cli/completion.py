@@ -29,6 +29,7 @@ _TABLES: dict[Kind, str] = {
     "run or call": "SELECT run_id AS id, tenant, started_at AS at FROM runs"
     " UNION SELECT root_call, tenant, started_at FROM runs",
     "artifact": "SELECT id, tenant, created_at AS at FROM artifacts",
+    "key": "SELECT id, tenant, created_at AS at FROM caller_keys",
 }
 
 NAMES_FILE = "tool_names.json"
@@ -81,6 +82,11 @@ def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
 def artifact_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the ids of the tenant's artifacts, the newest first."""
     return _ids(ctx, "artifact", incomplete)
+
+
+def key_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the ids of the keys of the tenant's callers, the newest first."""
+    return _ids(ctx, "key", incomplete)
 
 
 def cache_tool_names(box: Toolbox) -> None:
@@ -146,7 +152,7 @@ def _source_names(data: dict[str, Any]) -> list[str]:
     return [str(entry["name"]) for entry in entries if is_object(entry) and entry.get("name")]
 
 
-Kind = Literal["pending action", "open pending action", "run", "run or call", "artifact"]
+Kind = Literal["pending action", "open pending action", "run", "run or call", "artifact", "key"]
 
 
 def find_ids(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:

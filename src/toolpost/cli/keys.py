@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolpost.cli import completion
 from toolpost.cli.arguments import parse_duration_option
 from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_time
 from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
-from toolpost.contracts.callers import SCOPES, CallerKey, CallerScope
+from toolpost.contracts.callers import KEY_PREFIX, SCOPES, CallerKey, CallerScope
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 
@@ -46,7 +49,14 @@ Expires = Annotated[
         parser=parse_duration_option,
     ),
 ]
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="The id of the key, as `keys list` shows it.")]
+KeyId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The id of the key, as `keys list` shows it, or how it begins; or the key itself.",
+        autocompletion=completion.key_ids,
+    ),
+]
 
 
 @app.command("create")
@@ -75,6 +85,8 @@ def create_key(
         else:
             output.text(text)
             output.note(f"This is key {key.id} of {caller}. It is not kept and not shown again; send it as a bearer.")
+            if caller.tenant != Principal.parse(user).tenant:
+                output.note(f"`toolpost keys list --user {quote(str(caller))}` shows the keys of its tenant.")
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=create_store)
@@ -131,15 +143,21 @@ def _show_keys(keys: list[CallerKey], output: Output) -> None:
 @app.command("revoke")
 def revoke_key(key_id: KeyId, config: Config = None, user: User = "", json: Json = False) -> None:
     """Revoke a key: its next request is refused."""
+    given = key_id.removeprefix(KEY_PREFIX).partition("_")[0]  # of a whole key its secret is not repeated
 
     async def work(box: Toolbox, output: Output) -> int:
-        if not await box.store.caller_keys.remove(key_id, tenant=Principal.parse(user).tenant):
-            message = f"there is no key {key_id!r} in your tenant; `toolpost keys list{output.options}` shows them"
-            raise ToolError(message, code="key_not_found")
+        tenant = Principal.parse(user).tenant
+        found = resolve_id(box, "key", given, user=user)
+        if not await box.store.caller_keys.remove(found, tenant=tenant):
+            raise ToolError(
+                f"there is no key {found!r} in the tenant {tenant!r}; `toolpost keys list{output.options}` shows them, "
+                "with --user TENANT:USER those of another tenant",
+                code="key_not_found",
+            )
         if output.as_json:
-            output.document({"status": "revoked", "id": key_id})
+            output.document({"status": "revoked", "id": found})
         else:
-            output.text(f"revoked: {key_id}.")
+            output.text(f"revoked: {found}.")
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)

@@ -227,8 +227,13 @@ async def _following(
         if isinstance(outcome, ConfigError):
             output.note(f"the configuration was changed, and is refused; all stays as it was: {outcome}")
             return
+        if not outcome:
+            output.note(
+                "the configuration was read again; nothing differs. "
+                "A source's own files, such as its code, are read again when it is replaced or reloaded."
+            )
         for line in outcome.lines():
-            output.note(f"the configuration was changed: {line}")
+            output.note(f"configuration: {line}")
         reporter.look_again()
         try:
             await show_views()

@@ -13,6 +13,8 @@ from toolpost.contracts.principal import Principal
 CallerScope = Literal["call", "answer", "admin"]
 SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin")
 """To call tools; to answer what waits for a person; to change sources and to export the record."""
+KEY_PREFIX = "tpk_"
+"""How the text of a key begins; its id and its secret follow, with an underscore between."""
 
 
 class Caller(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.caller_tokens import CallerTokens, claim_at, role_names
 from toolpost.auth.keys import write_private
-from toolpost.contracts.callers import SCOPES, Caller, CallerKey, CallerScope, check_key_scopes
+from toolpost.contracts.callers import KEY_PREFIX, SCOPES, Caller, CallerKey, CallerScope, check_key_scopes
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.principal import Principal
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import OidcSettings
     from toolpost.contracts.storage import CallerKeyStore
 
-_PREFIX = "tpk_"
 _NOT_KNOWN = "the bearer is not known here: it is wrong, revoked or expired"
 
 
@@ -51,7 +50,7 @@ def new_caller_key(
         created_by=by,
         expires_at=None if expires_in_s is None else now + expires_in_s,
     )
-    return key, f"{_PREFIX}{key_id}_{secret}"
+    return key, f"{KEY_PREFIX}{key_id}_{secret}"
 
 
 class Callers:
@@ -84,14 +83,14 @@ class Callers:
             if is_local:
                 return self.operator
             raise ToolAuthError("the operator's token is for this machine; create a key", code="invalid_token")
-        if bearer.startswith(_PREFIX):
+        if bearer.startswith(KEY_PREFIX):
             return await self._by_key(bearer)
         if self._tokens is not None and self._oidc is not None and bearer.count(".") == 2:
             return caller_of(await self._tokens.verify(bearer), self._oidc)
         raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
 
     async def _by_key(self, bearer: str) -> Caller:
-        key_id, _, secret = bearer.removeprefix(_PREFIX).partition("_")
+        key_id, _, secret = bearer.removeprefix(KEY_PREFIX).partition("_")
         key = await self._keys.find(key_id) if key_id.isascii() else None
         known = hmac.compare_digest(_digest(secret), b"" if key is None else key.digest)
         if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):

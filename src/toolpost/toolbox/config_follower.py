@@ -24,6 +24,7 @@ class ConfigFollower:
     """Apply the configuration file of an open Toolbox whenever it or the `.env` beside it changes.
 
     `load` reads the file; `report` is called with what changed, or why the file was refused, which leaves all as it is.
+    That nothing differs is reported to whoever asked, and after a file that was refused or waited for a restart.
     The contents are compared, not looked for by events of the file system: that also notices files that are replaced
     by a rename, changed twice within a tick of the clock, or reached over links and mounts.
     """
@@ -38,6 +39,7 @@ class ConfigFollower:
         self._load = load
         self._report = report
         self._asked = asyncio.Event()
+        self._differed = False
         config = box.config_path or Path.cwd() / FILE_NAME
         self._files = (config, config.parent / ENV_FILE)
 
@@ -50,10 +52,11 @@ class ConfigFollower:
         applied: list[bytes | None] | None = None  # it may have changed since the Toolbox read it
         while True:
             seen = await asyncio.to_thread(self._read)
-            if self._asked.is_set() or (seen != applied and await self._is_settled(seen)):
+            asked = self._asked.is_set()
+            if asked or (seen != applied and await self._is_settled(seen)):
                 self._asked.clear()
                 applied = seen
-                await self._apply()
+                await self._apply(asked=asked)
             await self._pause(_POLL_S)
 
     async def _is_settled(self, seen: list[bytes | None]) -> bool:
@@ -70,15 +73,18 @@ class ConfigFollower:
     def _read(self) -> list[bytes | None]:
         return [_content(file) for file in self._files]
 
-    async def _apply(self) -> None:
+    async def _apply(self, *, asked: bool) -> None:
         try:
             reload = await self._box.reload(await asyncio.to_thread(self._load))
         except Exception as raised:  # noqa: BLE001 - sources of plug-ins are opened and closed; the next change may work
             error = raised if isinstance(raised, ConfigError) else ConfigError(f"{type(raised).__name__}: {raised}")
             self._box.router.emitter.emit_config(EventCode.CONFIG_REFUSED, {"reason": str(error)})
+            self._differed = True
             await self._report(error)
             return
-        if reload:
+        is_news = reload or asked or self._differed
+        self._differed = bool(reload.restart or reload.failed)
+        if is_news:
             await self._report(reload)
 
 
