@@ -69,6 +69,7 @@ async def test_a_budget_that_is_used_up_ends_the_run_and_its_last_calls_are_not_
     result = await finished(ScriptedModel(*NOTES, usage=usage), budget=budget)
     assert (result.reason, result.metadata["budget"], result.metadata["iterations"]) == ("budget_exhausted", which, 3)
     assert result.metadata["done"] == [{"tool_name": "note", "status": "completed"}] * 2
+    assert result.metadata["tool_calls"] == 2
     assert ran == ["0", "1"]
     assert result.messages[-1]["content"] == "This call was not made: the budget of the run was used up."
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from mcp import MCPError
 from mcp.client.client import Client
 from mcp_types import (
     ElicitRequestParams,
@@ -191,8 +190,11 @@ async def test_a_caller_lists_its_own_calls_that_wait_and_no_others(tmp_path: Pa
         none = await client.call_tool("pending_status", {})
         state = (await retry(client, "order", {"amount": 7})).request_state
         own = await client.call_tool("pending_status", {})
-        with pytest.raises(MCPError, match="none of your calls"):
-            await client.call_tool("pending_wait", {"pending_id": theirs["toolpost/pending_id"]})
+        foreign = await client.call_tool("pending_wait", {"pending_id": theirs["toolpost/pending_id"]})
+        wrong = await client.call_tool("pending_wait", {"pending_id": 7})
 
+    assert (foreign.is_error, wrong.is_error) == (True, True)
+    assert "none of your calls waits as" in str(foreign.content)
+    assert "takes pending_id, a text" in str(wrong.content)
     assert "none of your calls waits" in str(none.content)
-    assert f"{state} order" in str(own.content)
+    assert f'{state} order {{"amount": 7}}: open' in own.content[0].model_dump()["text"]

@@ -123,6 +123,7 @@ async def test_a_call_that_may_be_repeated_has_failed_when_its_gateway_was_kille
             if surface == "rest":
                 at = gateway.address.replace("mcp", f"api/v1/runs/{begun['run_id']}/outcome")
                 outcome = (await http.get(at)).json()
+                assert outcome["error"]["is_retryable"] is True
                 told = (outcome["status"], outcome["error"]["error_code"])
             else:
                 at, asked = gateway.address.replace("mcp", "a2a"), rpc("GetTask", {"id": begun["result"]["task"]["id"]})

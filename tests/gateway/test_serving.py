@@ -93,7 +93,7 @@ def test_a_port_that_is_taken_is_said(home: Path) -> None:
         )
 
     assert second.returncode == 1
-    assert "choose another --port" in second.stderr
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port" in second.stderr
 
 
 def test_serve_ends_quietly_with_a_client_that_is_gone_and_cancels_its_call(home: Path) -> None:

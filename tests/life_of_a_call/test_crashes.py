@@ -81,7 +81,13 @@ HOST = dedent(
             await asyncio.sleep(60)
         return paid
 
-    tools = [pay, put, look, peek, drop, compute, trip]
+    @tool(name="shop.ship", side_effects="write")
+    async def ship() -> str:
+        print("inside", flush=True)
+        await asyncio.sleep(60)
+        return "shipped"
+
+    tools = [pay, put, look, peek, drop, compute, trip, ship]
 
     async def main():
         async with Toolbox(tools=tools, settings=Settings(data_dir=folder / "data")) as box:
@@ -168,6 +174,14 @@ async def test_an_unsafe_call_interrupted_goes_to_a_person(
     assert ledger(tmp_path) == ["5"]
     assert told[:3] == [400, 405, 440]
     assert told[-1] == (410 if status == "completed" else 420)
+
+
+async def test_an_interrupted_call_of_a_model_is_asked_about_by_the_name_of_its_tool(tmp_path: Path) -> None:
+    kill_inside(tmp_path, "shop__ship", "{}", "")
+    async with reopened(tmp_path) as box:
+        (action,) = await box.pending.list(by=ANN)
+    assert action.tool_name == "shop.ship"
+    assert action.question.prompt.startswith("shop.ship was interrupted")
 
 
 async def test_with_four_eyes_somebody_else_says_what_became_of_an_interrupted_call(tmp_path: Path) -> None:

@@ -195,6 +195,19 @@ async def test_a_tool_that_crashes_is_a_failure_with_its_type_and_message(
         assert (await box.call("add", {"a": 1})).status == "completed"
 
 
+async def test_an_outcome_has_the_name_of_its_tool_whatever_name_a_model_knows_it_by(make_box: MakeBox) -> None:
+    @tool(name="shop.find", side_effects="read")
+    async def find(order: int) -> str:
+        if not order:
+            raise LookupError("there is no order 0")
+        return f"order {order}"
+
+    async with make_box(find) as box:
+        outcomes = [await box.call("shop__find", given) for given in ({"order": 1}, {"order": 0}, {"order": "x"})]
+    assert [outcome.status for outcome in outcomes] == ["completed", "failed", "failed"]
+    assert {outcome.tool_name for outcome in outcomes} == {"shop.find"}
+
+
 async def test_an_error_of_the_tree_keeps_its_class_and_code(make_box: MakeBox) -> None:
     @tool(side_effects="pure")
     async def refuse() -> None:

@@ -478,7 +478,7 @@ def _finish(
         "run_id": conversation.run_id,
         "user_id": conversation.user,
         "iterations": conversation.turns,
-        "tool_calls": conversation.calls,
+        "tool_calls": len(conversation.done),
         "done": [{"tool_name": name, "status": status} for name, status in conversation.done],
         "usage": conversation.usage._asdict(),
         "seconds": round(run.seconds, 3),

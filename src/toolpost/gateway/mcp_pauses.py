@@ -8,6 +8,7 @@ action, so that a retry finds it in any process on the same store.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -218,10 +219,10 @@ class PausedCalls:
         if pending_id is None and params.name == _STATUS:
             return await self._list(user)
         if not isinstance(pending_id, str) or not isinstance(wait_s, int | float):
-            raise MCPError(code=INVALID_PARAMS, message=f"{params.name} takes pending_id, a text, and timeout_s")
+            return _text(f"{params.name} takes pending_id, a text, and timeout_s, a number", is_error=True)
         action = await self._own(pending_id, user)
         if action is None:
-            raise MCPError(code=INVALID_PARAMS, message=f"none of your calls waits as {pending_id!r}")
+            return _text(f"none of your calls waits as {pending_id!r}; {_STATUS} lists them", is_error=True)
         wait = min(max(0.0, wait_s), _LONGEST_WAIT_S) if params.name == _WAIT else 0
         return await self._pending.outcome(pending_id, by=user, wait_s=wait)
 
@@ -229,11 +230,16 @@ class PausedCalls:
         """Return the newest calls of this user that waited or still wait."""
         listed = await self._pending.list(by=user, status=None, limit=_MOST_SEEN)
         found = [action for action in listed if self._is_own(action, user)]
-        lines = [
-            f"{action.id} {action.tool_name} {dict(action.question.arguments)}: {action.status}"
-            for action in found[:_MOST_LISTED]
-        ]
-        return {"content": [{"type": "text", "text": "\n".join(lines) or "none of your calls waits"}], "isError": False}
+        lines = list[str]()
+        for action in found[:_MOST_LISTED]:
+            arguments = json.dumps(dict(action.question.arguments), ensure_ascii=False)
+            lines.append(f"{action.id} {action.tool_name} {arguments}: {action.status}")
+        return _text("\n".join(lines) or "none of your calls waits")
+
+
+def _text(text: str, *, is_error: bool = False) -> dict[str, Any]:
+    """Return a result of one text; a mistake is a result too, which a model reads and mends."""
+    return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
 def input_required(paused: Paused, ctx: Context, *, state: str | None) -> dict[str, Any]:

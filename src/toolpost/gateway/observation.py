@@ -123,10 +123,11 @@ class CallLog:
         if outcome is None or not _log.isEnabledFor(logging.INFO):
             return
         call, payload = event.call, event.payload  # redacted
+        took_ms = payload.get("duration_ms")
         fields = {
             "tool": call.tool_name,
             "outcome": outcome,
-            "duration_ms": payload.get("duration_ms"),
+            "duration_ms": None if took_ms is None else round(took_ms, 3),
             "principal": f"{call.tenant}:{call.user}",
             "run_id": call.run_id,
             "call_id": call.call_id,

@@ -253,7 +253,7 @@ class Attempt:
             call_id=request.call_id,
             step=step,
             run_id=request.run_id,
-            tool_name=request.tool_name,
+            tool_name=self.call.tool_name,
             principal=request.principal,
             call={} if step else self.journal_data(),
             at=time.time(),

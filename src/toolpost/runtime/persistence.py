@@ -59,7 +59,7 @@ async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
 def interrupted_error(tool_name: str) -> ToolError:
     """Return the error of a call that is safe to repeat and whose process died."""
     message = "the process running this call ended before it did; it is safe to call again"
-    return ToolError(message, tool_name=tool_name, code="interrupted")
+    return ToolError(message, tool_name=tool_name, category=ErrorCategory.RETRYABLE_SERVER, code="interrupted")
 
 
 async def recorded_outcome(store: Store, call_id: str, *, tenant: str) -> Outcome | None:

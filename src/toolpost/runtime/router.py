@@ -244,7 +244,7 @@ class ToolRouter:
                 await self._park(attempt) if attempt.may_be_parked else self._failed(attempt, self._stopped(attempt))
             )
         except Exception as raised:  # noqa: BLE001 - whatever it was, the caller gets an outcome and the log an end
-            outcome = self._failed(attempt, failure_of(raised, request.tool_name))
+            outcome = self._failed(attempt, failure_of(raised, attempt.call.tool_name))
         finally:
             self.inflight.leave(attempt)
         if isinstance(outcome, Failed) and _is_unbegun(attempt, outcome.error):
@@ -451,13 +451,13 @@ class ToolRouter:
         return _stopped(attempt)
 
     def _failed(self, attempt: Attempt, error: ToolError) -> Failed:
-        request = attempt.request
-        error.tool_name = error.tool_name or request.tool_name
+        request, name = attempt.request, attempt.call.tool_name
+        error.tool_name = error.tool_name or name
         if attempt.runtime is not None:
             error.origin = attempt.runtime.entry.origin or error.origin  # the error of a call inside keeps its own
         redactor = self.redactor if attempt.runtime is None else attempt.runtime.redactor_for(request)
         error.conceal(redactor.message)
-        return Failed(request.call_id, request.run_id, request.tool_name, error, attempt.elapsed_ms)
+        return Failed(request.call_id, request.run_id, name, error, attempt.elapsed_ms)
 
     async def describe_interrupted(
         self, asked: Question, tool_name: str, call: Mapping[str, Any]
@@ -634,7 +634,7 @@ def _private(arguments: Any, snapshot: Any) -> Any:
 
 def _stopped(attempt: Attempt) -> ToolError:
     """Return the error of a call that timed out, was cancelled, or whose caller was cancelled."""
-    name = attempt.request.tool_name
+    name = attempt.call.tool_name
     doubt = "; it may have taken effect all the same" if attempt.journaled else ""
     if attempt.stopped == "timeout":
         timeout_ms = round(attempt.timeout_s * 1000, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from contextlib import contextmanager, suppress
@@ -31,13 +32,13 @@ _TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too 
 
 @contextmanager
 def listen(host: str, port: int) -> Generator[socket.socket]:
-    """Open the socket that the gateway listens on; ConfigError where the port is taken."""
+    """Open the socket that the gateway listens on; ConfigError where that cannot be done."""
     try:
         listening = socket.create_server((host, port))
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port"
-        ) from error
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]  # it repeats the address
+        what = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}; choose another {what}") from error
     # asyncio does this for sockets that it makes itself; a small answer would wait for the acknowledgement of its head.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
