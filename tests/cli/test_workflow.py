@@ -37,6 +37,11 @@ def test_a_check_names_what_the_catalog_does_not_have(toolpost: Run, home: Path)
         f"{twice} step 'second' calls 'base64_encode' without its argument 'text'",
         f"{twice} step 'second' calls 'base64_encode' with 'txt', which it does not take",
     ]
+    (home / "flows" / "none.yaml").write_text("steps: 3")
+    shown = toolpost("workflow", "check", "flows").out.splitlines()
+    assert shown[0] == "flows/good.yaml: nothing is wrong"
+    assert shown[1].startswith("flows/none.yaml: name: Field required")
+    assert shown[2:] == [f"flows/wrong.yaml: {fault}" for fault in bad["faults"]]
 
 
 def test_a_picture_shows_the_steps_and_what_needs_what(toolpost: Run, home: Path) -> None:

@@ -45,6 +45,15 @@ def assert_timed(result: ToolResult) -> None:
     assert result.duration_ms == result.completed_at - result.started_at >= 0
 
 
+async def test_a_manager_that_is_left_disconnects_its_servers() -> None:
+    async with MCPManager() as manager:
+        await manager.connect_all([abacus()])
+        result = await manager.call_tool("abacus", "add", {"a": 1, "b": 2})
+    assert result.result == {"result": 3}
+    with pytest.raises(ToolNodeError, match="connect_all"):
+        manager.list_tools("abacus")
+
+
 @pytest.mark.req("PMCP-01", "PMCP-03", "PMCP-10")
 async def test_a_server_that_fails_is_told_of_and_the_others_work(caplog: pytest.LogCaptureFixture) -> None:
     manager = MCPManager()

@@ -56,7 +56,10 @@ def check(paths: Files, config: Config = None, user: User = "", json: Json = Fal
             output.document({"status": "failed" if broken else "ok", "workflows": reports})
         else:
             for one in reports:
-                output.text("\n".join(one["faults"]) if one["faults"] else f"{one['file']}: nothing is wrong")
+                file = one["file"]
+                for fault in one["faults"] or ["nothing is wrong"]:
+                    said = fault.removeprefix(f"{file}: ").removeprefix(f"{Path(file).name}: ")
+                    output.text(f"{file}: {said}")
         return FAILED if broken else 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=one_source(None))

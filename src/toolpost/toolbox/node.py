@@ -663,6 +663,14 @@ class MCPManager:
             finally:
                 await opened.close()
 
+    async def __aenter__(self) -> Self:
+        """Do nothing: `connect_all` connects."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Disconnect every server."""
+        await self.disconnect_all()
+
     def _opened(self) -> StandaloneRouter:
         if self._open is None:
             raise errors.ToolNodeError("no MCP server is connected; call connect_all first")
