@@ -236,3 +236,34 @@ async def test_a_worker_that_dies_is_started_again_and_all_end_with_the_one_that
     assert "worker 0 ended with SIGKILL" in again
     assert results == [3] * 5
     assert left == []
+
+
+@pytest.mark.programs
+async def test_what_came_of_a_changed_configuration_is_said_once_for_all_workers(tmp_path: Path) -> None:
+    home, errors = furnish(tmp_path), tmp_path / "stderr"
+    with errors.open("w") as stderr:
+        gateway = subprocess.Popen(
+            command("up", "--port", "0", "--workers", "2", "--json"),
+            cwd=home,
+            env=child_environment(),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    assert gateway.stdout is not None
+    try:
+        told = json.loads(await asyncio.to_thread(gateway.stdout.readline))
+        bearer = {"Authorization": f"Bearer {Path(told['token_file']).read_text()}"}
+        more = "  - {name: more, transport: python, connection: ./tools.py}\n"
+        (home / "toolpost.yaml").write_text((home / "toolpost.yaml").read_text() + more)
+        metrics = told["rest"].replace("/api/v1", "/metrics")
+        async with asyncio.timeout(60), httpx2.AsyncClient(headers=bearer, timeout=60) as http:
+            while (await http.get(metrics)).text.count('toolpost_source_up{source="more",') < 2:
+                await asyncio.sleep(0.05)
+            while "source added: more" not in errors.read_text():
+                await asyncio.sleep(0.05)
+    finally:
+        gateway.terminate()
+        await asyncio.to_thread(gateway.communicate)
+
+    assert errors.read_text().count("source added: more") == 1

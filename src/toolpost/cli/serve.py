@@ -21,7 +21,7 @@ from toolpost.cli.runner import collect_garbage, describe_problems, run_command
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.toolbox.box import Toolbox
@@ -187,7 +187,7 @@ async def _serve_on(
             return _as_gateway(load_settings(box.config_path), address)
 
         is_first = worker is None or worker.number == 0
-        async with _following(box, load, show_views, output, problems=is_first):
+        async with _following(box, load, show_views, output, tells=is_first):
             if worker is None:
                 options.announce(sockets[0], folder, output)
                 notify_service_manager("READY=1")
@@ -213,27 +213,21 @@ async def _following(
     show_views: Callable[[], Awaitable[None]],
     output: Output,
     *,
-    problems: bool = True,
+    tells: bool = True,
 ) -> AsyncGenerator[None]:
     """Apply changes of the configuration while this is open, at once on SIGHUP, and say what came of them.
 
-    `problems` are told by one worker for all.
+    One worker `tells` for all.
     """
     from toolpost.toolbox.config_follower import ConfigFollower
 
     reporter = _ProblemReporter(box, output)
 
     async def report(outcome: Reload | ConfigError) -> None:
+        for line in _reload_lines(outcome) if tells else ():
+            output.note(line)
         if isinstance(outcome, ConfigError):
-            output.note(f"the configuration was changed, and is refused; all stays as it was: {outcome}")
             return
-        if not outcome:
-            output.note(
-                "the configuration was read again; nothing differs. "
-                "A source's own files, such as its code, are read again when it is replaced or reloaded."
-            )
-        for line in outcome.lines():
-            output.note(f"configuration: {line}")
         reporter.look_again()
         try:
             await show_views()
@@ -252,7 +246,7 @@ async def _following(
     with suppress(NotImplementedError, AttributeError):  # Windows has no such signal
         loop.add_signal_handler(signal.SIGHUP, hang_up)
     tasks = [loop.create_task(follower.run())]
-    if problems:
+    if tells:
         tasks.append(loop.create_task(reporter.run()))
     try:
         yield
@@ -260,6 +254,17 @@ async def _following(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _reload_lines(outcome: Reload | ConfigError) -> Iterator[str]:
+    if isinstance(outcome, ConfigError):
+        yield f"the configuration was changed, and is refused; all stays as it was: {outcome}"
+    elif outcome:
+        for line in outcome.lines():
+            yield f"configuration: {line}"
+    else:
+        files = "A source's own files, such as its code, are read again when it is replaced or reloaded."
+        yield f"the configuration was read again; nothing differs. {files}"
 
 
 class _ProblemReporter:
