@@ -13,7 +13,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import listen
 
-from tests.cli.program import child_environment
+from tests.cli.program import child_environment, command
 from tests.gateway.running import furnish, running, serving
 
 pytestmark = pytest.mark.programs
@@ -108,6 +108,20 @@ def test_sighup_applies_the_file_at_once_and_what_happened_is_said(home: Path) -
         wait_for(errors, "needs a restart: limits")
 
         assert gateway.process.poll() is None
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_up_names_the_address_that_callers_use(home: Path, workers: str) -> None:
+    rewrite(home, f"{ONE}server: {{public_url: 'https://tools.example'}}\n")
+    errors = home / "stderr"
+    up = command("up", "--port", "0", "--workers", workers)
+    with errors.open("w") as stderr, subprocess.Popen(up, cwd=home, env=child_environment(), stderr=stderr) as gateway:
+        try:
+            wait_for(
+                errors, "MCP at https://tools.example/mcp, REST at https://tools.example/api/v1; it listens at http://"
+            )
+        finally:
+            gateway.terminate()
 
 
 def broken(name: str) -> str:

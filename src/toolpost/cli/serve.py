@@ -139,7 +139,7 @@ async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Ou
             return await _serve_on([listening], options, None, output)
         local_token(folder)  # before several processes could make one
         limit_s = loaded.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
-        return await run_workers(options, listening, folder, limit_s, output)
+        return await run_workers(options, listening, loaded, limit_s, output)
 
 
 async def _serve_on(
@@ -189,7 +189,7 @@ async def _serve_on(
         is_first = worker is None or worker.number == 0
         async with _following(box, load, show_views, output, tells=is_first):
             if worker is None:
-                options.announce(sockets[0], folder, output)
+                options.announce(sockets[0], loaded, output)
                 notify_service_manager("READY=1")
             else:
                 output.line({"ready": worker.number})
@@ -328,13 +328,15 @@ class UpOptions(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{listening.getsockname()[1]}"
 
-    def announce(self, listening: ListeningSocket, folder: Path, output: Output) -> None:
+    def announce(self, listening: ListeningSocket, loaded: LoadedSettings, output: Output) -> None:
         """Write the addresses that are served."""
-        address, token = self.address(listening), str(folder / "token")
+        address, token = self.address(listening), str(_data_folder(loaded) / "token")
         if output.as_json:
             output.line({"mcp": f"{address}/mcp", "rest": f"{address}/api/v1", "token_file": token})
-        else:
-            output.note(f"MCP at {address}/mcp, REST at {address}/api/v1; the operator's token is in {token}")
+            return
+        public = (loaded.settings.server.public_url or address).rstrip("/")
+        behind = "" if public == address else f"; it listens at {address}"
+        output.note(f"MCP at {public}/mcp, REST at {public}/api/v1{behind}; the operator's token is in {token}")
 
     def worker_arguments(self, worker: str) -> list[str]:
         """Return the command line of one of its workers."""
@@ -370,7 +372,7 @@ class WorkerStart(NamedTuple):
 
 
 async def run_workers(
-    options: UpOptions, listening: ListeningSocket, data_folder: Path, limit_s: float, output: Output
+    options: UpOptions, listening: ListeningSocket, loaded: LoadedSettings, limit_s: float, output: Output
 ) -> int:
     """Keep the workers alive until this is cancelled; ready once all of them are."""
     import tempfile
@@ -405,7 +407,7 @@ async def run_workers(
 
         async def tell_when_ready() -> None:
             await pool.all_ready.wait()
-            options.announce(listening, data_folder, output)
+            options.announce(listening, loaded, output)
             notify_service_manager("READY=1")
 
         loop = asyncio.get_running_loop()
