@@ -153,6 +153,7 @@ def test_only_the_sources_of_the_tools_are_started(toolpost: Run, home: Path) ->
     ("words", "told"),
     [
         (["run"], "give a request, or --resume TOKEN"),
+        (["run", "x", "--resume", "y"], "not both"),
         (["run", " "], "the request is empty"),
         (["run", "x", "--budget", "cents=3"], "'cents=3' is no limit"),
         (["run", "x", "--budget", "steps=few"], "'few' is no number"),

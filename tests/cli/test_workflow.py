@@ -22,6 +22,14 @@ def test_a_workflow_is_run_from_its_file(toolpost: Run, home: Path) -> None:
     assert (done.code, done.json["content"]) == (0, "WVE9PQ==")
 
 
+def test_wrong_arguments_of_a_file_are_told_with_where_to_look(toolpost: Run, home: Path) -> None:
+    (home / "twice.yaml").write_text(FLOW)
+    done = toolpost("workflow", "run", "twice.yaml", "txt=a")
+    assert done.code == 1
+    assert "`inputs` in twice.yaml says what it takes." in done.err
+    assert "tools show" not in done.err  # it is in no catalog
+
+
 def test_a_check_names_what_the_catalog_does_not_have(toolpost: Run, home: Path) -> None:
     wrong = FLOW.replace("first: {tool: base64_encode", "first: {tool: base64_encod")
     (home / "flows").mkdir()

@@ -139,7 +139,8 @@ def run_agent(
     """
     options = read_options(model, tools, budget, mode, instructions)
     if (request is None) == (resume is None):
-        raise typer.BadParameter("give a request, or --resume TOKEN", param_hint="REQUEST")
+        both = "" if request is None else "; not both, because a run goes on with the request that it began with"
+        raise typer.BadParameter(f"give a request, or --resume TOKEN{both}", param_hint="REQUEST")
     query = sys.stdin.read() if request == "-" else request or ""
     if resume is None and not query.strip():
         raise typer.BadParameter("the request is empty", param_hint="REQUEST")

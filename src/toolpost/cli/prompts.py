@@ -40,12 +40,12 @@ _YES_OR_NO = {"y": True, "yes": True, "true": True, "n": False, "no": False, "fa
 EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
 
 
-def show_outcome(outcome: Outcome, output: Output) -> int:
-    """Write an outcome and return its exit code."""
+def show_outcome(outcome: Outcome, output: Output, *, advice: str | None = None) -> int:
+    """Write an outcome and return its exit code; a failure comes with the advice, or what is known to help."""
     if output.as_json:
         output.document(outcome_to_dict(outcome))
     else:
-        _print_outcome(outcome, output)
+        _print_outcome(outcome, output, advice)
     return EXIT_CODES[outcome.status]
 
 
@@ -73,7 +73,7 @@ def _who_may_answer(question: Question) -> str:
     return f"{only} {other}".strip()
 
 
-def _print_outcome(outcome: Outcome, output: Output) -> None:
+def _print_outcome(outcome: Outcome, output: Output, advice: str | None) -> None:
     match outcome:
         case Completed():
             output.text(format_json(outcome.content))
@@ -84,7 +84,7 @@ def _print_outcome(outcome: Outcome, output: Output) -> None:
                 save = f"`toolpost artifacts save {artifact} FILE{output.options}`"
                 output.note(f"{save} makes a file of what was kept; the tool artifact_read reads it.")
         case Failed(error=error):
-            output.explain(error)
+            output.explain(error, advice=advice)
         case Paused():
             output.text(describe_pause(outcome, output.options))
         case _:

@@ -15,7 +15,7 @@ from toolpost.cli.output import Output
 from toolpost.cli.prompts import ask_at_terminal, show_outcome
 from toolpost.cli.runner import FAILED, every_source, one_source, run_command, run_with_box
 from toolpost.contracts.errors import ConfigError, nearest
-from toolpost.contracts.outcomes import Paused
+from toolpost.contracts.outcomes import Failed, Paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,8 @@ def run(
         outcome = await ask_at_terminal(outcome, box, output, user=user)
         if isinstance(outcome, Paused):
             output.note(f"After the answer it goes on: toolpost workflow run {path} --resume {outcome.pending_id}")
-        return show_outcome(outcome, output)
+        is_misused = isinstance(outcome, Failed) and outcome.error.error_code == "validation_failed"
+        return show_outcome(outcome, output, advice=f"`inputs` in {path} says what it takes." if is_misused else None)
 
     run_with_box(work, config=config, user=user, as_json=json, sources=every_source)
 
