@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from toolpost.agents.tasks import Task
     from toolpost.agents.turns import ActionResult, Actor, PlanStep, Reflection, TaskContext
+    from toolpost.contracts.questions import Answer
     from toolpost.toolbox.views import SearchView
 
 __getattr__ = lazy_attributes(
@@ -43,6 +44,7 @@ __getattr__ = lazy_attributes(
         ],
         "agents.tasks": ["Task"],
         "agents.turns": ["ActionResult", "Actor", "PlanStep", "Reflection", "TaskContext"],
+        "contracts.questions": ["Answer"],
         "toolbox.views": ["SearchView"],
     },
 )
@@ -51,6 +53,7 @@ __all__ = [
     "ActionResult",
     "Actor",
     "Agent",
+    "Answer",
     "Budget",
     "CallEnded",
     "CallProgress",
