@@ -22,6 +22,7 @@ REF = ArtifactRef(
     media_type="text/plain; charset=utf-8",
     name="",
     tenant="acme",
+    user="ann",
     run_id="run_1",
     call_id="call_1",
     tool_name="make",
@@ -40,9 +41,11 @@ class Desk:
     async def keep(self, data: bytes, **changes: Any) -> str:
         return (await self.store.artifacts.put(data, replace(REF, **changes))).id
 
-    async def ask(self, name: str, *, tenant: str | None = "acme", **arguments: Any) -> ToolResult:
+    async def ask(
+        self, name: str, *, tenant: str | None = "acme", user: str | None = None, **arguments: Any
+    ) -> ToolResult:
         entry = self.registry.find(name)
-        return await entry.tool.execute(entry.fit(arguments), ToolContext(tenant_id=tenant))
+        return await entry.tool.execute(entry.fit(arguments), ToolContext(tenant_id=tenant, user_id=user))
 
     async def read(self, artifact_id: str, **arguments: Any) -> dict[str, Any]:
         result = await self.ask("artifact_read", artifact_id=artifact_id, **arguments)
@@ -159,13 +162,20 @@ async def test_beyond_the_end_there_is_nothing(desk: Desk, offset: int) -> None:
     assert (part["content"], part["next_offset"]) == ("", None)
 
 
-@pytest.mark.parametrize("tenant", ["other", None])
+@pytest.mark.parametrize(
+    ("tenant", "user"), [("other", None), (None, None), ("acme", "bob"), ("acme", "acme:bob"), ("other", "ann")]
+)
 @pytest.mark.parametrize("name", ["artifact_read", "artifact_search"])
-async def test_another_tenants_artifact_is_as_good_as_none(desk: Desk, name: str, tenant: str | None) -> None:
+async def test_an_artifact_of_another_tenant_or_user_is_as_good_as_none(
+    desk: Desk, name: str, tenant: str | None, user: str | None
+) -> None:
     kept = await desk.keep(b"hello")
     arguments = {"query": "hello"} if name == "artifact_search" else {}
 
-    result = await desk.ask(name, tenant=tenant, artifact_id=kept, **arguments)
+    own = [await desk.ask(name, user=one, artifact_id=kept, **arguments) for one in ("ann", "acme:ann")]
+    result = await desk.ask(name, tenant=tenant, user=user, artifact_id=kept, **arguments)
+
+    assert [one.success for one in own] == [True, True]
 
     assert (result.success, result.error) == (
         False,

@@ -13,6 +13,7 @@ def test_an_artifact_is_told_as_plain_data() -> None:
         media_type="text/plain",
         name="",
         tenant="acme",
+        user="ann",
         run_id="run_1",
         call_id="call_1",
         tool_name="make",

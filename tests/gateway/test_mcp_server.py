@@ -1,10 +1,11 @@
 """The catalog as one MCP server: clients of both protocol eras list, call, wait for people, and hear of changes."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from mcp import MCPError
@@ -281,6 +282,44 @@ async def test_a_large_result_is_a_link_that_can_be_read(era: Era) -> None:
         whole = await client.read_resource(link.uri)
 
     assert "word " * 20_000 in str(whole.contents[0])
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_lists_and_reads_the_artifacts_of_its_own_user_alone(era: Era) -> None:
+    async with gateway() as (box, gate), Client(gate.server, mode=era) as client:
+        theirs = (await box.call("long_text", user=BOSS)).artifacts[0]
+        await client.call_tool("long_text", {})
+        listed = [str(one.uri) for one in (await client.list_resources()).resources]
+        own = await client.read_resource(listed[0])
+        with pytest.raises(MCPError) as refused:
+            await client.read_resource(f"artifact://{theirs}")
+        with pytest.raises(MCPError) as missing:
+            await client.read_resource("artifact://art_none")
+
+    assert (len(listed), "word " in str(own.contents[0])) == (1, True)
+    assert str(refused.value).replace(theirs, "art_none") == str(missing.value)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_result_that_speaks_of_artifacts_of_its_own_is_handed_on_as_it_is(era: Era) -> None:
+    file, gone = {"artifact_id": 77, "name": "build.zip"}, {"type": "image", "artifact_id": "art_none"}
+
+    @tool(side_effects="pure")
+    async def build() -> dict[str, Any]:
+        """Build something."""
+        return file
+
+    @tool(side_effects="pure")
+    async def draw() -> Any:
+        """Draw something."""
+        return [gone]
+
+    async with gateway() as (box, gate), Client(gate.server, mode=era) as client:
+        box.registry.register_many([build, draw])
+        built, drawn = [await client.call_tool(name, {}) for name in ("build", "draw")]
+
+    assert (built.is_error, built.structured_content) == (False, file)
+    assert (drawn.is_error, json.loads(cast("Any", drawn.content[0]).text)) == (False, gone)
 
 
 async def test_a_newer_client_hears_that_the_catalog_changed_and_lists_anew() -> None:

@@ -347,6 +347,37 @@ async def test_a_body_that_is_no_json_is_refused_with_the_place(gate: Served) ->
     assert "line 1 column 10" in broken.json()["detail"]
 
 
+async def test_an_agent_sees_the_artifacts_that_it_made_and_others_see_those_of_their_tenant(tmp_path: Path) -> None:
+    @tool(side_effects="pure")
+    async def report(ctx: ToolContext) -> str:
+        """Write a report."""
+        return await ctx.save_artifact(b"figures", media_type="text/plain", name="report")
+
+    async with served(tmp_path / "data", [report], builtins=["artifact_tools"]) as gate:
+        bot, spy, person = [
+            await gate.key(*given) for given in (("acme:bot", "call"), ("acme:spy", "call"), ("acme:ann", "answer"))
+        ]
+
+        async def seen_by(headers: dict[str, str], made: str) -> list[Any]:
+            listed = (await gate.http.get("/api/v1/artifacts", headers=headers)).json()["items"]
+            paths = [f"/api/v1/artifacts/{made}", f"/api/v1/artifacts/{made}/content"]
+            return [len(listed), *[(await gate.http.get(path, headers=headers)).status_code for path in paths]]
+
+        async def read_by(headers: dict[str, str], made: str) -> Any:
+            asked = {"tool": "artifact_read", "arguments": {"artifact_id": made}}
+            return (await gate.http.post("/api/v1/calls", json=asked, headers=headers)).json()["status"]
+
+        made = (await gate.http.post("/api/v1/tools/report", json={}, headers=bot)).json()
+        sent = (await gate.http.post("/api/v1/artifacts", content=b"x", headers=bot)).json()["id"]
+        found = {name: await seen_by(one, made) + await seen_by(one, sent) for name, one in (
+            ("bot", bot), ("spy", spy), ("person", person),
+        )}  # fmt: skip
+        read = [await read_by(bot, made), await read_by(spy, made), await read_by(spy, sent)]
+
+    assert found == {"bot": [2, 200, 200] * 2, "spy": [0, 404, 404] * 2, "person": [2, 200, 200] * 2}
+    assert read == ["completed", "failed", "failed"]
+
+
 async def test_a_file_whose_media_type_fits_no_header_is_read_all_the_same(tmp_path: Path) -> None:
     odd = ["text/plain; a=b\r\nX-Evil: 1", "text/plain; a=\u20ac", "text/plain\n", "text"]
     claimed = ["text/plain; charset=utf-8", *odd]

@@ -11,7 +11,7 @@ from tests.life_of_a_call.conftest import MakeBox
 from toolpost import Completed, EventCode, Failed, ToolContext, ToolError, tool
 from toolpost.errors import ToolExecutionError, ToolNotFoundError, ToolOutputError, ToolValidationError
 
-ANN = "acme:ann"
+ANN, BOB = "acme:ann", "acme:bob"
 
 
 @tool(side_effects="pure")
@@ -240,10 +240,27 @@ async def test_a_large_result_becomes_an_artifact_with_a_preview_and_nothing_is_
             part = await box.call("artifact_read", {"artifact_id": artifact_id, "offset": offset}, user=ANN)
             whole, offset = whole + part.content["content"], part.content["next_offset"]
         found = await box.call("artifact_search", {"artifact_id": artifact_id, "query": '"n":4999'}, user=ANN)
-        other = await box.call("artifact_read", {"artifact_id": artifact_id}, user="rival:eve")
+        asked = [await box.call("artifact_read", {"artifact_id": artifact_id}, user=who) for who in ("rival:eve", BOB)]
     assert len(found.content["matches"]) == 1
-    assert other.error.error_code == "artifact_not_found"
+    assert [other.error.error_code for other in asked] == ["artifact_not_found"] * 2
     assert json.loads(whole) == rows
+
+
+async def test_a_tool_reads_the_artifacts_of_the_user_that_it_is_called_for(make_box: MakeBox) -> None:
+    @tool(side_effects="read")
+    async def keep(ctx: ToolContext) -> str:
+        return await ctx.save_artifact(b"hers")
+
+    @tool(side_effects="read")
+    async def look(ctx: ToolContext, artifact_id: str) -> str:
+        return (await ctx.read_artifact(artifact_id)).decode()
+
+    async with make_box(keep, look) as box:
+        kept = (await box.call("keep", user=ANN)).content
+        own, other = [await box.call("look", {"artifact_id": kept}, user=who) for who in (ANN, BOB)]
+
+    assert own.content == "hers"
+    assert "KeyError" in str(other.error)
 
 
 @pytest.mark.req("NEVT-02", "NEVT-04")

@@ -83,6 +83,7 @@ def artifact(*, who: Principal = ANN, run_id: str = "run_1", at: float = 1000.0)
         media_type="text/plain",
         name="report.txt",
         tenant=who.tenant,
+        user=who.user,
         run_id=run_id,
         call_id="call_1",
         tool_name="mail.send",

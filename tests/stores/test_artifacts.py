@@ -1,14 +1,18 @@
 """Large results, on disk and in memory."""
 
 import re
+import shutil
+import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from tests.stores.conftest import AnyStore
-from tests.stores.samples import ANN, EVE, artifact
+from tests.stores.conftest import AnyStore, open_store
+from tests.stores.samples import ANN, BOB, EVE, artifact
 from toolpost.contracts.errors import StoreError
+from toolpost.stores.database import MIGRATIONS, migrate
 from toolpost.stores.sqlite import SQLiteStore
 
 DATA = bytes(range(256)) * 40
@@ -54,6 +58,39 @@ async def test_an_id_is_good_only_within_its_tenant(store: AnyStore) -> None:
         await store.artifacts.read(ref.id, tenant=EVE.tenant)
     with pytest.raises(KeyError):
         await store.artifacts.read("art_x", tenant=None)
+
+
+async def test_where_a_user_is_asked_for_only_theirs_are_found(store: AnyStore) -> None:
+    hers, his = [await store.artifacts.put(who.user.encode(), artifact(who=who)) for who in (ANN, BOB)]
+
+    listed = await store.artifacts.list(tenant=ANN.tenant, user=ANN.user)
+    found = [await store.artifacts.info(ref.id, tenant=ANN.tenant, user=ANN.user) for ref in (hers, his)]
+
+    assert (listed, found) == ([hers], [hers, None])
+    assert await store.artifacts.read(hers.id, tenant=ANN.tenant, user=ANN.user) == b"ann"
+    with pytest.raises(KeyError):
+        await store.artifacts.read(his.id, tenant=ANN.tenant, user=ANN.user)
+
+
+async def test_artifacts_of_an_older_version_are_of_the_user_of_their_call(tmp_path: Path) -> None:
+    older = tmp_path / "migrations"
+    older.mkdir()
+    for file in sorted(MIGRATIONS.glob("*.sql"))[:6]:
+        shutil.copy(file, older)
+    with closing(sqlite3.connect(tmp_path / "toolpost.db", isolation_level=None)) as db:
+        migrate(db, tmp_path / "toolpost.db", older)
+        event = "INSERT INTO events VALUES (NULL, 'run_1', ?, 400, 1.0, ?, ?, ?, '{}', x'', NULL)"
+        db.execute(event, (1, "call_1", "acme", "ann"))
+        db.execute(event, (2, "call_2", "acme", "bob"))
+        db.execute(event, (3, "call_3", "other", "eve"))
+        kept = "INSERT INTO artifacts VALUES (?, 'ab', 1, 'text/plain', '', 'acme', 'run_1', ?, 'make', 1.0)"
+        for number in range(1, 4):
+            db.execute(kept, (f"art_{number}", f"call_{number}"))
+
+    async with open_store(tmp_path) as store:
+        users = {ref.id: ref.user for ref in await store.artifacts.list()}
+
+    assert users == {"art_1": "ann", "art_2": "bob", "art_3": ""}
 
 
 async def test_artifacts_are_listed_newest_first(store: AnyStore) -> None:

@@ -132,6 +132,14 @@ async def test_calls_in_a_run_that_somebody_else_began_are_forgotten_too(store: 
     assert await store.events.verify() == []
 
 
+async def test_files_that_a_person_uploaded_are_forgotten_too(store: AnyStore) -> None:
+    uploads = [await store.artifacts.put(b"x", artifact(who=who, run_id=f"run_of_{who.user}")) for who in (ANN, BOB)]
+
+    counts = await store.forget(ANN)
+
+    assert (counts["artifacts"], await store.artifacts.list()) == (1, uploads[1:])
+
+
 async def test_a_run_of_a_forgotten_person_goes_on_in_the_chain(store: AnyStore) -> None:
     await tell(store, "run_ann", ANN)
     await store.forget(ANN)

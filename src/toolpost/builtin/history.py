@@ -282,12 +282,17 @@ def _tenant(ctx: ToolContext) -> str:
 
 def _is_own(run: RunSummary, ctx: ToolContext) -> bool:
     """Return whether a run is of the caller's user; other users of the tenant have their own."""
+    return _user(ctx) in (None, run.user)
+
+
+def _user(ctx: ToolContext) -> str | None:
+    """Return the caller's user within the tenant; None for a context of nobody in particular."""
     if not ctx.user_id:
-        return True
+        return None
     try:
-        return run.user == Principal.parse(ctx.user_id).user
+        return Principal.parse(ctx.user_id).user
     except ValueError:
-        return run.user == ctx.user_id
+        return ctx.user_id
 
 
 def _is_of_agent(run: RunSummary) -> bool:
@@ -424,8 +429,8 @@ def _searcher(artifacts: ArtifactStore) -> FunctionTool:
 
 
 async def _find_artifact(artifacts: ArtifactStore, artifact_id: str, ctx: ToolContext) -> ArtifactRef:
-    """Find an artifact of the caller's tenant."""
-    ref = await artifacts.info(artifact_id, tenant=_tenant(ctx))
+    """Find an artifact of the caller's user."""
+    ref = await artifacts.info(artifact_id, tenant=_tenant(ctx), user=_user(ctx))
     if ref is None:
         msg = f"no artifact {artifact_id!r} for this user; a completed call names its artifacts"
         raise ToolClientError(msg, code="artifact_not_found")

@@ -140,6 +140,7 @@ async def store_files(files: Sequence[FileArgument], arguments: Any, box: Toolbo
 
     from toolpost.web.content import OCTETS
 
+    owner = Principal.parse(user)
     for place, path, data in files:
         ref = ArtifactRef(
             id="",
@@ -147,7 +148,8 @@ async def store_files(files: Sequence[FileArgument], arguments: Any, box: Toolbo
             size=0,
             media_type=mimetypes.guess_type(path.name)[0] or OCTETS,
             name=path.name,
-            tenant=Principal.parse(user).tenant,
+            tenant=owner.tenant,
+            user=owner.user,
             run_id=run_id,
             call_id="",
             tool_name="",

@@ -79,7 +79,7 @@ class CallServices(Protocol):
         ...
 
     async def read_artifact(self, artifact_id: str) -> bytes:
-        """Return the bytes of an artifact of the tenant; KeyError when there is none."""
+        """Return the bytes of an artifact of the call's user; KeyError when there is none."""
         ...
 
 
@@ -274,7 +274,7 @@ class ToolContext:
         return await self._required_services().save_artifact(data, media_type=media_type, name=name)
 
     async def read_artifact(self, artifact_id: str) -> bytes:
-        """Return the bytes of an artifact of the tenant; KeyError when there is none."""
+        """Return the bytes of an artifact of the call's user; KeyError when there is none."""
         return await self._required_services().read_artifact(artifact_id)
 
     def _required_services(self) -> CallServices:

@@ -386,7 +386,7 @@ class CancelStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactRef:
-    """A large or binary result, stored under the hash of its content."""
+    """A large or binary result, stored under the hash of its content; `user` is for whom it was made."""
 
     id: str
     sha256: str
@@ -394,6 +394,7 @@ class ArtifactRef:
     media_type: str
     name: str
     tenant: str
+    user: str
     run_id: str
     call_id: str
     tool_name: str
@@ -405,22 +406,30 @@ class ArtifactRef:
 
 
 class ArtifactStore(Protocol):
-    """Content-addressed results; an id is valid only within its tenant."""
+    """Content-addressed results; an id is valid only within its tenant, and with a `user` only for that user."""
 
     async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
         """Store `data` for the call of `ref`; return `ref` with id, hash and size filled in."""
         ...
 
-    async def info(self, artifact_id: str, *, tenant: str | None) -> ArtifactRef | None:
+    async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
         """Return the reference of an artifact."""
         ...
 
-    async def read(self, artifact_id: str, *, tenant: str | None, offset: int = 0, limit: int | None = None) -> bytes:
-        """Return part of an artifact's bytes; KeyError when there is none for this tenant."""
+    async def read(
+        self,
+        artifact_id: str,
+        *,
+        tenant: str | None,
+        user: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> bytes:
+        """Return part of an artifact's bytes; KeyError when there is none for this tenant and user."""
         ...
 
     async def list(
-        self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100
+        self, *, tenant: str | None = None, user: str | None = None, run_id: str | None = None, limit: int = 100
     ) -> list[ArtifactRef]:
         """Return artifacts, newest first."""
         ...

@@ -6,7 +6,6 @@ Lists come from what the sources listed last. Reading a resource and getting a p
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcp.shared.exceptions import MCPError
@@ -16,7 +15,7 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
 from toolpost.gateway.mcp_names import Origin
-from toolpost.gateway.mcp_results import ARTIFACTS, resource_contents
+from toolpost.gateway.mcp_results import ARTIFACTS, resource_contents, whole_content
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Contents:
     # ------------------------------------------------------------------ lists
 
     async def resources(self, user: str) -> list[Raw]:
-        """Return the resources of all sources, and the artifacts of this user's tenant."""
+        """Return the resources of all sources, and this user's artifacts."""
         return self.listed_resources() + await self._artifacts(user)
 
     def listed_resources(self) -> list[Raw]:
@@ -81,7 +80,8 @@ class Contents:
         return seen and bool(registry.find(tool_name).spec.extra.get("helper"))
 
     async def _artifacts(self, user: str) -> list[Raw]:
-        found = await self._box.store.artifacts.list(tenant=Principal.parse(user).tenant)
+        owner = Principal.parse(user)
+        found = await self._box.store.artifacts.list(tenant=owner.tenant, user=owner.user)
         return [
             {"uri": f"{ARTIFACTS}{ref.id}", "name": ref.name or ref.id, "mimeType": ref.media_type, "size": ref.size}
             for ref in found
@@ -90,13 +90,15 @@ class Contents:
     # ------------------------------------------------------------------ what a request is about
 
     async def read_artifact(self, uri: str, user: str) -> Raw | None:
-        """Return an artifact as the contents of a resource; None for any other resource."""
-        tenant, artifact_id = Principal.parse(user).tenant, uri.removeprefix(ARTIFACTS)
+        """Return an artifact of this user's as the contents of a resource; None for any other resource."""
+        if not uri.startswith(ARTIFACTS):
+            return None
+        owner, artifact_id = Principal.parse(user), uri.removeprefix(ARTIFACTS)
         artifacts = self._box.store.artifacts
-        ref = await artifacts.info(artifact_id, tenant=tenant) if uri.startswith(ARTIFACTS) else None
+        ref = await artifacts.info(artifact_id, tenant=owner.tenant, user=owner.user)
         if ref is None:
             return None
-        data = await artifacts.read(artifact_id, tenant=tenant)
+        data = await artifacts.read(artifact_id, tenant=owner.tenant)
         return {"contents": [resource_contents(uri, ref.media_type, data)]}
 
     def find_resource(self, uri: str) -> Origin:
@@ -170,11 +172,7 @@ class Contents:
 
     async def _whole(self, outcome: Completed, user: str) -> Raw:
         """Return a server's own result, from its artifact where it is large."""
-        content: Any = outcome.content
-        if is_object(content) and "artifact_id" in content:
-            tenant = Principal.parse(user).tenant
-            data = await self._box.store.artifacts.read(str(content["artifact_id"]), tenant=tenant)
-            content = json.loads(data)
+        content = await whole_content(outcome.content, self._box.store.artifacts, Principal.parse(user))
         return content if is_object(content) else {}
 
     # ------------------------------------------------------------------ beside calls

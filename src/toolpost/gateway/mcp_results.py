@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.outcomes import Completed
+    from toolpost.contracts.principal import Principal
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.contracts.storage import ArtifactStore
+    from toolpost.contracts.storage import ArtifactRef, ArtifactStore
 
 ARTIFACTS = "artifact://"
 _NO_RESOURCE = -32002  # of the older protocol
@@ -83,16 +84,16 @@ def _annotations(spec: ToolSpec) -> dict[str, Any]:
 
 
 async def completed_result(
-    outcome: Completed, spec: ToolSpec, artifacts: ArtifactStore, *, tenant: str
+    outcome: Completed, spec: ToolSpec, artifacts: ArtifactStore, *, owner: Principal
 ) -> dict[str, Any]:
     """Return the result of a completed call; small images and sounds are sent whole, other files as links.
 
     Clients refuse a result without structured content where the tool has an output schema: there it is sent whole.
     """
-    content = [block async for block in _blocks(outcome, artifacts, tenant)]
+    content = [block async for block in _blocks(outcome, artifacts, owner)]
     result: dict[str, Any] = {"content": content, "isError": False}
     if spec.output_schema is not None:
-        whole = await _whole(outcome.content, artifacts, tenant) if outcome.artifacts else outcome.content
+        whole = await whole_content(outcome.content, artifacts, owner) if outcome.artifacts else outcome.content
         result["structuredContent"] = {_WRAPPED: whole} if _is_wrapped(spec) else whole
     elif is_object(outcome.content) and not outcome.artifacts:
         result["structuredContent"] = outcome.content
@@ -100,24 +101,33 @@ async def completed_result(
     return {**result, "_meta": {f"{META}run_id": outcome.run_id, **meta}}
 
 
-async def _whole(content: Any, artifacts: ArtifactStore, tenant: str) -> Any:
+async def whole_content(content: Any, artifacts: ArtifactStore, owner: Principal) -> Any:
     """Return the result of which `content` is a preview, where an artifact holds the whole."""
-    if not is_object(content) or "artifact_id" not in content:
+    ref = await _find_artifact(content, artifacts, owner)
+    if ref is None:
         return content
-    data = await artifacts.read(str(content["artifact_id"]), tenant=tenant)
-    text = data.decode("utf-8", "replace")
-    return json.loads(text) if content.get("media_type") == "application/json" else text
+    text = (await artifacts.read(ref.id, tenant=ref.tenant)).decode("utf-8", "replace")
+    return json.loads(text) if ref.media_type == "application/json" else text
 
 
-async def _blocks(outcome: Completed, artifacts: ArtifactStore, tenant: str) -> AsyncGenerator[dict[str, Any]]:
+async def _find_artifact(part: Any, artifacts: ArtifactStore, owner: Principal) -> ArtifactRef | None:
+    """Return the artifact that a part of a result stands for; None where a tool has its own use for the key."""
+    artifact_id: Any = part.get("artifact_id") if is_object(part) else None
+    if not isinstance(artifact_id, str):
+        return None
+    return await artifacts.info(artifact_id, tenant=owner.tenant, user=owner.user)
+
+
+async def _blocks(outcome: Completed, artifacts: ArtifactStore, owner: Principal) -> AsyncGenerator[dict[str, Any]]:
     content: Any = outcome.content
     parts: list[Any] = content if is_array(content) and all(map(_is_part, content)) else []
     if parts:
         for part in parts:
-            yield await _file_block(part, artifacts, tenant) if "artifact_id" in part else _plain_block(part)
+            ref = await _find_artifact(part, artifacts, owner)
+            yield _plain_block(part) if ref is None else await _file_block(part, ref, artifacts)
         return
-    if is_object(content) and "artifact_id" in content:
-        yield await _file_block(content, artifacts, tenant)
+    if (ref := await _find_artifact(content, artifacts, owner)) is not None:
+        yield await _file_block(content, ref, artifacts)
         if "preview" in content:
             yield {"type": "text", "text": str(content["preview"])}
         return
@@ -129,26 +139,28 @@ def _is_part(part: Any) -> bool:
 
 
 def _plain_block(part: dict[str, Any]) -> dict[str, Any]:
+    if "artifact_id" in part:  # of a file that is gone: no block of its type could be made
+        return {"type": "text", "text": json.dumps(part, ensure_ascii=False, default=str)}
     if part["type"] != "resource":
         return part
     return {"type": "resource", "resource": {key: value for key, value in part.items() if key != "type"}}
 
 
-async def _file_block(part: dict[str, Any], artifacts: ArtifactStore, tenant: str) -> dict[str, Any]:
+async def _file_block(part: dict[str, Any], ref: ArtifactRef, artifacts: ArtifactStore) -> dict[str, Any]:
     """Return a file as a content block: whole where it is small enough for its kind, else as a link."""
-    artifact_id, media_type, size = str(part["artifact_id"]), str(part["media_type"]), int(part.get("size") or 0)
-    kind, uri = str(part.get("type") or media_type.split("/", 1)[0]), part.get("uri")
-    if size <= _INLINE_FILE and (kind in _MEDIA or (kind == "resource" and uri)):
-        data = base64.b64encode(await artifacts.read(artifact_id, tenant=tenant)).decode()
+    media_type, uri = ref.media_type, part.get("uri")
+    kind = str(part.get("type") or media_type.split("/", 1)[0])
+    if ref.size <= _INLINE_FILE and (kind in _MEDIA or (kind == "resource" and uri)):
+        data = base64.b64encode(await artifacts.read(ref.id, tenant=ref.tenant)).decode()
         if kind in _MEDIA:
             return {"type": kind, "data": data, "mimeType": media_type}
         return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}}
     return {
         "type": "resource_link",
-        "uri": f"{ARTIFACTS}{artifact_id}",
-        "name": artifact_id,
+        "uri": f"{ARTIFACTS}{ref.id}",
+        "name": ref.id,
         "mimeType": media_type,
-        "size": size,
+        "size": ref.size,
     }
 
 

@@ -488,8 +488,8 @@ class McpServer:
         spec = spec or self._view.spec(outcome.tool_name)
         match outcome:
             case Completed():
-                tenant = Principal.parse(user).tenant
-                result = await completed_result(outcome, spec, self._box.store.artifacts, tenant=tenant)
+                owner = Principal.parse(user)
+                result = await completed_result(outcome, spec, self._box.store.artifacts, owner=owner)
                 return {**result, "content": self._contents.shown_blocks(result["content"], spec.source or "")}
             case Failed(error=ToolNotFoundError() as error) if not is_own:
                 raise MCPError(code=INVALID_PARAMS, message=str(error))

@@ -379,8 +379,8 @@ class AttemptServices:
         return ref.id
 
     async def read_artifact(self, artifact_id: str) -> bytes:
-        tenant = self._attempt.request.principal.tenant
-        return await self._attempt.router.store.artifacts.read(artifact_id, tenant=tenant)
+        tenant, user = self._attempt.request.principal
+        return await self._attempt.router.store.artifacts.read(artifact_id, tenant=tenant, user=user)
 
 
 def _is_interrupted(outcome: Outcome) -> bool:

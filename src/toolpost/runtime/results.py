@@ -132,6 +132,7 @@ def artifact_ref(call: CallRef, *, media_type: str, name: str = "") -> ArtifactR
         media_type=writable(media_type),  # type and name may come from a server
         name=writable(name),
         tenant=call.tenant,
+        user=call.user,
         run_id=call.run_id,
         call_id=call.call_id,
         tool_name=call.tool_name,

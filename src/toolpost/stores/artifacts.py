@@ -36,7 +36,8 @@ Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin 
 _NAMES = tuple(field.name for field in fields(ArtifactRef))
 _COLUMNS = ", ".join(_NAMES)
 _INSERT = f"INSERT INTO artifacts ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - constants
-_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE (:tenant IS NULL OR tenant = :tenant)"  # noqa: S608 - constants
+_OF = "(:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)"
+_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE {_OF}"  # noqa: S608 - constants
 
 
 class ContentFiles:
@@ -202,22 +203,32 @@ class SQLiteArtifactStore:
             done = await self._writer.submit(self._insertion(kept))
         return kept
 
-    async def info(self, artifact_id: str, *, tenant: str | None) -> ArtifactRef | None:
+    async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
         sql = _SELECT + " AND id = :id"
-        values = {"tenant": tenant, "id": artifact_id}
+        values = {"tenant": tenant, "user": user, "id": artifact_id}
         row = await self._reader.query(lambda db: db.execute(sql, values).fetchone())
         return ref_of(row) if row else None
 
-    async def read(self, artifact_id: str, *, tenant: str | None, offset: int = 0, limit: int | None = None) -> bytes:
-        ref = await self.info(artifact_id, tenant=tenant)
+    async def read(
+        self,
+        artifact_id: str,
+        *,
+        tenant: str | None,
+        user: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> bytes:
+        ref = await self.info(artifact_id, tenant=tenant, user=user)
         if ref is None:
             raise KeyError(artifact_id)
         return await asyncio.to_thread(self._files.read, ref.sha256, size=ref.size, offset=offset, limit=limit)
 
-    async def list(self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100) -> Refs:
+    async def list(
+        self, *, tenant: str | None = None, user: str | None = None, run_id: str | None = None, limit: int = 100
+    ) -> Refs:
         sql = _SELECT + (" AND run_id = :run_id" if run_id is not None else "")
         sql += " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
-        values = {"tenant": tenant, "run_id": run_id, "limit": max(0, limit)}
+        values = {"tenant": tenant, "user": user, "run_id": run_id, "limit": max(0, limit)}
         return await self._reader.query(lambda db: [ref_of(row) for row in db.execute(sql, values)])
 
     def _insertion(self, ref: ArtifactRef) -> Callable[[sqlite3.Connection], bool]:

@@ -483,20 +483,32 @@ class MemoryArtifactStore:
         self.refs[kept.id] = kept
         return kept
 
-    async def info(self, artifact_id: str, *, tenant: str | None) -> ArtifactRef | None:
+    async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
         ref = self.refs.get(artifact_id)
-        return ref if ref and tenant in (None, ref.tenant) else None
+        return ref if ref and tenant in (None, ref.tenant) and user in (None, ref.user) else None
 
-    async def read(self, artifact_id: str, *, tenant: str | None, offset: int = 0, limit: int | None = None) -> bytes:
-        ref = await self.info(artifact_id, tenant=tenant)
+    async def read(
+        self,
+        artifact_id: str,
+        *,
+        tenant: str | None,
+        user: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> bytes:
+        ref = await self.info(artifact_id, tenant=tenant, user=user)
         if ref is None:
             raise KeyError(artifact_id)
         start = max(0, offset)
         return self.contents[ref.sha256][start : None if limit is None else start + max(0, limit)]
 
-    async def list(self, *, tenant: str | None = None, run_id: str | None = None, limit: int = 100) -> Refs:
+    async def list(
+        self, *, tenant: str | None = None, user: str | None = None, run_id: str | None = None, limit: int = 100
+    ) -> Refs:
         refs = [
-            ref for ref in reversed(self.refs.values()) if tenant in (None, ref.tenant) and run_id in (None, ref.run_id)
+            ref
+            for ref in reversed(self.refs.values())
+            if tenant in (None, ref.tenant) and user in (None, ref.user) and run_id in (None, ref.run_id)
         ]
         return sorted(refs, key=lambda ref: ref.created_at, reverse=True)[: max(0, limit)]
 
@@ -606,7 +618,9 @@ class MemoryStore:
             "state": self._state_table.remove(runs=runs, owner=str(who)),
             "artifacts": _drop(
                 self.artifacts.refs,
-                lambda _, ref: ref.tenant == who.tenant and (ref.run_id in runs or ref.call_id in calls),
+                lambda _, ref: (
+                    ref.tenant == who.tenant and (ref.user == who.user or ref.run_id in runs or ref.call_id in calls)
+                ),
             ),
         }
         running = sum(entry.principal == who for entry in entries.values())

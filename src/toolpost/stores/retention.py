@@ -128,7 +128,7 @@ EVENTS_A_STEP = 500
 _PERSON = "tenant = :tenant AND user = :user"
 _RUNS = f"SELECT run_id FROM runs WHERE {_PERSON}"  # noqa: S608 - constants, here and below
 _CALLS = f"SELECT call_id FROM events WHERE {_PERSON}"  # noqa: S608
-_ARTIFACTS = f"tenant = :tenant AND (run_id IN ({_RUNS}) OR call_id IN ({_CALLS}))"
+_ARTIFACTS = f"tenant = :tenant AND (user = :user OR run_id IN ({_RUNS}) OR call_id IN ({_CALLS}))"
 _OWNERS = f"""
 SELECT owner FROM journal WHERE {_PERSON} AND result IS NULL
 UNION SELECT owner FROM pending WHERE {_PERSON} AND owner IS NOT NULL

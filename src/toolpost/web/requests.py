@@ -29,6 +29,7 @@ from toolpost.wire.messages import Follow, Headers, Request, Response, parse_ret
 
 if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
+    from toolpost.contracts.principal import Principal
     from toolpost.wire.client import HttpClient
 
 
@@ -466,11 +467,12 @@ def parse_file(value: object, artifacts: Mapping[str, File]) -> File:
     return File(content.data, content_type or known, name)
 
 
-async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | None, tenant: str) -> dict[str, File]:
-    """Load artifacts by id; each must belong to the tenant."""
+async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | None, owner: Principal) -> dict[str, File]:
+    """Load artifacts by id; each must be one of the owner's."""
+    tenant, user = owner
     files: dict[str, File] = {}
     for artifact_id in artifact_ids:
-        info = None if store is None else await store.info(artifact_id, tenant=tenant)
+        info = None if store is None else await store.info(artifact_id, tenant=tenant, user=user)
         if store is None or info is None:
             raise errors.ToolClientError(f"there is no artifact {artifact_id!r}", code="artifact_not_found")
         files[artifact_id] = File(await store.read(artifact_id, tenant=tenant), info.media_type, info.name)

@@ -9,6 +9,7 @@ from pyarrow import ipc, parquet
 
 from toolpost import Completed, Failed, Settings, Toolbox, tool
 from toolpost.contracts.events import CallRef
+from toolpost.contracts.principal import login_name
 from toolpost.runtime.results import artifact_ref
 from toolpost.sources import Workflow, WorkflowFunction
 
@@ -36,7 +37,7 @@ def box_of(text: str = TEXT) -> Toolbox:
 
 
 async def stored(box: Toolbox, data: bytes) -> str:
-    call = CallRef("run", "call", "tool", "local", "ann", "", dict)
+    call = CallRef("run", "call", "tool", "local", login_name(), "", dict)
     return (await box.store.artifacts.put(data, artifact_ref(call, media_type=""))).id
 
 

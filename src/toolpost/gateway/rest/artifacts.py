@@ -28,7 +28,9 @@ _FILE = {_OCTETS: {"type": "string", "format": "binary"}}
 
 
 async def _list_artifacts(ask: RestRequest) -> Response:
-    found = await ask.box.store.artifacts.list(tenant=ask.tenant, run_id=ask.query.get("run"), limit=_MOST)
+    found = await ask.box.store.artifacts.list(
+        tenant=ask.tenant, user=ask.only_user, run_id=ask.query.get("run"), limit=_MOST
+    )
     return page_of(ask, found, lambda one: one.id, lambda one: one.to_dict())
 
 
@@ -107,6 +109,7 @@ async def _upload_artifact(ask: RestRequest) -> Response:
             media_type=kind,
             name=name,
             tenant=ask.tenant,
+            user=ask.caller.principal.user,
             run_id=ask.box.router.new_id("run"),
             call_id="",
             tool_name="",
@@ -133,8 +136,9 @@ def _kind_of(header: str, name: str) -> str:
 
 
 async def _find(ask: RestRequest) -> ArtifactRef:
+    """Return an artifact that the caller may see; those of others are missing."""
     artifact_id = ask.path["artifact_id"]
-    found = await ask.box.store.artifacts.info(artifact_id, tenant=ask.tenant)
+    found = await ask.box.store.artifacts.info(artifact_id, tenant=ask.tenant, user=ask.only_user)
     if found is None:
         raise Problem(404, "artifact_not_found", f"there is no artifact {artifact_id!r}")
     return found

@@ -188,7 +188,7 @@ async def _show_run(ask: RestRequest) -> Response:
     run = await _find_run(ask, ask.path["run_id"])
     store = ask.box.store
     events = await store.events.read(tenant=ask.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
-    artifacts = await store.artifacts.list(tenant=ask.tenant, run_id=run.run_id)
+    artifacts = await store.artifacts.list(tenant=ask.tenant, user=ask.only_user, run_id=run.run_id)
     log = [{**event.to_dict(), "user": event.user} for event in events]
     return JsonResponse({**run.to_dict(), "log": log, "artifacts": [one.to_dict() for one in artifacts]})
 

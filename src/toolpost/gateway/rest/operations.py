@@ -88,7 +88,7 @@ class RestRequest:
 
     @property
     def only_user(self) -> str | None:
-        """The user whose runs and questions the caller sees: its own, if it can do no more than call."""
+        """The user whose runs, questions and artifacts the caller sees: its own, if it can do no more than call."""
         return self.caller.principal.user if self.caller.scopes <= {"call"} else None
 
 

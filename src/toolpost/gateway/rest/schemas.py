@@ -174,6 +174,7 @@ COMPONENTS: dict[str, Any] = {
             "media_type": _TEXT,
             "name": _TEXT,
             "tenant": _TEXT,
+            "user": _TEXT,
             "run_id": _TEXT,
             "call_id": _TEXT,
             "tool_name": _TEXT,

@@ -162,8 +162,8 @@ class GraphqlSource(BaseSource):
         split = operation.split_variables(variables)
         files: dict[str, FormPart] = {}
         if split.files:
-            tenant = call.request.principal.tenant
-            files = split.form_parts(await load_artifacts(split.artifact_ids, self._artifacts, tenant))
+            owner = call.request.principal
+            files = split.form_parts(await load_artifacts(split.artifact_ids, self._artifacts, owner))
         subject, send = (
             f"{operation.kind} {operation.name!r}",
             self._write if operation.kind == "mutation" else self._read,

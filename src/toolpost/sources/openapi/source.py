@@ -475,9 +475,8 @@ class OpenApiSource(BaseSource):
             raise ConfigError(f"source {self.name!r} was not read yet")
         builder = cast("OperationTool", call.tool).builder
         artifact_ids = find_artifact_ids(builder.operation, call.arguments)
-        files = (
-            await load_artifacts(artifact_ids, self._artifacts, call.request.principal.tenant) if artifact_ids else None
-        )
+        owner = call.request.principal
+        files = await load_artifacts(artifact_ids, self._artifacts, owner) if artifact_ids else None
         headers = self._headers
         if (
             self._idempotency_header
