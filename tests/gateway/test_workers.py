@@ -18,9 +18,10 @@ from tests.cli.program import child_environment, command
 from tests.gateway.running import furnish
 from tests.gateway.serving import Served, served
 from tests.gateway.test_rest_events import listening, take
-from toolpost import ExternalToolConfig, tool
+from toolpost import ExternalToolConfig, Toolbox, tool
 from toolpost.gateway.mcp_tasks import TASKS
-from toolpost.gateway.siblings import WorkerPlace
+from toolpost.gateway.rest.catalog import apply_changes
+from toolpost.gateway.siblings import Siblings, WorkerPlace
 
 VERSION = "2026-07-28"
 
@@ -192,6 +193,33 @@ async def test_a_worker_that_does_not_do_what_another_was_told_is_named_in_the_l
 
     assert added.status_code == 201
     assert "worker 1 refused POST /api/v1/sources: HTTP 409" in caplog.text
+
+
+async def test_a_worker_that_is_started_later_is_told_the_last_change_of_each_source(tmp_path: Path) -> None:
+    def source(name: str, tool_name: str = "hi") -> dict[str, str]:
+        file = tmp_path / f"{tool_name}.py"
+        file.write_text(f"from toolpost import tool\n\n@tool(side_effects='pure')\ndef {tool_name}() -> None: ...\n")
+        return {"name": name, "transport": "python", "connection": str(file)}
+
+    configured = [source("moved"), source("gone"), source("stays")]
+    with tempfile.TemporaryDirectory(prefix="toolpost-") as sockets:
+        place = WorkerPlace(0, 2, sockets)
+        async with served(tmp_path / "data", sources=configured, place=WorkerPlace(1, 2, sockets)) as gate:
+            for number in range(5):
+                added = await gate.http.post("/api/v1/sources", json=source(f"brief_{number}"))
+                removed = await gate.http.delete(f"/api/v1/sources/brief_{number}")
+                assert (added.status_code, removed.status_code) == (201, 204)
+            await gate.http.delete("/api/v1/sources/gone")
+            for tool_name in ("first", "second"):
+                await gate.http.delete("/api/v1/sources/moved")
+                await gate.http.post("/api/v1/sources", json=source("moved", tool_name))
+            changed = await Siblings(place, (tmp_path / "data" / "token").read_text()).changed_sources()
+        async with Toolbox(settings={"data_dir": str(tmp_path / "more"), "sources": configured}) as box:
+            await apply_changes(box, changed)
+            tools = [tool.spec.name for tool in box.registry.list()]
+
+    assert (list(changed.changes), changed.count) == (["gone", "moved"], 15)
+    assert tools == ["stays.hi", "moved.second"]
 
 
 async def test_no_client_passes_for_a_sibling(pair: Pair) -> None:

@@ -151,7 +151,7 @@ async def _serve_on(
     from toolpost.gateway.mcp_server import McpServer, ProgressRelay
     from toolpost.gateway.observation import CallLog
     from toolpost.gateway.rest.catalog import apply_changes
-    from toolpost.gateway.siblings import Siblings, WorkerPlace
+    from toolpost.gateway.siblings import ChangedSources, Siblings, WorkerPlace
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.gateway.views import View, default_view, make_views
     from toolpost.processes.worker_pool import watch_parent
@@ -165,8 +165,10 @@ async def _serve_on(
     opened = Toolbox.open(_as_gateway(loaded, address), sinks=[relay, feed, CallLog()])
     async with opened as box, open_callers(box, folder, options.user, host=options.host) as callers:
         siblings = None if worker is None else Siblings(WorkerPlace(*worker[:3]), callers.token)
-        changes = [] if siblings is None or worker is None or not worker.again else await siblings.source_changes()
-        await apply_changes(box, changes)
+        changed = ChangedSources()
+        if siblings is not None and worker is not None and worker.again:
+            changed = await siblings.changed_sources()
+            await apply_changes(box, changed)
 
         def make_server(shown: View) -> McpServer:
             return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=shown)
@@ -175,7 +177,7 @@ async def _serve_on(
         await named.show(make_views(box, view))
         public_url = (box.settings.server.public_url or address).rstrip("/")
         app = gateway_app(
-            box, mcp, named, callers, feed, public_url=public_url, siblings=siblings, source_changes=changes
+            box, mcp, named, callers, feed, public_url=public_url, siblings=siblings, changed_sources=changed
         )
 
         async def show_views() -> None:

@@ -27,7 +27,7 @@ from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.wiring import network_policy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.callers import Caller
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.mcp_server import McpServer
-    from toolpost.gateway.siblings import Siblings
+    from toolpost.gateway.siblings import ChangedSources, Siblings
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.toolbox.box import Toolbox
 
@@ -62,16 +62,17 @@ def gateway_app(
     *,
     public_url: str,
     siblings: Siblings | None = None,
-    source_changes: Sequence[dict[str, Any]] = (),
+    changed_sources: ChangedSources | None = None,
 ) -> ASGIApp:
     """Return the ASGI application of the gateway, which others reach at `public_url`.
 
     `mcp` is served at `/mcp`, the views of `named` below it. The `feed` must be among the sinks of the Toolbox.
-    `siblings` are the other workers, which were told of `source_changes` before this one was started.
+    `siblings` are the other workers, which were told of `changed_sources` before this one was started.
     """
     sessions = mcp_sessions(mcp)
-    rest = RestService(box, feed, lambda: mcp.view, public_url=public_url, siblings=siblings)
-    rest.source_changes.extend(source_changes)
+    rest = RestService(
+        box, feed, lambda: mcp.view, public_url=public_url, siblings=siblings, changed_sources=changed_sources
+    )
 
     shared = None if siblings is None else siblings.rates
     rates = Rates(box.settings.server.requests_per_minute, shared=shared)

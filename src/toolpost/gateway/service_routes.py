@@ -86,7 +86,7 @@ async def _show_source_changes(service: RestService, request: Request) -> Respon
     """Tell a worker that was started again how sources were changed since the gateway runs."""
     if not request.scope.get(FROM_SIBLING):
         return ProblemResponse(404, "not_found", "there is nothing here; /openapi.json says what there is")
-    return JSONResponse(service.source_changes)
+    return JSONResponse(service.changed_sources.to_dict())
 
 
 async def _show_metrics(service: RestService, request: Request) -> Response:

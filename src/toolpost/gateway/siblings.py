@@ -17,6 +17,8 @@ from toolpost.gateway.problems import ProblemResponse
 from toolpost.wire.unix_http import UnixHttpError, unix_request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from toolpost.wire.unix_http import StreamedReply
@@ -31,6 +33,33 @@ _MARK = "."
 # RFC 9110, 7.6.1; the server adds the last two by itself.
 _OF_A_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"date", b"server"})
 _log = logging.getLogger("toolpost.gateway")
+
+
+class ChangedSources:
+    """Sources that were changed since the gateway runs, for a worker that is started later: of each the last change.
+
+    `count` is that of all changes: whoever has seen more of them knows better.
+    """
+
+    def __init__(self, changes: Mapping[str, dict[str, Any]] | None = None, count: int = 0) -> None:
+        self.changes = dict(changes or {})
+        self.count = count
+
+    def add(self, name: str, body: dict[str, Any]) -> None:
+        """Note that a source was added, in place of one that was removed before, if there was one."""
+        self.changes[name] = {"add": body}
+        self.count += 1
+
+    def remove(self, name: str, *, is_configured: bool) -> None:
+        """Note that a source was removed; of one that is not in the configuration nothing is left to know."""
+        self.changes.pop(name, None)
+        if is_configured:
+            self.changes[name] = {"remove": name}
+        self.count += 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as JSON data, by which another worker makes its own."""
+        return {"changes": self.changes, "count": self.count}
 
 
 class WorkerPlace(NamedTuple):
@@ -147,10 +176,10 @@ class Siblings:
         ) as reply:
             await _send_reply(reply, send)
 
-    async def source_changes(self) -> list[dict[str, Any]]:
-        """Return how sources were changed before this worker was started, as one of the others tells it."""
-        replies: list[list[dict[str, Any]]] = await self.ask("GET", SOURCE_CHANGES)
-        return max([*replies, []], key=len)
+    async def changed_sources(self) -> ChangedSources:
+        """Return how sources were changed before this worker was started, as the one tells it that saw most of it."""
+        replies = [ChangedSources(**reply) for reply in await self.ask("GET", SOURCE_CHANGES)]
+        return max([*replies, ChangedSources()], key=lambda known: known.count)
 
     async def ask(self, method: str, target: str, value: Any = None) -> list[Any]:
         """Send a request of this worker's own to all others, and return what those say that answer with JSON."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.gateway.siblings import ChangedSources
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.source_manager import SourceState
 
@@ -156,7 +157,8 @@ async def _add_source(ask: RestRequest) -> Response:
     if any(state.name == config.name for state in ask.box.report):
         raise Problem(409, "source_exists", f"there is a source {config.name!r} already; remove it first")
     await ask.box.sources.add(config)
-    await _tell_others(ask, {"add": ask.body})
+    ask.service.changed_sources.add(config.name, ask.body)
+    await _tell_others(ask)
     added = [state for state in ask.box.report if state.name == config.name]
     return JsonResponse(asdict(added[0]) if added else _absent(config), 201)
 
@@ -184,26 +186,26 @@ async def _reload_source(ask: RestRequest) -> Response:
 async def _remove_source(ask: RestRequest) -> Response:
     name = _find_source(ask).name
     await ask.box.sources.remove(name)
-    await _tell_others(ask, {"remove": name})
+    configured = {source.name for source in ask.box.settings.all_sources()}
+    ask.service.changed_sources.remove(name, is_configured=name in configured)
+    await _tell_others(ask)
     return Response(status_code=204)
 
 
-async def _tell_others(ask: RestRequest, change: dict[str, Any] | None = None) -> None:
-    """Have the other workers do the same, and keep a change for a worker that is started later."""
-    if change is not None:
-        ask.service.source_changes.append(change)
+async def _tell_others(ask: RestRequest) -> None:
+    """Have the other workers do the same."""
     request = ask.raw
     await ask.service.ask_siblings(request.scope, request.method, request.url.path, ask.body)
 
 
-async def apply_changes(box: Toolbox, changes: Sequence[Mapping[str, Any]]) -> None:
+async def apply_changes(box: Toolbox, changed: ChangedSources) -> None:
     """Change the sources as other workers were told to before this one was started."""
-    for change in changes:
+    for name, change in changed.changes.items():
+        if any(state.name == name for state in box.report):
+            await box.sources.remove(name)
         with suppress(ToolError):  # one that cannot be had now could not be had there either
             if "add" in change:
                 await box.sources.add(ExternalToolConfig.model_validate(change["add"]))
-            else:
-                await box.sources.remove(change["remove"])
 
 
 def _find_source(ask: RestRequest) -> SourceState:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.outcomes import Outcome
-from toolpost.gateway.siblings import FROM_SIBLING
+from toolpost.gateway.siblings import FROM_SIBLING, ChangedSources
 from toolpost.toolbox.views import SelectedTools
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def _nothing(_spec: ToolSpec) -> bool:
 
 
 class RestService:
-    """The open parts behind the operations; `siblings` are the other workers of the gateway."""
+    """The open parts behind the operations; `siblings` are the other workers of the gateway.
+
+    They were told of `changed_sources` before this one was started.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class RestService:
         *,
         public_url: str,
         siblings: Siblings | None = None,
+        changed_sources: ChangedSources | None = None,
     ) -> None:
         self.box = box
         self.siblings = siblings
@@ -50,7 +54,7 @@ class RestService:
         self.feed = feed
         self.public_url = public_url
         self._calls = set[asyncio.Task[Outcome]]()
-        self.source_changes: list[dict[str, Any]] = []
+        self.changed_sources = changed_sources or ChangedSources()
 
     def tools_for(self, caller: Caller) -> SelectedTools:
         """Return the tools that a caller sees: all, or those of the view at `/mcp` if it can do no more than call."""
