@@ -51,6 +51,28 @@ async def take(events: Any, count: int) -> list[Any]:
         return [await anext(events) for _ in range(count)]
 
 
+async def test_a_caller_has_so_many_streams_and_requests_at_a_time_and_others_are_not_refused(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [count_to], server={"concurrent_requests": 2}) as gate:
+        bot, other = await gate.key("acme:bot", "call"), await gate.key("acme:other", "call")
+
+        async def status(headers: dict[str, str], path: str = "/api/v1/events") -> int:
+            async with gate.http.stream("GET", path, headers=headers) as reply:
+                return reply.status_code
+
+        async with listening(gate, bot):
+            async with listening(gate, bot):
+                refused = await gate.http.get("/api/v1/events", headers=bot)
+                elsewhere = [await status(bot, path) for path in ("/api/v1/tools", "/mcp", "/healthz")]
+                others = [await status(other), await status({})]
+            async with asyncio.timeout(60):
+                while await status(bot) != 200:  # until the gateway has noticed that the client is gone
+                    pass
+
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert (elsewhere, others) == ([429, 429, 200], [200, 200])
+
+
 async def test_a_listener_hears_of_calls_as_they_happen_and_goes_on_where_it_was(gate: Served) -> None:
     await gate.box.call("add", {"a": 0, "b": 0}, user="acme:olga")  # before anybody listens
     async with listening(gate) as events:

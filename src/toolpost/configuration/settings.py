@@ -366,7 +366,7 @@ class OidcSettings(ConfigModel):
 
 
 class ServerSettings(ConfigModel):
-    """`toolpost up`: where others reach it, whose tokens it takes, and how often a caller may ask."""
+    """`toolpost up`: where others reach it, whose tokens it takes, and how much a caller may ask."""
 
     public_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s?#]+$", description="Where callers reach it, if not on this machine"
@@ -376,6 +376,9 @@ class ServerSettings(ConfigModel):
         default=None, description="A line for each request and each call on stderr; without one only warnings"
     )
     requests_per_minute: Count = Field(default=1200, description="Of one key or one user's tokens")
+    concurrent_requests: Count = Field(
+        default=200, description="Of one key or one user's tokens, event streams included; in each worker"
+    )
     max_upload_mb: float = Field(default=100.0, gt=0, description="The largest file that becomes an artifact")
     shutdown_limit_s: float = Field(
         default=10.0, ge=0, le=3600, description="How long calls under way have once it stops; then they are parked"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -52,7 +53,9 @@ class Access:
     """Let requests through to `app` that are for this host and from a known caller, who stands in the scope then.
 
     `hosts` are the names by which it is reached beside those of this machine. `/mcp` is for callers with the scope
-    `call`; the operations of the REST interface check scopes themselves. The bearer goes no further than this.
+    `call`; the operations of the REST interface check scopes themselves. The bearer goes no further than this. A
+    caller other than the operator has at most `concurrent_requests` at a time: each, above all an event stream, takes
+    a connection from the others.
     `metadata_url` tells clients where they learn of whom they get tokens.
     """
 
@@ -63,12 +66,15 @@ class Access:
         *,
         hosts: Collection[str] = (),
         rates: Rates,
+        concurrent_requests: int,
         metadata_url: str | None = None,
     ) -> None:
         self._app = app
         self._callers = callers
         self._hosts = _LOOPBACK | frozenset(hosts)
         self._rates = rates
+        self._most_open = concurrent_requests
+        self._open = Counter[str | None]()  # requests under way, by caller
         self._metadata = [] if metadata_url is None else [f'resource_metadata="{metadata_url}"']
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +93,18 @@ class Access:
             await send(message)
 
         refused = await self._refusal(scope)
-        await (self._app if refused is None else refused)(scope, receive, send_with_headers)
+        if refused is not None:
+            await refused(scope, receive, send_with_headers)
+            return
+        caller: Caller | None = scope.get(CALLER)
+        opened = None if caller is None else caller.id
+        self._open[opened] += 1
+        try:
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            self._open[opened] -= 1
+            if not self._open[opened]:
+                del self._open[opened]
 
     async def _refusal(self, scope: Scope) -> ProblemResponse | None:
         """Put the caller into the scope; return the response to a request that goes no further."""
@@ -144,10 +161,16 @@ class Access:
         return Problem(401, "invalid_token", detail, headers={"WWW-Authenticate": challenge})
 
     def _check(self, caller: Caller, path: str) -> None:
-        wait_s = 0.0 if caller.id == "operator" else self._rates.take(caller.id)
+        """Refuse a caller that asks too much, or for what its scopes do not cover; the operator may do everything."""
+        if caller.id == "operator":
+            return
+        wait_s = self._rates.take(caller.id)
         if wait_s:
             after = {"Retry-After": str(max(1, round(wait_s)))}
             raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
+        if self._open[caller.id] >= self._most_open:
+            detail = f"this caller has {self._most_open} requests open; event streams count, too"
+            raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
         if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
             raise insufficient_scope("call")
 

@@ -102,7 +102,15 @@ def gateway_app(
         await (sessions.handle_request if is_mcp else app)(scope, receive, send)
 
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
-    behind = observed(Access(routed, callers, hosts=[host] if host else (), rates=rates, metadata_url=metadata_url))
+    access = Access(
+        routed,
+        callers,
+        hosts=[host] if host else (),
+        rates=rates,
+        concurrent_requests=box.settings.server.concurrent_requests,
+        metadata_url=metadata_url,
+    )
+    behind = observed(access)
     return behind if siblings is None else siblings.routed(behind)
 
 
