@@ -226,3 +226,23 @@ def test_a_call_that_is_interrupted_ends_in_the_record_too(
         assert calling.stderr is not None
         assert "Traceback" not in calling.stderr.read()
     assert toolpost("runs", "show", run_id, "--json").json["status"] == "failed"
+
+
+@pytest.mark.programs
+def test_a_tool_that_raises_an_interrupt_fails_and_ctrl_c_ends_one_that_holds_up_the_loop(home: Path) -> None:
+    (home / "tools.py").write_text(
+        "import signal\nfrom toolpost import tool\n\n"
+        "@tool(side_effects='pure')\nasync def quit() -> str:\n    raise KeyboardInterrupt\n\n"
+        "@tool(side_effects='pure')\nasync def hold() -> str:\n"
+        "    signal.raise_signal(signal.SIGINT)  # cancels the call, which cannot notice\n"
+        "    signal.raise_signal(signal.SIGINT)  # interrupts it\n"
+        "    return 'never'\n"
+    )
+    with started(home, "tools", "call", "local.quit", "--json") as leaving:
+        out, _ = leaving.communicate(timeout=60)
+    with started(home, "tools", "call", "local.hold") as holding:
+        shown = holding.communicate(timeout=60)
+
+    assert (leaving.returncode, holding.returncode) == (1, 130)
+    assert json.loads(out)["error"]["message"] == "RuntimeError: the tool raised KeyboardInterrupt"
+    assert (shown[0], "Traceback" in shown[1]) == ("", False)

@@ -513,3 +513,18 @@ async def test_a_client_that_goes_away_does_not_end_its_call(gate: Served) -> No
         await asyncio.sleep(0.01)
 
     assert (await gate.http.get(f"/api/v1/runs/{runs[0]['run_id']}")).json()["status"] == "completed"
+
+
+@pytest.mark.parametrize("mode", ["wait", "async", "stream"])
+async def test_a_tool_that_raises_an_interrupt_ends_its_call_and_not_the_gateway(tmp_path: Path, mode: str) -> None:
+    @tool(side_effects="pure")
+    async def leave() -> None:
+        """Leave."""
+        raise KeyboardInterrupt
+
+    async with served(tmp_path / "data", [leave, add]) as gate:
+        reply = await gate.http.post("/api/v1/calls", json={"tool": "leave", "mode": mode})
+        [run] = (await gate.http.get("/api/v1/runs")).json()["items"]
+        after = await gate.http.post("/api/v1/tools/add", json={"a": 1, "b": 2})
+
+    assert (reply.status_code, run["status"], after.json()) == (202 if mode == "async" else 200, "failed", 3)

@@ -12,7 +12,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
 from toolpost.catalog.names import check_canonical
-from toolpost.catalog.threads import run_in_thread
+from toolpost.catalog.threads import is_interrupt, loop_error, run_in_thread
 from toolpost.contracts.calls import JSON, AuthorizedCall, ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal, ToolCollisionError, ToolError, ToolExecutionError
@@ -175,7 +175,9 @@ class FunctionTool:
         started, given = now_ms(), ToolContext.of(context)
         try:
             output = self._output(await self._run(params, lambda: given))
-        except Exception as raised:  # noqa: BLE001 - foreign code is called here; the failure is the result
+        except (Exception, SystemExit, KeyboardInterrupt) as raised:  # foreign code is called here
+            if is_interrupt(raised):
+                raise
             error = raised if isinstance(raised, ToolError) else raised_by_tool(raised, self.spec.name)
             return ToolResult.failed(error, started_at=started)
         return ToolResult.completed(output.content, output.text, started_at=started)
@@ -269,6 +271,7 @@ def _to_jsonable() -> Callable[[Any], Any]:
 
 def raised_by_tool(raised: BaseException, tool_name: str) -> ToolExecutionError:
     """Wrap an exception of the tool's own code in a ToolExecutionError."""
+    raised = loop_error(raised)
     text = str(raised) or "no message"
     return ToolExecutionError(f"{type(raised).__name__}: {text}", tool_name=tool_name, cause=raised)
 

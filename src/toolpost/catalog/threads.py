@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import contextvars
 import functools
+import signal
 import threading
 import time
 from collections import deque
@@ -23,8 +24,7 @@ _Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
 idle_workers: deque[_Worker] = deque()
 _workers: list[_Worker] = []
 T = TypeVar("T")
-# A future cannot carry the first, and the others would end the event loop. Ctrl-C reaches the main thread alone, so a
-# KeyboardInterrupt in a worker is one that its function raised.
+# A future cannot carry the first, and the others would end the event loop.
 _NOT_FOR_A_LOOP = (StopIteration, KeyboardInterrupt, GeneratorExit)
 
 
@@ -80,6 +80,23 @@ async def run_cancellable(work: Callable[[Callable[[], None]], T]) -> T:
         cancelled.set()
 
 
+def is_interrupt(raised: BaseException) -> bool:
+    """Return whether an exception may come from Ctrl-C, and not from the code that raised it.
+
+    Ctrl-C reaches the main thread alone, and there `asyncio.run` cancels the main task in place of raising.
+    """
+    return (
+        isinstance(raised, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+
+def loop_error(raised: BaseException) -> BaseException:
+    """Return an exception, or in place of one that would end an event loop an error that names it."""
+    return RuntimeError(f"the tool raised {type(raised).__name__}") if isinstance(raised, _NOT_FOR_A_LOOP) else raised
+
+
 def _free_worker() -> _Worker:
     while True:
         try:
@@ -107,10 +124,8 @@ def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | No
             return
         if error is None:
             future.set_result(result)
-        elif isinstance(error, _NOT_FOR_A_LOOP):
-            future.set_exception(RuntimeError(f"the tool raised {type(error).__name__}"))
         else:
-            future.set_exception(error)
+            future.set_exception(loop_error(error))
 
     loop = future.get_loop()
     if not loop.is_closed():

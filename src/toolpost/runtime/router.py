@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from toolpost.catalog.threads import is_interrupt, loop_error
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall, writable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
@@ -243,7 +244,9 @@ class ToolRouter:
             outcome = (
                 await self._park(attempt) if attempt.may_be_parked else self._failed(attempt, self._stopped(attempt))
             )
-        except Exception as raised:  # noqa: BLE001 - whatever it was, the caller gets an outcome and the log an end
+        except (Exception, SystemExit, KeyboardInterrupt) as raised:  # the caller gets an outcome, and the log an end
+            if is_interrupt(raised):
+                raise
             outcome = self._failed(attempt, failure_of(raised, attempt.call.tool_name))
         finally:
             self.inflight.leave(attempt)
@@ -601,7 +604,7 @@ async def _renewed(
 def _tool_failure(raised: BaseException, attempt: Attempt, runtime: ToolRuntime, upstream: Upstream) -> ToolError:
     """Return the error for what a tool raised; a cancellation from outside is raised again."""
     stopped = isinstance(raised, asyncio.CancelledError) and attempt.is_cancelled
-    if stopped or isinstance(raised, (KeyboardInterrupt, GeneratorExit)):
+    if stopped or isinstance(raised, GeneratorExit) or is_interrupt(raised):
         upstream.breaker.abandoned()
         raise raised
     error = failure_of(raised, runtime.name)
@@ -611,6 +614,7 @@ def _tool_failure(raised: BaseException, attempt: Attempt, runtime: ToolRuntime,
 
 def failure_of(raised: BaseException, tool_name: str) -> ToolError:
     """Return the ToolError for an exception; the message names its type, because its own message often says little."""
+    raised = loop_error(raised)
     if isinstance(raised, ToolError):
         raised.tool_name = raised.tool_name or tool_name
         return raised
