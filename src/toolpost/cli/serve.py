@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
     from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.reload import Reload
     from toolpost.wire.http_server import ListeningSocket
@@ -138,8 +139,18 @@ async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Ou
         if options.workers == 1:
             return await _serve_on([listening], options, None, output)
         local_token(folder)  # before several processes could make one
+        for line in _limits_of_workers(loaded.settings, options.workers):
+            output.note(line)
         limit_s = loaded.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
         return await run_workers(options, listening, loaded, limit_s, output)
+
+
+def _limits_of_workers(settings: Settings, workers: int) -> Iterator[str]:
+    """Yield what an operator may not expect of the limits that are written down: each worker keeps to them alone."""
+    limited = [one for one in settings.all_sources() if "max_concurrency" in one.model_fields_set]
+    if limited:
+        together = ", ".join(f"{one.name} {workers * one.max_concurrency}" for one in limited)
+        yield f"max_concurrency counts in each of {workers} workers; calls at a time in all of them: {together}"
 
 
 async def _serve_on(
