@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toolpost.builtin.specs import read_specs
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.catalog.search import SearchIndex, stem, words_of_name, words_of_text
 from toolpost.contracts.context import ToolContext
@@ -140,6 +141,35 @@ def test_scores_of_words_do_not_depend_on_the_order_in_which_tools_came() -> Non
 
     assert [spec.name for spec in at_once.find("invoice", 5)] == ["shop.bill", "desk.print"]
     assert one_by_one.find("invoice", 5) == at_once.find("invoice", 5)
+
+
+async def test_a_catalog_is_ranked_in_one_way_however_it_came_to_be() -> None:
+    tools = [Listed(name, spec.description, side_effects=spec.side_effects) for name, spec in read_specs().items()]
+    tools += [Listed(f"{shop}.refund", "Gives a customer the money back.") for shop in ("south", "north", "east")]
+    passing = [Listed(f"gone.n{n}", tools[n % len(tools)].spec.description) for n in range(0, 150, 3)]
+    queries = [*(tool.spec.description for tool in tools[::2]), "money back", "read a file", "what is the time"]
+    at_once, one_by_one, after_others = ToolRegistry(), ToolRegistry(), ToolRegistry()
+    at_once.register_many(tools)
+    for tool in reversed(tools):
+        one_by_one.register(tool)
+        await one_by_one.search("anything")  # which indexes it
+    after_others.register_many([*passing, *tools[5:]])
+    await after_others.search("anything")
+    after_others.register_many(tools[:5])
+    for other in passing:
+        after_others.unregister(other.spec.name)
+
+    ranked = [[await names(one, query, limit=60) for query in queries] for one in (at_once, one_by_one, after_others)]
+
+    assert ranked[0] == ranked[1] == ranked[2]
+    assert await names(at_once, "money back", limit=3) == ["east.refund", "north.refund", "south.refund"]
+
+
+async def test_a_word_of_a_tool_that_is_gone_is_not_proposed(catalog: ToolRegistry) -> None:
+    assert await catalog.correct("forecst") == "forecast"
+    catalog.unregister("weather.forecast")
+
+    assert await catalog.correct("forecst") is None
 
 
 async def test_nothing_is_found_in_an_empty_catalog() -> None:

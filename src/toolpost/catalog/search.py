@@ -4,7 +4,8 @@ The index has names, descriptions, parameters and tags. It follows the catalog: 
 the last one, in a thread where that is much. The best by words and by meaning are ordered by the sum of both scores.
 
 Words are split, without stop words, stemmed, with common synonyms. Their vectors are those of WordLlama's static model,
-which comes in its wheel: nothing is downloaded, and a word has one vector whatever stands around it.
+which comes in its wheel: nothing is downloaded, and a word has one vector whatever stands around it. What is kept of a
+tool depends on the tool alone, so that a catalog is ranked in one way, however it came to be.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ class SearchIndex:
         for number, tool in read.items():
             self._post(number, tool)
         if self._vectors is not None:
-            self._vectors.set({number: self._weighed(tool.words) for number, tool in read.items()})
+            self._vectors.set({number: tool.words for number, tool in read.items()})
         self._factors.clear()
 
     def _new_number(self, name: str) -> int:
@@ -239,10 +240,10 @@ class SearchIndex:
         read = self._read_query(query)
         depth = max(limit, _DEPTH)
         scores = self._score_words(read)
-        best = self._accepted(sorted(scores, key=scores.__getitem__, reverse=True), depth, accepts)
+        best = self._best(scores, depth, accepts)
         if self._vectors is not None:
             likeness = self._score_meaning(read, self._vectors)
-            like = self._accepted(self._vectors.ordered(likeness, least=_LEAST_LIKENESS), depth, accepts)
+            like = self._best(self._vectors.similar(likeness, least=_LEAST_LIKENESS), depth, accepts)
             best = self._vectors.fuse(list(dict.fromkeys([*best, *like])), scores, likeness)
         return [self._tools[number].spec for number in best[:limit]]
 
@@ -266,7 +267,8 @@ class SearchIndex:
 
     def _score_words(self, query: _Query) -> dict[int, float]:
         """Return the scores of the tools that have terms of the query."""
-        found = [posting for term in set(terms_of(query.words)) if (posting := self._postings.get(term)) is not None]
+        terms = dict.fromkeys(terms_of(query.words))  # in one order: it tells in the last digit of a sum
+        found = [posting for term in terms if (posting := self._postings.get(term)) is not None]
         scores: dict[int, float] = {}
         common = _COMMON * len(self._tools)
         for posting in sorted(found, key=len):
@@ -278,29 +280,39 @@ class SearchIndex:
                 for number, part in posting.items():
                     scores[number] = scores.get(number, 0.0) + rarity * part
         if (factors := query.factors) is not None:
-            scores = {number: score * factors[number] for number, score in scores.items()}
+            for number, score in scores.items():
+                scores[number] = score * factors[number]
         return scores
 
     def _score_meaning(self, query: _Query, vectors: ToolVectors) -> Matrix:
         """Return how like the query each tool is, by number; the name of a source means nothing."""
-        words = [word for word in query.words if word not in STOP_WORDS and word not in query.named]
-        return vectors.likeness(self._weighed(Counter(words)), query.array)
+        words = Counter(word for word in query.words if word not in STOP_WORDS and word not in query.named)
+        rarities = {word: self._rarity(len(self._postings.get(stem(word), ()))) for word in words}
+        return vectors.likeness({word: words[word] * math.sqrt(rarities[word]) for word in words}, query.array)
 
-    def _accepted(self, numbers: Iterable[int], depth: int, accepts: Callable[[ToolSpec], bool] | None) -> list[int]:
+    def _best(self, scores: Mapping[int, float], depth: int, accepts: Callable[[ToolSpec], bool] | None) -> list[int]:
+        """Return the `depth` best tools that are accepted; where scores are the same, by name."""
+        tools, score = self._tools, scores.__getitem__
         if accepts is not None:
-            numbers = (number for number in numbers if accepts(self._tools[number].spec))
-        return list(islice(numbers, depth))
+            found, last = list[int](), 0.0
+            for number in sorted(scores, key=score, reverse=True):
+                if len(found) >= depth and scores[number] < last:
+                    break
+                if accepts(tools[number].spec):
+                    found.append(number)
+                    last = scores[number]
+        elif len(scores) > depth:  # the others need not be put in order
+            least = sorted(scores.values(), reverse=True)[depth - 1]
+            found = [number for number, score in scores.items() if score >= least]
+        else:
+            found = list(scores)
+        found.sort(key=lambda number: tools[number].spec.name)
+        found.sort(key=score, reverse=True)  # stable
+        return found[:depth]
 
     def _rarity(self, count: int) -> float:
         """Return the inverse document frequency of a term that so many tools have."""
         return math.log(1 + (len(self._tools) - count + 0.5) / (count + 0.5))
-
-    def _weighed(self, words: Mapping[str, float]) -> dict[str, float]:
-        """Return the weights of words in a vector: rare words count more."""
-        return {
-            word: weight * math.sqrt(self._rarity(len(self._postings.get(stem(word), ()))))
-            for word, weight in words.items()
-        }
 
     def correct(self, query: str) -> str | None:
         """Return the query with known words for unknown ones; None where none are near."""
@@ -312,7 +324,11 @@ class SearchIndex:
         if set(terms_of(words_of_text(word))) & self._postings.keys():
             return word
         small = word.lower()
-        near = [known for known in self._spelled.values() if abs(len(known) - len(small)) <= 2 and known[0] == small[0]]
+        near = [
+            known
+            for stemmed, known in self._spelled.items()
+            if abs(len(known) - len(small)) <= 2 and known[0] == small[0] and stemmed in self._postings
+        ]
         return nearest(small, near, cutoff=0.7) or word
 
 
@@ -453,7 +469,7 @@ _EFFECT_OF: dict[str, Effect] = {word: effect for effect, words in _EFFECTS.item
 def open_vectors() -> ToolVectors | None:
     """Load the model; None where the extra `search` is not installed. Takes a while: call it in a thread."""
     model = _load_model()
-    return None if model is None else ToolVectors(lambda words: model.embed(words, norm=True))
+    return None if model is None else ToolVectors(lambda words: model.embed(words, norm=False))
 
 
 @cache
@@ -504,11 +520,10 @@ class ToolVectors:
             likeness[: len(factors)] *= factors
         return likeness
 
-    def ordered(self, likeness: Matrix, *, least: float) -> list[int]:
-        """Return the tools that are like something by at least `least`, the most similar first."""
+    def similar(self, likeness: Matrix, *, least: float) -> dict[int, float]:
+        """Return how like something those tools are that are so by at least `least`."""
         found = self._np.flatnonzero(likeness >= least)
-        ordered: list[int] = found[self._np.argsort(-likeness[found])].tolist()
-        return ordered
+        return dict(zip(found.tolist(), likeness[found].tolist(), strict=True))
 
     def fuse(self, tools: list[int], scores: Mapping[int, float], likeness: Matrix) -> list[int]:
         """Order tools by the sum of what they score by words and by meaning, as shares of the best of them."""
@@ -530,7 +545,10 @@ class ToolVectors:
             return
         first = len(self._row_of)
         self._words = self._grown(self._words, first + len(new))
-        self._words[first : first + len(new)] = self._embed(new)
+        vectors = self._np.asarray(self._embed(new), dtype="f4")
+        # The length of a vector is the weight that the model gives the word; as of rarity, its square root counts.
+        lengths = self._np.linalg.norm(vectors, axis=1, keepdims=True)
+        self._words[first : first + len(new)] = vectors / self._np.sqrt(self._np.where(lengths > 0, lengths, 1))
         self._row_of.update({word: first + place for place, word in enumerate(new)})
 
     def _grown(self, matrix: Matrix, rows: int) -> Matrix:
