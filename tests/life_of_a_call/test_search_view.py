@@ -70,7 +70,8 @@ async def test_what_the_view_leaves_out_is_not_there(box: Toolbox, how: str) -> 
     view = box.search_view(patterns=["shop.*"])
 
     found = await view.call("search_tools", {"query": "read the payment secret vault.read_secret"})
-    outcome = await view.call(how, {"name": "vault.read_secret", "arguments": {}})
+    more: dict[str, Any] = {} if how == "describe_tool" else {"arguments": {}}
+    outcome = await view.call(how, {"name": "vault.read_secret", **more})
 
     assert isinstance(found, Completed)
     assert "vault" not in json.dumps(found.content)
@@ -112,6 +113,25 @@ async def test_an_option_that_a_call_does_not_have_is_refused(box: Toolbox, name
 
     with pytest.raises(TypeError, match="unexpected keyword argument 'usr'"):
         await view.call(name, {"query": "refund", "name": "shop.list_charges"}, **misspelt)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("search_tools", {"query": "refund", "limt": 1}, '"limt"; allowed are "query", "limit"'),
+        ("describe_tool", {"name": "shop.list_charges", "deep": True}, '"deep"; allowed are "name"'),
+        ("call_tool", {"name": "shop.list_charges", "args": {}}, '"args"; allowed are "name", "arguments"'),
+        ("call_tool", {"name": "search_tools", "arguments": {"q": "x"}}, '"q"; allowed are "query", "limit"'),
+        ("call_tool", {"name": "shop.list_charges", "arguments": {"most": 1}}, '"most"; allowed are "limit"'),
+    ],
+)
+async def test_an_argument_that_a_tool_does_not_have_is_told_in_the_same_words(
+    box: Toolbox, name: str, arguments: Any, told: str
+) -> None:
+    outcome = await box.search_view().call(name, arguments)
+
+    assert isinstance(outcome, Failed)
+    assert f"$: unexpected {told}" in str(outcome.error)
 
 
 async def test_the_tool_calls_of_a_reply_are_answered(box: Toolbox) -> None:

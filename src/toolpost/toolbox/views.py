@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
 OWN = (SEARCH, DESCRIBE, CALL)
+_KEYS = {SEARCH: ("query", "limit"), DESCRIBE: ("name",), CALL: ("name", "arguments")}
 _LONGEST_SCHEMA = 4000  # characters of a schema that a hit comes with
 _MOST_HITS = 20
 _SHOWN_SOURCES = 40
@@ -165,15 +166,16 @@ class SearchView:
     ) -> Outcome:
         """Call a tool for the model, as `Toolbox.call` does; the outcome of `call_tool` is that of the tool itself."""
         _check_options(options)
-        is_own = self.is_own(name, arguments)
-        name, arguments = self.unwrap(name, arguments)
-        if not is_own:
-            return await self._tools.call(name, arguments, **options)
-        run_id = options.get("run_id") or ""
+        is_own, run_id = self.is_own(name, arguments), options.get("run_id") or ""
         try:
-            return Completed("", run_id, name, await self._answer(name, _read(arguments)))  # no call of a tool
+            if name == CALL:
+                _check_keys(name, _read(arguments))
+            name, arguments = self.unwrap(name, arguments)
+            if is_own:
+                return Completed("", run_id, name, await self._answer(name, _read(arguments)))  # no call of a tool
         except ToolError as error:
             return Failed("", run_id, name, error)
+        return await self._tools.call(name, arguments, **options)
 
     async def answer_tool_calls(
         self,
@@ -195,6 +197,7 @@ class SearchView:
         )
 
     async def _answer(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        _check_keys(name, arguments)
         if name == SEARCH:
             return await self._search(_text(arguments, "query", SEARCH), arguments.get("limit"))
         if name == CALL:  # it names no tool, or itself
@@ -218,6 +221,15 @@ def _check_options(options: CallOptions) -> None:
     """Raise TypeError for an option that `Toolbox.call` does not have, whether or not a call of it is made."""
     for unknown in options.keys() - CallOptions.__optional_keys__:
         raise TypeError(f"call() got an unexpected keyword argument {unknown!r}")
+
+
+def _check_keys(name: str, arguments: Mapping[str, Any]) -> None:
+    """Raise ToolValidationError for arguments that a tool of the view does not have, in the words of any other tool."""
+    known = _KEYS[name]
+    allowed = ", ".join(f'"{key}"' for key in known)
+    unknown = [f"$: unexpected {json.dumps(key)}; allowed are {allowed}" for key in arguments if key not in known]
+    if unknown:
+        raise ToolValidationError(unknown, tool_name=name)
 
 
 def _hit(entry: Entry) -> dict[str, Any]:
