@@ -1,8 +1,9 @@
 """Calls as tasks, for clients that know them: followed, answered and cancelled, by their own caller alone."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -137,6 +138,53 @@ async def ended_task(gate: Served, task_id: str) -> dict[str, Any]:
         while (task := (await ask(gate, "tasks/get", taskId=task_id))["result"])["status"] == "working":
             await asyncio.sleep(0.02)
     return cast("dict[str, Any]", task)
+
+
+@tool(side_effects="pure")
+async def hang() -> None:
+    """Wait until it is cancelled."""
+    await asyncio.Event().wait()
+
+
+async def test_a_task_is_named_once_its_run_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_server, "_TASK_AFTER_S", 0)
+    database, read = tmp_path / "data" / "toolpost.db", "SELECT 'task_' || run_id FROM runs"
+    async with served(tmp_path / "data", [hang]) as gate:
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # nobody else can write
+            asking = asyncio.create_task(ask(gate, "tools/call", name="hang", arguments={}))
+            for _ in range(20):
+                assert (await gate.http.get("/api/v1/tools")).status_code == 200
+            told_early = asking.done()
+            other.execute("ROLLBACK")
+            created = (await asking)["result"]
+            on_disk = other.execute(read).fetchall()
+
+    assert not told_early
+    assert (created["resultType"], on_disk) == ("task", [(created["taskId"],)])
+
+
+async def test_a_task_of_a_source_that_still_connects_is_named_once_its_run_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_server, "_TASK_AFTER_S", 0)
+    (tmp_path / "slow.py").write_text(
+        "import asyncio, time\nfrom pathlib import Path\nfrom toolpost import tool\n\n"
+        "while not Path(__file__).with_name('go').exists():\n    time.sleep(0.01)\n\n"
+        "@tool(side_effects='pure')\nasync def hang() -> None:\n    await asyncio.Event().wait()\n"
+    )
+    source = {"name": "slow", "transport": "python", "connection": str(tmp_path / "slow.py")}
+    async with served(tmp_path / "data", sources=[source], startup_wait_s=0) as gate:
+        asking = asyncio.create_task(ask(gate, "tools/call", name="slow.hang", arguments={}))
+        for _ in range(20):
+            assert (await gate.http.get("/healthz")).status_code == 200
+        told_early = asking.done()
+        (tmp_path / "go").touch()
+        created = (await asking)["result"]
+        run = await gate.box.run(created["taskId"].removeprefix("task_"), user=OPERATOR)
+
+    assert (told_early, created["resultType"]) == (False, "task")
+    assert run is not None
 
 
 async def test_tasks_are_taken_up_again_after_a_restart_by_their_own_caller(

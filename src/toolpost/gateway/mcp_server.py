@@ -84,6 +84,7 @@ if TYPE_CHECKING:
 _COMPLETE = {"resultType": "complete"}  # dropped where the protocol is older
 _LIST_CACHE = {"ttlMs": 60_000, "cacheScope": "private"}
 _LOOK_S = 0.5
+_RECORD_S = 0.02
 _TASK_AFTER_S = 5.0  # a call that takes longer is a task for clients that know tasks
 _HEADER_KEY = "x-mcp-header"
 _DEFAULT_LOG_LEVEL = "info"  # of older clients that have set none
@@ -385,11 +386,24 @@ class McpServer:
         run_id = self._box.router.new_id("run")
         call = call._replace(run=partial(call.run, idempotency_key=f"run:{run_id}"))
         running = asyncio.get_running_loop().create_task(self._outcome(call, client, context, run_id))
-        await _first(running, client.is_task.wait(), within_s=_TASK_AFTER_S)
+        try:
+            await _first(running, client.is_task.wait(), within_s=_TASK_AFTER_S)
+            if call.params.request_state is None:  # a retry has no run of its own
+                await self._recorded(running, run_id, call.user)
+        except BaseException:  # the client has gone, or cannot be told of a task: the call ends with its request
+            running.cancel()
+            raise
         if running.done() and not (client.is_task.is_set() and isinstance(running.result(), Paused)):
             return await self._present(call, running.result(), context)
-        await self._box.store.events.flush()  # the next request about this task may reach another worker
         return self._tasks.start(call.ctx, lambda task: self._work(task, call, running, context), run_id=run_id)
+
+    async def _recorded(self, running: asyncio.Task[Outcome], run_id: str, user: str) -> None:
+        """Wait until the run of a call is on disk, or the call has ended; of a source that connects there is none yet.
+
+        The next request about the call may reach another worker, which knows it by its run alone.
+        """
+        while not running.done() and await self._box.run(run_id, user=user) is None:
+            await asyncio.wait([running], timeout=_RECORD_S)
 
     async def _outcome(
         self, call: _Call, client: RequestClient, context: ToolContext, run_id: str | None = None
@@ -564,13 +578,10 @@ class _ListingServer(Server[Any]):
 
 
 async def _first(running: asyncio.Task[Any], signal: Coroutine[Any, Any, Any], *, within_s: float) -> None:
-    """Wait for a call to end, or for a signal, or some time; a call is cancelled with whoever waits."""
+    """Wait for a call to end, or for a signal, or some time."""
     signalled = asyncio.get_running_loop().create_task(signal)
     try:
         await asyncio.wait({running, signalled}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        running.cancel()
-        raise
     finally:
         signalled.cancel()
 
