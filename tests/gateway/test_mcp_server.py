@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from mcp.client.subscriptions import listen
 from mcp_types import ElicitRequestParams, ElicitResult, InputRequiredResult
 
-from toolpost import Settings, Toolbox, ToolContext, tool
+from toolpost import Completed, Settings, Toolbox, ToolContext, tool
 from toolpost.gateway.mcp_server import McpServer, ProgressRelay
 
 Era = Literal["legacy", "auto"]
@@ -287,7 +287,9 @@ async def test_a_large_result_is_a_link_that_can_be_read(era: Era) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_lists_and_reads_the_artifacts_of_its_own_user_alone(era: Era) -> None:
     async with gateway() as (box, gate), Client(gate.server, mode=era) as client:
-        theirs = (await box.call("long_text", user=BOSS)).artifacts[0]
+        made = await box.call("long_text", user=BOSS)
+        assert isinstance(made, Completed)
+        [theirs] = made.artifacts
         await client.call_tool("long_text", {})
         listed = [str(one.uri) for one in (await client.list_resources()).resources]
         own = await client.read_resource(listed[0])

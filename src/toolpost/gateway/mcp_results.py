@@ -126,7 +126,7 @@ async def _blocks(outcome: Completed, artifacts: ArtifactStore, owner: Principal
             ref = await _find_artifact(part, artifacts, owner)
             yield _plain_block(part) if ref is None else await _file_block(part, ref, artifacts)
         return
-    if (ref := await _find_artifact(content, artifacts, owner)) is not None:
+    if is_object(content) and (ref := await _find_artifact(content, artifacts, owner)) is not None:
         yield await _file_block(content, ref, artifacts)
         if "preview" in content:
             yield {"type": "text", "text": str(content["preview"])}

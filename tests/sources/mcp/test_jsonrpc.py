@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from mcp.shared.dispatcher import CallOptions
 
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.sources.mcp.jsonrpc import JsonRpc, Message, PendingRequest
@@ -49,13 +50,16 @@ async def test_a_handler_that_never_began_leaves_no_coroutine_behind(message: Me
     async def handle(*given: Any) -> Any:
         begun.append("handler")
 
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        begun.append("report")
+
     rpc = JsonRpc(EndingLink({"jsonrpc": "2.0", **message}))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         running = asyncio.create_task(rpc.run(handle, handle))
         await asyncio.sleep(0)  # it runs
         with pytest.raises(ToolConnectionError, match="Connection closed"):
-            await rpc.send_raw_request("tools/list", None, {"on_progress": handle})
+            await rpc.send_raw_request("tools/list", None, CallOptions(on_progress=report))
         await running
         gc.collect()
 
