@@ -266,6 +266,23 @@ def test_a_role_says_which_tools_may_be_answered_for() -> None:
     assert (boss.may_answer("pay.refund"), boss.may_answer("mail.send")) == (True, False)
 
 
+async def test_a_token_without_a_role_may_do_nothing(tmp_path: Path, issuer: str) -> None:
+    async with served(tmp_path / "data", [whoami], server=oidc(issuer)) as gate:
+        nobody = signed(issuer, roles=["reader"])
+        paths = [
+            "/api/v1/tools",
+            "/api/v1/sources",
+            "/api/v1/runs",
+            "/api/v1/accounts",
+            "/.well-known/utcp",
+            "/metrics",
+        ]
+        replies = [await gate.http.get(path, headers=nobody) for path in paths]
+        replies.append(await gate.http.post("/a2a", json={}, headers=nobody))
+
+    assert [(reply.status_code, reply.json()["code"]) for reply in replies] == [(403, "insufficient_scope")] * 7
+
+
 async def test_an_issuer_that_is_down_is_no_fault_of_the_caller(tmp_path: Path) -> None:
     async with served(tmp_path / "data", server=oidc("http://127.0.0.1:9")) as gate:
         reply = await gate.http.post("/mcp", json={}, headers=signed("http://127.0.0.1:9"))

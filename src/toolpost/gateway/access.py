@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
+from toolpost.contracts.callers import SCOPES
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 
@@ -171,6 +172,8 @@ class Access:
         if self._open[caller.id] >= self._most_open:
             detail = f"this caller has {self._most_open} requests open; event streams count, too"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
+        if not caller.scopes:  # a token whose roles mean nothing here
+            raise insufficient_scope(*SCOPES)
         if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
             raise insufficient_scope("call")
 
