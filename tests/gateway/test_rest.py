@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from pydantic import SecretStr
 
@@ -376,6 +377,32 @@ async def test_an_agent_sees_the_artifacts_that_it_made_and_others_see_those_of_
 
     assert found == {"bot": [2, 200, 200] * 2, "spy": [0, 404, 404] * 2, "person": [2, 200, 200] * 2}
     assert read == ["completed", "failed", "failed"]
+
+
+async def test_files_that_a_caller_uploads_at_a_time_share_the_room_of_two(tmp_path: Path) -> None:
+    stored = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"x"
+        await stored.wait()
+
+    async with served(tmp_path / "data", server={"max_upload_mb": 1}) as gate:
+        bot, other = await gate.key("acme:bot", "call"), await gate.key("acme:other", "call")
+
+        async def upload(headers: dict[str, str], content: Any) -> httpx2.Response:
+            return await gate.http.post("/api/v1/artifacts", content=content, headers=headers)
+
+        held = [asyncio.create_task(upload(bot, endless())) for _ in range(2)]  # of a length that nobody knows
+        for _ in range(20):
+            assert (await gate.http.get("/healthz")).status_code == 200
+        refused, others = await upload(bot, b"file"), await upload(other, b"file")
+        stored.set()
+        ended = [(await one).status_code for one in held]
+        after = await upload(bot, b"file")
+
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_uploads")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert ([others.status_code, after.status_code], ended) == ([201, 201], [201, 201])
 
 
 async def test_a_file_whose_media_type_fits_no_header_is_read_all_the_same(tmp_path: Path) -> None:

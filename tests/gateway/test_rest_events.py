@@ -73,6 +73,15 @@ async def test_a_caller_has_so_many_streams_and_requests_at_a_time_and_others_ar
     assert (elsewhere, others) == ([429, 429, 200], [200, 200])
 
 
+async def test_a_stream_is_not_begun_for_a_client_that_asks_for_its_head(gate: Served) -> None:
+    async with asyncio.timeout(60), httpx2.AsyncClient(limits=httpx2.Limits(max_connections=1)) as http:
+        head = await http.head(f"{gate.url}/api/v1/events", headers=dict(gate.http.headers))
+        after = await http.get(f"{gate.url}/healthz")
+
+    assert (head.status_code, head.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    assert (after.status_code, gate.feed.listeners) == (200, 0)
+
+
 async def test_a_listener_hears_of_calls_as_they_happen_and_goes_on_where_it_was(gate: Served) -> None:
     await gate.box.call("add", {"a": 0, "b": 0}, user="acme:olga")  # before anybody listens
     async with listening(gate) as events:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from starlette.responses import Response, StreamingResponse
@@ -15,7 +16,7 @@ from toolpost.gateway.rest.operations import CURSOR, LIMIT, JsonResponse, Operat
 from toolpost.gateway.rest.schemas import page, ref
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Generator
 
 _MOST = 10_000
 _PIECE = 1 << 20
@@ -97,25 +98,27 @@ async def _upload_artifact(ask: RestRequest) -> Response:
     """Store a file, so that a call can name it as an argument: `{"artifact_id": ...}`."""
     name = ask.query.get("name", "")
     kind = _kind_of(ask.raw.headers.get("content-type", ""), name)
-    data = await read_body(ask.raw, round(ask.box.settings.server.max_upload_mb * 1024 * 1024))
-    if not data:
-        raise Problem(422, "empty_file", "the body is the file, and it is empty")
-    stored = await ask.box.store.artifacts.put(
-        data,
-        ArtifactRef(
-            id="",
-            sha256="",
-            size=0,
-            media_type=kind,
-            name=name,
-            tenant=ask.tenant,
-            user=ask.caller.principal.user,
-            run_id=ask.box.router.new_id("run"),
-            call_id="",
-            tool_name="",
-            created_at=time.time(),
-        ),
-    )
+    most = round(ask.box.settings.server.max_upload_mb * 1024 * 1024)
+    with _room_for_upload(ask, most):
+        data = await read_body(ask.raw, most)
+        if not data:
+            raise Problem(422, "empty_file", "the body is the file, and it is empty")
+        stored = await ask.box.store.artifacts.put(
+            data,
+            ArtifactRef(
+                id="",
+                sha256="",
+                size=0,
+                media_type=kind,
+                name=name,
+                tenant=ask.tenant,
+                user=ask.caller.principal.user,
+                run_id=ask.box.router.new_id("run"),
+                call_id="",
+                tool_name="",
+                created_at=time.time(),
+            ),
+        )
     location = f"{ask.service.public_url}/api/v1/artifacts/{stored.id}"
     return JsonResponse(stored.to_dict(), 201, headers={"Location": location})
 
@@ -133,6 +136,23 @@ def _kind_of(header: str, name: str) -> str:
     if not _MEDIA_TYPE.fullmatch(kind):
         raise Problem(415, "unsupported_media_type", "the content type is none")
     return kind
+
+
+@contextmanager
+def _room_for_upload(ask: RestRequest, most: int) -> Generator[None]:
+    """Hold room for a file, which is in memory until it is stored; uploads of a caller share that of two largest."""
+    length, uploads, caller = ask.raw.headers.get("content-length", ""), ask.service.uploads, ask.caller.id
+    size = min(most, int(length)) if length.isdigit() else most
+    if uploads[caller] + size > 2 * most:
+        detail = "this caller uploads too much at a time; send the next file when one of them is stored"
+        raise Problem(429, "too_many_uploads", detail, headers={"Retry-After": "2"})
+    uploads[caller] += size
+    try:
+        yield
+    finally:
+        uploads[caller] -= size
+        if not uploads[caller]:
+            del uploads[caller]
 
 
 async def _find(ask: RestRequest) -> ArtifactRef:

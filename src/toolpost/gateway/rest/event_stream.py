@@ -42,6 +42,8 @@ def server_event(name: str, data: Any, id: int | None = None) -> bytes:
 
 async def _stream_events(ask: RestRequest) -> Response:
     """Send events from an id on, or from now on, for as long as the client listens."""
+    if ask.raw.method == "HEAD":  # a stream without an end would hold the connection, and nobody would hear it
+        return Response(media_type="text/event-stream")
     return event_stream(_stream(ask, _after(ask)))
 
 

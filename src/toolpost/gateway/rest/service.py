@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ class RestService:
         self.feed = feed
         self.public_url = public_url
         self._calls = set[asyncio.Task[Outcome]]()
+        self.uploads = Counter[str]()  # bytes of files that are being uploaded, by caller
         self.changed_sources = changed_sources or ChangedSources()
 
     def tools_for(self, caller: Caller) -> SelectedTools:
