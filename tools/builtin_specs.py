@@ -24,7 +24,7 @@ async def main() -> None:
     """Write `specs.json`, and the front matter of each tool's document."""
     store = MemoryStore()
     documents = ProviderSettings(provider="embedded", path=Path("docs.db"))
-    builtins = Builtins(BuiltinParts(store=store, retrieve=[documents]))
+    builtins = Builtins(BuiltinParts(store=lambda: store, retrieve=[documents]))
     specs = [tool.spec for tool in builtins.load_all()]
     SPECS_FILE.write_text(dump_specs(specs), encoding="utf-8")
     for spec in specs:

@@ -24,7 +24,7 @@ ROOT = STANDARD.parents[3]
 
 def builtins() -> Builtins:
     docs = ProviderSettings(provider="embedded", path=Path("docs.db"))
-    return Builtins(BuiltinParts(store=MemoryStore(), retrieve=[docs]))
+    return Builtins(BuiltinParts(store=MemoryStore, retrieve=[docs]))
 
 
 class Encyclopedia:

@@ -298,3 +298,18 @@ def test_helpers_for_resources_are_listed_and_not_counted_as_tools(toolpost: Run
 
     assert "res.resources_read" in done.out
     assert "1 tool, and 2 for resources and prompts." in done.err
+
+
+def test_without_sources_a_list_needs_no_store(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").write_text("overrides: {sleep: {hide: true}, nobody: {hide: true}}\n")
+    (home / ".toolpost").mkdir()
+    (home / ".toolpost" / "toolpost.db").write_text("this is no database")
+
+    listed = toolpost("tools", "list", "--json")
+    found = toolpost("tools", "search", "current", "time", "--json")
+
+    names = {tool["name"] for tool in listed.json}
+    assert (listed.code, found.code) == (0, 0)
+    assert ("current_time" in names, "sleep" in names) == (True, False)
+    assert "'nobody'" in listed.err
+    assert found.json[0]["name"] == "current_time"

@@ -167,7 +167,7 @@ def agent_registry(
     names, registry = set(builtins).difference(AGENT_TOOLS), ToolRegistry()
     end = follow_registry(box.registry, registry, lambda spec: spec.name in names or accepts(spec))
     parts = BuiltinParts(
-        store=box.store,
+        store=lambda: box.store,
         env=box.settings.tools.env,
         task_folder=partial(box.router.context_defaults.folder, TASK_FOLDER),
         keeps_programs=False,

@@ -38,8 +38,8 @@ from toolpost.runtime.router import failure_of
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.stores.agent_files import MAIN_RUN, SessionFile
 from toolpost.toolbox.box import Toolbox
+from toolpost.toolbox.local_tools import network_policy
 from toolpost.toolbox.node import MCPManager
-from toolpost.toolbox.wiring import network_policy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -64,4 +64,4 @@ def _shared_builtins() -> Builtins:
 
 
 def _new_builtins() -> Builtins:
-    return Builtins(BuiltinParts(store=MemoryStore(), keeps_programs=False))
+    return Builtins(BuiltinParts(store=MemoryStore, keeps_programs=False))

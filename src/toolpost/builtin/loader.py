@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, builtin_target, read_specs
 from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.errors import ConfigError
-from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,18 +23,26 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import Preview, Tool, ToolSpec
     from toolpost.contracts.storage import Store
     from toolpost.processes.commands import CommandRunner
+    from toolpost.wire.network import NetworkPolicy
 
 _DEFAULT_MAX_RESULTS = 10
+
+
+def _public_addresses() -> NetworkPolicy:
+    from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415 - when it is first needed
+
+    return NetworkPolicy()
 
 
 class BuiltinParts(NamedTuple):
     """Services and settings of the built-in tools; without a `retrieve` chain there is no tool `retrieve`.
 
-    With `keeps_programs` searches share a program that runs until `Builtins.close`.
+    `store` and `network` are asked for when the first tool that needs them is loaded: to list tools takes neither. With
+    `keeps_programs` searches share a program that runs until `Builtins.close`.
     """
 
-    store: Store
-    network: NetworkPolicy = NetworkPolicy()
+    store: Callable[[], Store]
+    network: Callable[[], NetworkPolicy] = _public_addresses
     search: Sequence[ProviderSettings] = ()
     scrape: Sequence[ProviderSettings] = ()
     retrieve: Sequence[ProviderSettings] = ()
@@ -186,7 +193,7 @@ def _http(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool
     from toolpost.builtin.web_client import WebClient  # noqa: PLC0415 - when it is first needed
     from toolpost.builtin.web_tools import http_tools  # noqa: PLC0415 - the same
 
-    web = WebClient(parts.network)
+    web = WebClient(parts.network())
     shared.closing.append(web.close)
     return http_tools(web)
 
@@ -195,7 +202,7 @@ def _search(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTo
     from toolpost.builtin.providers.factory import build_search_chain  # noqa: PLC0415 - when it is first needed
     from toolpost.builtin.web_tools import web_search_tools  # noqa: PLC0415 - the same
 
-    chain = build_search_chain(parts.search or _default_provider("duckduckgo"), parts.network)
+    chain = build_search_chain(parts.search or _default_provider("duckduckgo"), parts.network())
     shared.closing.append(chain.close)
     return web_search_tools(chain, max_results=parts.max_results)
 
@@ -205,7 +212,7 @@ def _pages(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionToo
     from toolpost.builtin.web_tools import web_fetch_tools  # noqa: PLC0415 - the same
 
     links = share_timeout(parts.scrape or _default_provider("direct"))
-    chain = build_scrape_chain(links, parts.network)
+    chain = build_scrape_chain(links, parts.network())
     shared.closing.append(chain.close)
     return web_fetch_tools(chain, timeout_s=sum(link.timeout_s for link in links))
 
@@ -214,7 +221,7 @@ def _retrieve(parts: BuiltinParts, shared: _SharedServices) -> Sequence[Function
     from toolpost.builtin.providers.factory import build_retrieve_chain  # noqa: PLC0415 - when it is first needed
     from toolpost.builtin.web_tools import retrieve_tools  # noqa: PLC0415 - the same
 
-    chain = build_retrieve_chain(parts.retrieve, parts.network)
+    chain = build_retrieve_chain(parts.retrieve, parts.network())
     shared.closing.append(chain.close)
     return retrieve_tools(chain)
 
@@ -234,8 +241,9 @@ def _memory(_: BuiltinParts, __: _SharedServices) -> Sequence[FunctionTool]:
 def _history(parts: BuiltinParts, _: _SharedServices) -> Sequence[FunctionTool]:
     from toolpost.builtin.history import artifact_tools, session_tools, task_tools  # noqa: PLC0415 - the same
 
-    tasks = task_tools(parts.store.events, folder=parts.task_folder, open_log=parts.open_log)
-    return [*tasks, *session_tools(), *artifact_tools(parts.store.artifacts)]
+    store = parts.store()
+    tasks = task_tools(store.events, folder=parts.task_folder, open_log=parts.open_log)
+    return [*tasks, *session_tools(), *artifact_tools(store.artifacts)]
 
 
 def _commands(_: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:

@@ -16,7 +16,6 @@ from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.hidden_text import escape_hidden
 from toolpost.schema.json_values import is_array, is_object
 
-LOCK_NAME = "toolpost.lock"
 _VERSION = 1
 _ABOUT = "Tools as they were when a person last agreed to them. `toolpost lock` writes this file; commit it."
 _LONGEST_SHOWN = 2000

@@ -72,8 +72,10 @@ def make_app(only: str | None = None, subcommand: str | None = None) -> Commands
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        add_completion=only is None,
     )
-    app.callback()(_everywhere)
+    # Options before a command are not of one that comes first, and Typer takes a moment for each that it knows.
+    app.callback()(_everywhere if only is None else _no_options)
     if only is None:
         for name, command in {"help": _help, "demo": _demo, "bench": _bench}.items():
             app.command(name)(command)
@@ -98,6 +100,10 @@ def _reduced(group: Commands, subcommand: str | None) -> Commands:
 
 def _load(module: str, attribute: str) -> Any:
     return getattr(import_module(f"toolpost.cli.{module}"), attribute)
+
+
+def _no_options() -> None:
+    """Have the command named, also where it is the only one."""
 
 
 def _everywhere(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import typer
 
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import ArtifactRef
 from toolpost.schema.json_values import as_object, is_object
 
 if TYPE_CHECKING:
@@ -138,6 +137,7 @@ async def store_files(files: Sequence[FileArgument], arguments: Any, box: Toolbo
     """Store the files as artifacts of a run, and set their references as arguments of its call."""
     import mimetypes
 
+    from toolpost.contracts.storage import ArtifactRef
     from toolpost.web.content import OCTETS
 
     owner = Principal.parse(user)

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal, login_name
-from toolpost.schema.violations import plain_message
 
 _DECORATED = re.compile(r"^\{(.+)\}(\.\.\.)?$|^\[(\[.+\])\](\.\.\.)?$")
 _TYPE = re.compile(r" <(str|path|file|directory|int|int range|float|list\[\w+\])>$")
@@ -40,6 +39,8 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:  # Typer has pydantic read values, and repeats what it says.
+            from toolpost.schema.violations import plain_message
+
             error.message = plain_message(error.message)
             raise
 

@@ -16,6 +16,7 @@ from toolpost.schema.json_values import as_object, is_array, is_object
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.local_tools import LocalCatalog
 
 
 _BUSY_S = 0.2
@@ -89,15 +90,15 @@ def key_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     return _ids(ctx, "key", incomplete)
 
 
-def cache_tool_names(box: Toolbox) -> None:
+def cache_tool_names(catalog: Toolbox | LocalCatalog) -> None:
     """Write the names of the current tools to the data folder for completion; names of absent sources stay."""
-    folder = box.settings.data_dir
-    if folder is None:
+    folder = catalog.settings.data_dir
+    if folder is None or not folder.is_dir():
         return
-    seen: dict[str, list[str]] = {_BUILT_IN: [], **{state.name: list[str]() for state in box.report if state.ok}}
-    for spec in box.registry.specs():
+    seen: dict[str, list[str]] = {_BUILT_IN: [], **{state.name: list[str]() for state in catalog.report if state.ok}}
+    for spec in catalog.registry.specs():
         seen.setdefault(spec.source or _BUILT_IN, []).append(spec.name)
-    before, configured = _read_names(folder), {source.name for source in box.settings.all_sources()}
+    before, configured = _read_names(folder), {source.name for source in catalog.settings.all_sources()}
     after = {name: names for name, names in {**before, **seen}.items() if name in configured or name == _BUILT_IN}
     if after != before:
         with suppress(OSError):  # only the shell misses it

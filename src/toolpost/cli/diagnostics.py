@@ -132,7 +132,7 @@ def find_warnings(box: Toolbox) -> set[str]:
     """Return the problems that leave no tool unguarded: skipped tools, and names that match nothing."""
     from toolpost.configuration.lint import lint_settings
 
-    found = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor)
+    found = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor.text)
     return {*box.sources.problems, *(stray.text for stray in found if not stray.unguarded)}
 
 

@@ -11,14 +11,16 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from textwrap import shorten
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from toolpost.cli.commands import NO_OPTIONS, CommonOptions
 from toolpost.contracts.errors import ToolError
-from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.spec import ToolSpec
+
+if TYPE_CHECKING:
+    from toolpost.contracts.events import RunEvent
 
 _LONGEST_DESCRIPTION = 200
 _ERASE = "\r\x1b[K"
@@ -329,6 +331,8 @@ class ProgressSink:
             self._line.clear()
 
     def emit(self, event: RunEvent) -> None:
+        from toolpost.contracts.events import EventCode
+
         if event.code is not EventCode.SUBAGENT_ACTION:
             return
         if "fraction" in event.facts:

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.questions import PendingAction
     from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.local_tools import LocalCatalog
     from toolpost.toolbox.source_manager import SourceState
 
 
@@ -48,6 +49,7 @@ TERMINATED = 128 + signal.SIGTERM
 TRACEBACK_VARIABLE = "TOOLPOST_TRACEBACK"
 
 Work: TypeAlias = "Callable[[Toolbox, Output], Awaitable[int]]"
+ListingWork: TypeAlias = "Callable[[Toolbox | LocalCatalog, Output], Awaitable[int]]"
 
 
 class SourceSelection(Protocol):
@@ -200,7 +202,6 @@ async def _open_box(
     waiting_for: Collection[str] | None = None,
 ) -> AsyncGenerator[Toolbox]:
     """Open a Toolbox, wait for the sources that a command needs, and show which are still starting."""
-    from toolpost.builtin.specs import read_specs
     from toolpost.toolbox.box import Toolbox
 
     lines = [sink for sink in sinks if isinstance(sink, ProgressSink)]
@@ -212,8 +213,7 @@ async def _open_box(
     closed = Toolbox.open(opened, only=only, sinks=sinks)
     freeze_modules()
     async with closed as box:
-        built_in = read_specs().keys()
-        has_foreign_code = bool(box.report) or any(spec.name not in built_in for spec in box.registry.specs())
+        has_foreign_code = _has_foreign_code(box)
         while slow := [one.name for one in box.report if one.state == "connecting" and one.name in starting]:
             for line in lines:
                 line.starting(slow)
@@ -227,12 +227,25 @@ async def _open_box(
                 collect_garbage()
 
 
+def _has_foreign_code(catalog: Toolbox | LocalCatalog) -> bool:
+    """Return whether a catalog has sources, or other tools than those that are built in."""
+    from toolpost.builtin.specs import read_specs
+
+    built_in = read_specs().keys()
+    return bool(catalog.report) or any(spec.name not in built_in for spec in catalog.registry.specs())
+
+
 def _read_only(loaded: LoadedSettings) -> LoadedSettings:
     """Return settings under which no data folder is created; a folder that can never be created is left to fail."""
     folder = loaded.settings.data_dir
     if folder is None or folder.exists():
         return loaded
-    return without_data_dir(loaded) if folder.parent.is_dir() else loaded
+    return without_data_dir(loaded) if _can_have_folder(folder) else loaded
+
+
+def _can_have_folder(folder: Path | None) -> bool:
+    """Return whether a data folder is there, or may be created, or none is wanted."""
+    return folder is None or folder.is_dir() or (not folder.exists() and folder.parent.is_dir())
 
 
 def _sources_of_tools(names: Collection[str], settings: Settings) -> set[str]:
@@ -315,12 +328,42 @@ def run_with_box(
         from toolpost.configuration.loading import load_settings
 
         async with sources(load_settings(config), progress_sinks(output)) as box:
-            for problem in describe_problems(box):
-                output.note(problem)
-            cache_tool_names(box)
+            _introduce(box, describe_problems(box), output)
             return await work(box, output)
 
     run_command(with_box, as_json=as_json, options=CommonOptions(config, user))
+
+
+def run_with_catalog(
+    work: ListingWork, *, source: str | None, config: Path | None, as_json: bool, user: str = ""
+) -> NoReturn:
+    """Do work that only lists tools, of one source or of all, and exit with its code; without sources nothing opens."""
+
+    async def with_catalog(output: Output) -> int:
+        from toolpost.configuration.loading import load_settings
+
+        loaded = load_settings(config)
+        if source is None and not _enabled_names(loaded.settings) and _can_have_folder(loaded.settings.data_dir):
+            from toolpost.toolbox.local_tools import list_local_tools
+
+            catalog = list_local_tools(loaded)
+            freeze_modules()
+            _introduce(catalog, catalog.problems, output)
+            if _has_foreign_code(catalog):
+                collect_garbage()
+            return await work(catalog, output)
+        async with one_source(source)(loaded, progress_sinks(output)) as box:
+            _introduce(box, describe_problems(box), output)
+            return await work(box, output)
+
+    run_command(with_catalog, as_json=as_json, options=CommonOptions(config, user))
+
+
+def _introduce(catalog: Toolbox | LocalCatalog, problems: Iterable[str], output: Output) -> None:
+    """Tell what is left out of a catalog, and keep the names of its tools for completion."""
+    for problem in problems:
+        output.note(problem)
+    cache_tool_names(catalog)
 
 
 def open_in_memory(
@@ -336,9 +379,9 @@ def progress_sinks(output: Output) -> list[EventSink]:
     return [ProgressSink(output.status)] if output.status.live and not output.as_json else []
 
 
-def has_failed_source(box: Toolbox) -> bool:
-    """Return whether a source of the Toolbox is down."""
-    return any(not state.ok for state in box.report)
+def has_failed_source(catalog: Toolbox | LocalCatalog) -> bool:
+    """Return whether a source of the catalog is down."""
+    return any(not state.ok for state in catalog.report)
 
 
 def run_command(

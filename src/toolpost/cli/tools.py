@@ -20,15 +20,14 @@ from toolpost.cli.arguments import (
 from toolpost.cli.commands import Commands, Config, Json, User, default_user
 from toolpost.cli.connect import connect, disconnect, list_presets
 from toolpost.cli.output import Output, format_json, show_tools
-from toolpost.cli.runner import INCOMPLETE, has_failed_source, one_source, run_command, run_with_box, tool_source
+from toolpost.cli.runner import INCOMPLETE, has_failed_source, run_command, run_with_box, run_with_catalog, tool_source
 from toolpost.contracts.errors import ToolError
-from toolpost.contracts.events import EventCode, EventFilter
-from toolpost.contracts.outcomes import OUTPUT_ISSUES
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
     from toolpost.toolbox.box import Toolbox
+    from toolpost.toolbox.local_tools import LocalCatalog
 
 
 _DEFAULT_CONFIG = Path("toolpost.yaml")
@@ -96,11 +95,11 @@ def list_tools(
             and (category is None or spec.category is category)
         )
 
-    async def work(box: Toolbox, output: Output) -> int:
-        show_tools([spec for spec in _specs(box, collection) if wanted(spec)], output)
-        return INCOMPLETE if has_failed_source(box) else 0
+    async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
+        show_tools([spec for spec in _specs(catalog, collection) if wanted(spec)], output)
+        return INCOMPLETE if has_failed_source(catalog) else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(source))
+    run_with_catalog(work, source=source, config=config, user=user, as_json=json)
 
 
 Words = Annotated[
@@ -126,21 +125,21 @@ def search_tools(
     """
     query = " ".join(words)
 
-    async def work(box: Toolbox, output: Output) -> int:
-        _specs(box, collection)  # an unknown collection is an error
+    async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
+        _specs(catalog, collection)  # an unknown collection is an error
         sources = None if source is None else [source]
-        found = await box.registry.search(query, limit=limit, sources=sources, collection=collection)
+        found = await catalog.registry.search(query, limit=limit, sources=sources, collection=collection)
         if found or output.as_json:
             show_tools([*found], output)
         else:
-            near = await box.registry.correct(query)
+            near = await catalog.registry.correct(query)
             hint = f" Did you mean {near!r}?" if near else ""
             output.note(
                 f"Nothing was found for {query!r}.{hint} `toolpost tools list{output.options}` shows every tool."
             )
-        return INCOMPLETE if has_failed_source(box) else 0
+        return INCOMPLETE if has_failed_source(catalog) else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(source))
+    run_with_catalog(work, source=source, config=config, user=user, as_json=json)
 
 
 @app.command("show")
@@ -200,10 +199,10 @@ app.command("disconnect")(disconnect)
 app.command("presets")(list_presets)
 
 
-def _specs(box: Toolbox, collection: str | None) -> list[ToolSpec]:
+def _specs(catalog: Toolbox | LocalCatalog, collection: str | None) -> list[ToolSpec]:
     """Return the tools of a collection, or all."""
     try:
-        return [*box.registry.specs(collection)]
+        return [*catalog.registry.specs(collection)]
     except KeyError as error:
         raise ToolError(str(error.args[0]), code="collection_not_found") from None
 
@@ -212,6 +211,9 @@ async def _misfits(entry: Entry, box: Toolbox, user: str) -> dict[str, Any] | No
     """Count the results of the last calls that broke the tool's output schema, as the events tell."""
     if entry.spec.output_schema is None:
         return None
+    from toolpost.contracts.events import EventCode, EventFilter
+    from toolpost.contracts.outcomes import OUTPUT_ISSUES
+
     done = EventFilter(tool=entry.spec.name, codes=frozenset({EventCode.TOOL_CALL_COMPLETED}))
     calls = await box.events(user=user, limit=_COUNTED_CALLS, only=done, newest=True)
     broken = [event.payload[OUTPUT_ISSUES] for event in calls if OUTPUT_ISSUES in event.payload]
@@ -310,15 +312,15 @@ def export_tools(
     written = _config_path(config)
     caller = "" if user == default_user() else user  # whoever calls is the person at their own machine
 
-    async def work(box: Toolbox, output: Output) -> int:
+    async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
         from toolpost.sources.utcp.export import command_route, export_manual, http_route, serialize_manual
 
-        specs = [spec for spec in box.registry.specs() if source is None or spec.source == source]
+        specs = [spec for spec in catalog.registry.specs() if source is None or spec.source == source]
         route = http_route(address) if address else command_route(config=written, user=caller, env=_variables(written))
         output.text(serialize_manual(export_manual(specs, route)))
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(source))
+    run_with_catalog(work, source=source, config=config, user=user, as_json=json)
 
 
 def _is_base_url(address: str) -> bool:

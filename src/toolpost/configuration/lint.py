@@ -12,12 +12,11 @@ from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import did_you_mean, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from toolpost.builtin.providers.config import ProviderSettings
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import PolicyRule, Settings
-    from toolpost.policy.redaction import Redactor
 
 _WILD = re.compile(r"[*?\[]")
 _NEED_A_KEY = frozenset({"brave", "tavily", "google", "bing", "jina"})
@@ -45,9 +44,9 @@ class LintFinding(NamedTuple):
 
 
 def lint_settings(
-    settings: Settings, registry: ToolRegistry, listings: Iterable[SourceListing], redactor: Redactor
+    settings: Settings, registry: ToolRegistry, listings: Iterable[SourceListing], redact: Callable[[str], str]
 ) -> list[LintFinding]:
-    """Report every entry without effect; names that a source which is down may have are not reported."""
+    """Report every entry without effect, redacted; names that a source which is down may have are not reported."""
     known = _KnownNames(settings, registry, listings)
     rules = () if isinstance(settings.policy, str) else settings.policy
     findings = [
@@ -63,7 +62,7 @@ def lint_settings(
     findings += [*_lint_collections(settings, known), *_lint_views(settings, known)]
     findings += _lint_providers(settings, known)
     findings += _lint_descriptions(known)
-    return [finding._replace(text=redactor.text(finding.text)) for finding in findings]
+    return [finding._replace(text=redact(finding.text)) for finding in findings]
 
 
 class _KnownNames:

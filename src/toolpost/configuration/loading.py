@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from toolpost.auth.credentials import secrets_of
-from toolpost.auth.secret import read_env_file
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
@@ -57,6 +55,8 @@ def load_settings(
 
 def environment(folder: Path, environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Return the environment's variables and those of `.env` in `folder`; the environment takes precedence."""
+    from toolpost.auth.secret import read_env_file  # noqa: PLC0415 - the defaults come without a file
+
     known = os.environ if environ is None else environ
     try:
         return {**read_env_file(folder / ENV_FILE), **known}
@@ -135,6 +135,8 @@ def with_only(loaded: LoadedSettings, names: Collection[str]) -> LoadedSettings:
 
 
 def _secrets(source: ExternalToolConfig) -> set[str]:
+    from toolpost.auth.credentials import secrets_of  # noqa: PLC0415 - the defaults come without a source
+
     try:
         return secrets_of(source)
     except ToolError:  # reported when the source connects

@@ -16,9 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from toolpost.catalog.function import FunctionTool
-from toolpost.catalog.lock import LOCK_NAME
 from toolpost.configuration.loading import FILE_NAME, expand_home, is_local_file
-from toolpost.configuration.settings import Settings
+from toolpost.configuration.settings import LOCK_NAME, Settings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.context import ProtectedPath
 from toolpost.contracts.spec import Tool

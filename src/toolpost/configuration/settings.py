@@ -23,7 +23,6 @@ from pydantic import (
 )
 
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
-from toolpost.catalog.lock import LOCK_NAME
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.config import (
     ConfigModel,
@@ -34,16 +33,15 @@ from toolpost.contracts.config import (
     TransportType,
     to_camel,
 )
-from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.spec import SideEffects
-from toolpost.contracts.storage import Retention
-from toolpost.policy.approvals import Approvals
-from toolpost.policy.rules import Rule
-from toolpost.wire.network import allow_rules, parse_proxy
 
+# Settings are read by every program, and few of the types that they are converted to are needed by all.
 if TYPE_CHECKING:
+    from toolpost.contracts.storage import Retention
     from toolpost.contracts.webhooks import EventWebhook
+    from toolpost.policy.approvals import Approvals
+    from toolpost.policy.rules import Rule
 
 _DURATION = r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -51,6 +49,7 @@ PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
 McpServerTransport = Literal["stdio", "sse", "streamable_http"]
 DEFAULT_FOLDER = "data"  # the default of `tools.allowed_paths`
+LOCK_NAME = "toolpost.lock"
 
 
 def parse_duration(value: Any, *, bare: Literal["ms", "s"] = "s") -> float:
@@ -118,8 +117,10 @@ class ApprovalSettings(ConfigModel):
         default=None, min_length=1, description="Who may answer: patterns of tenant:user, such as acme:ops-*"
     )
 
-    def to_approvals(self) -> Approvals:
+    def to_approvals(self) -> "Approvals":
         """Convert to the type that `toolpost.policy` takes."""
+        from toolpost.policy.approvals import Approvals  # noqa: PLC0415 - as said above, here and below
+
         answerers = None if self.answerers is None else tuple(self.answerers)
         return Approvals(four_eyes=self.four_eyes, answerers=answerers)
 
@@ -136,8 +137,10 @@ class PolicyRule(ConfigModel):
     reason: str = ""
     approvals: ApprovalSettings | None = None
 
-    def to_rule(self) -> Rule:
+    def to_rule(self) -> "Rule":
         """Convert to the rule type of `toolpost.policy`."""
+        from toolpost.policy.rules import Rule  # noqa: PLC0415
+
         return Rule(
             action=self.action,
             tools=tuple(self.tools),
@@ -300,12 +303,16 @@ class NetworkSettings(ConfigModel):
     @classmethod
     def _a_proxy(cls, proxy: str | None) -> str | None:
         if proxy is not None:
+            from toolpost.wire.network import parse_proxy  # noqa: PLC0415
+
             parse_proxy(proxy)
         return proxy
 
     @field_validator("allow_hosts")
     @classmethod
     def _readable(cls, hosts: list[str]) -> list[str]:
+        from toolpost.wire.network import allow_rules  # noqa: PLC0415
+
         allow_rules(frozenset(hosts))
         return hosts
 
@@ -336,8 +343,10 @@ class RetentionSettings(ConfigModel):
     max_age: Seconds | None = None
     max_artifact_mb: float | None = Field(default=None, gt=0)
 
-    def to_retention(self) -> Retention:
+    def to_retention(self) -> "Retention":
         """Convert to the retention type of the store."""
+        from toolpost.contracts.storage import Retention  # noqa: PLC0415
+
         size = None if self.max_artifact_mb is None else round(self.max_artifact_mb * 1024 * 1024)
         return Retention(max_age_s=self.max_age, max_artifact_bytes=size)
 
@@ -413,7 +422,7 @@ class WebhookSettings(ConfigModel):
     @classmethod
     def _usable(cls, secret: SecretStr | None) -> SecretStr | None:
         if secret is not None:
-            from toolpost.contracts.webhooks import webhook_key  # noqa: PLC0415 - few configurations have a webhook
+            from toolpost.contracts.webhooks import webhook_key  # noqa: PLC0415
 
             webhook_key(secret.get_secret_value())
         return secret
@@ -421,6 +430,8 @@ class WebhookSettings(ConfigModel):
     @field_validator("events")
     @classmethod
     def _check_events(cls, events: list[str]) -> list[str]:
+        from toolpost.contracts.events import EventCode  # noqa: PLC0415
+
         for pattern in events:
             if not any(fnmatchcase(code.name, pattern) for code in EventCode):
                 raise ValueError(f"must be types of events; none is called {pattern!r}")
@@ -428,7 +439,7 @@ class WebhookSettings(ConfigModel):
 
     def to_webhook(self) -> "EventWebhook":
         """Convert to the type that the runtime takes."""
-        from toolpost.contracts.webhooks import EventWebhook, webhook_key  # noqa: PLC0415 - as above
+        from toolpost.contracts.webhooks import EventWebhook, webhook_key  # noqa: PLC0415
 
         secrets = [one.get_secret_value() for one in (self.secret, self.previous_secret) if one is not None]
         return EventWebhook(

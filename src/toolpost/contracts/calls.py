@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.context import ToolContext
 from toolpost.contracts.fast_namedtuple import represent
 from toolpost.contracts.outcomes import NO_META
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import Answer
-from toolpost.contracts.spec import Tool
+
+if TYPE_CHECKING:
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.questions import Answer
+    from toolpost.contracts.spec import Tool
 
 JSON = "application/json"
 NO_ANSWERS: Mapping[str, Answer] = {}

@@ -6,11 +6,14 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from toolpost.contracts.errors import PauseSignal, ToolError
-from toolpost.contracts.outcomes import Outcome, Paused
-from toolpost.contracts.questions import Answer, CallPreview, Question, QuestionKind
+
+# Most programs never ask a person, and one that lists tools calls none.
+if TYPE_CHECKING:
+    from toolpost.contracts.outcomes import Outcome, Paused
+    from toolpost.contracts.questions import Answer, CallPreview, Question, QuestionKind
 
 T = TypeVar("T")
 
@@ -34,6 +37,8 @@ class ProtectedPath(NamedTuple):
 
 def inner_call_question(paused: Sequence[Paused], *, reason: str = "inner_call") -> Question:
     """Return the question of a call that waits for calls inside it; nobody is asked but about those."""
+    from toolpost.contracts.questions import Question  # noqa: PLC0415 - as said above
+
     first = paused[0]
     return Question(
         kind="call",
@@ -214,6 +219,8 @@ class ToolContext:
         answer = self._answers.get(key)
         if answer is not None:
             return answer.value
+        from toolpost.contracts.questions import Question  # noqa: PLC0415 - as said above
+
         text = prompt or shown.get("prompt") or reason
         raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=shown, key=key))
 

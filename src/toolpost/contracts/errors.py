@@ -40,9 +40,10 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from toolpost.contracts.questions import Question
+if TYPE_CHECKING:
+    from toolpost.contracts.questions import Question
 
 
 class ErrorCategory(StrEnum):

@@ -6,11 +6,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.fast_namedtuple import represent
-from toolpost.contracts.questions import Question
+
+if TYPE_CHECKING:
+    from toolpost.contracts.questions import Question
 
 NO_META: Mapping[str, Any] = MappingProxyType({})
 OUTPUT_ISSUES = "output_issues"

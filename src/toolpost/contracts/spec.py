@@ -7,13 +7,15 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
-from toolpost.contracts.context import ToolContext
-from toolpost.contracts.outcomes import ToolResult
-from toolpost.contracts.questions import CallPreview
+# A program that only lists tools needs nothing of what calls are made of.
+if TYPE_CHECKING:
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import ToolResult
+    from toolpost.contracts.questions import CallPreview
 
-Preview = Callable[[dict[str, Any], ToolContext], Awaitable[CallPreview | None]]
+Preview: TypeAlias = "Callable[[dict[str, Any], ToolContext], Awaitable[CallPreview | None]]"
 
 SideEffects = Literal["pure", "read", "write", "external", "stateful"]
 ReplayClass = Literal["pure", "idempotent", "keyed", "unsafe"]

@@ -24,7 +24,7 @@ from toolpost.gateway.rest.routes import rest_routes
 from toolpost.gateway.rest.service import RestService
 from toolpost.gateway.service_routes import service_routes
 from toolpost.toolbox.callback_app import callback_app
-from toolpost.toolbox.wiring import network_policy
+from toolpost.toolbox.local_tools import network_policy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -98,7 +98,8 @@ class Toolbox:
         from toolpost.catalog.registry import ToolRegistry, as_tool  # noqa: PLC0415 - as said above, here and below
         from toolpost.configuration.loading import parse_settings  # noqa: PLC0415
         from toolpost.configuration.settings import Settings  # noqa: PLC0415
-        from toolpost.toolbox.wiring import ToolboxInputs, with_builtins  # noqa: PLC0415
+        from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
+        from toolpost.toolbox.wiring import ToolboxInputs  # noqa: PLC0415
 
         given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
         self.settings = with_builtins(given, builtins)
@@ -140,7 +141,7 @@ class Toolbox:
         file or `builtins` says otherwise. With `only`, no other source of the file is connected or reported.
         """
         from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
-        from toolpost.toolbox.wiring import with_builtins  # noqa: PLC0415
+        from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
 
         if not isinstance(config, LoadedSettings):
             config = load_settings(None if config is None else Path(config))
@@ -210,8 +211,8 @@ class Toolbox:
         differs. ConfigError, and no change at all, when the file is wrong.
         """
         from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
+        from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
         from toolpost.toolbox.reload import apply_settings  # noqa: PLC0415
-        from toolpost.toolbox.wiring import with_builtins  # noqa: PLC0415
 
         if not isinstance(config, LoadedSettings):
             config = await asyncio.to_thread(load_settings, self.config_path if config is None else Path(config))

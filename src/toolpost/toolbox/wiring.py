@@ -8,14 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.auth.credentials import Authorizer
-from toolpost.builtin.loader import BuiltinParts, Builtins, is_builtin
-from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
+from toolpost.builtin.loader import Builtins, is_builtin
+from toolpost.builtin.specs import COLLECTIONS
 from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.protected_files import ProtectedFiles
-from toolpost.contracts.config import AuthType, ExternalToolConfig, ToolOverride
-from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
+from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
@@ -25,6 +24,7 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.stores.agent_folders import TASK_FOLDER
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
+from toolpost.toolbox.local_tools import builtin_parts, chosen_builtins, network_policy, register_local_tools
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.transports.base import Services
 from toolpost.transports.registry import Plugins, load_plugins
@@ -113,12 +113,12 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     accounts.attach(pending, sources.source)
     retention = settings.retention.to_retention()
     recovery = Recovery(router, pending, retention=retention, also=accounts.resume_waiting, absent=inputs.absent)
-    builtins = Builtins(builtin_parts(settings, store, network, router.context_defaults))
+    task_folder = partial(router.context_defaults.folder, TASK_FOLDER)
+    parts = builtin_parts(settings, store=lambda: store, network=lambda: network, task_folder=task_folder)
+    builtins = Builtins(parts)
     closing.push_async_callback(builtins.close)
     chosen = {tool.spec.name: tool for names in (chosen_builtins(settings), imported) for tool in builtins.tools(names)}
-    for tool in [*chosen.values(), *inputs.tools]:
-        registry.register(tool, override=settings.overrides.get(tool.spec.name))
-    left_out = [*plugins.problems, *_register_plugin_tools(registry, plugins.tools, settings.overrides)]
+    left_out = register_local_tools(registry, settings, [*chosen.values(), *inputs.tools], plugins)
     router.sources = sources
     await sources.load_all(settings.all_sources(), wait_s=settings.startup_wait_s)
     registry.define_collections({**COLLECTIONS, **settings.collections})
@@ -129,7 +129,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     await recovery.start()
 
     def problems(settings: Settings) -> list[str]:
-        found = lint_settings(settings, registry, sources.listings, redactor)
+        found = lint_settings(settings, registry, sources.listings, redactor.text)
         return [*left_out, *(finding.text for finding in found)]
 
     return ToolboxParts(
@@ -202,14 +202,6 @@ def _make_accounts(
     )
 
 
-def network_policy(settings: Settings) -> NetworkPolicy:
-    """Return which private addresses may be reached."""
-    network = settings.network
-    return NetworkPolicy(
-        allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private, proxy=network.proxy
-    )
-
-
 def _make_sources(
     inputs: ToolboxInputs,
     plugins: Plugins,
@@ -276,19 +268,6 @@ def _make_router(
     )
 
 
-def _register_plugin_tools(
-    registry: ToolRegistry, tools: Sequence[Tool], overrides: Mapping[str, ToolOverride]
-) -> list[str]:
-    """Register the tools of plug-ins; return a problem for each that cannot be registered."""
-    problems: list[str] = []
-    for tool in tools:
-        try:
-            registry.register(tool, override=overrides.get(tool.spec.name))
-        except ToolError as error:
-            problems.append(f"plug-in tool {tool.spec.name!r} is set aside: {error}")
-    return problems
-
-
 def _open_store(settings: Settings) -> Store:
     if settings.data_dir is None:
         return MemoryStore(max_events=settings.limits.event_queue)
@@ -317,59 +296,6 @@ def _context_defaults(settings: Settings, protected: ProtectedFiles) -> ContextD
     # Resolved now: the working folder of the program may change later.
     allowed = None if paths is None else tuple(map(os.path.abspath, paths))
     return ContextDefaults(allowed, settings.data_dir, protected.paths)
-
-
-def builtin_parts(settings: Settings, store: Store, network: NetworkPolicy, defaults: ContextDefaults) -> BuiltinParts:
-    """Return what the built-in tools of a Toolbox work with."""
-    tools = settings.tools
-    return BuiltinParts(
-        store=store,
-        network=network,
-        search=tools.web_search.providers(),
-        scrape=tools.web_fetch.chain,
-        retrieve=tools.retrieval.chain,
-        max_results=tools.web_search.max_results,
-        env=tools.env,
-        task_folder=partial(defaults.folder, TASK_FOLDER),
-    )
-
-
-def chosen_builtins(settings: Settings) -> list[str] | str:
-    """Return `all`, `none`, or names; `all` and collections within a list are expanded to names."""
-    wanted = settings.builtins
-    if isinstance(wanted, str):
-        return wanted
-    known = set(read_specs())
-    if not settings.tools.retrieval.chain:
-        known.discard("retrieve")
-    sets = {**COLLECTIONS, "all": tuple(sorted(known.difference(COMMANDS)))}
-    for name in wanted:
-        if name not in sets and name not in known:
-            raise ConfigError(_unknown_builtin(name, known))
-    # A collection may also name tools of an agent, which are not built in.
-    named = (member for name in wanted for member in sets.get(name, (name,)) if member in known)
-    return list(dict.fromkeys(named))
-
-
-def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Settings:
-    """Return the settings with other built-in tools; None changes nothing."""
-    if wanted is None:
-        return settings
-    chosen: Sequence[str] | str = [wanted] if isinstance(wanted, str) else list(wanted)
-    if wanted in ("all", "none"):
-        chosen = wanted
-    return settings.model_copy(update={"builtins": chosen})
-
-
-def _unknown_builtin(name: str, known: set[str]) -> str:
-    message = f"builtins: there is no built-in tool {name!r}"
-    if name == "retrieve":
-        return f"{message} until tools.retrieval.chain says where it looks"
-    if name == "none":
-        return f"{message}; write builtins: none without a list"
-    near = did_you_mean(name, sorted({*known, *COLLECTIONS}))
-    there = f"{near} There are" if near else "there are"
-    return f"{message}; {there}: {', '.join(sorted(known))}; and the collections {', '.join(sorted(COLLECTIONS))}"
 
 
 class WebhooksOnDemand:

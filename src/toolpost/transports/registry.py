@@ -9,15 +9,18 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, distribution, distributions
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from toolpost.contracts.config import TRANSPORTS_GROUP, ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.sources import ToolSource
 from toolpost.contracts.spec import Tool
-from toolpost.transports.base import Services, Transport
+
+# Settings without a source need no transport.
+if TYPE_CHECKING:
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.transports.base import Services, Transport
 
 # In the order in which they are asked whether they recognise an address or a file.
 _BUILT_IN = {
@@ -55,6 +58,8 @@ def describe_transport(name: str) -> Transport:
     try:
         return find_transport(name)
     except ConfigError:
+        from toolpost.transports.base import Transport  # noqa: PLC0415 - as said above
+
         return Transport()
 
 
@@ -181,6 +186,8 @@ class _Collector:
         self.tools.extend(tools)
 
     def add_transport(self, name: str, value: Any) -> None:
+        from toolpost.transports.base import Transport  # noqa: PLC0415 - as said above
+
         transport = value() if isinstance(value, type) else value
         if not isinstance(transport, Transport):
             raise _InvalidPluginError(f"it is of type {type(transport).__name__}, not a toolpost.sources.Transport")

@@ -1,0 +1,142 @@
+"""The tools of a Toolbox that come from no source: built-in ones, those given in code, and those of plug-ins."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolpost.builtin.loader import BuiltinParts, Builtins
+from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
+from toolpost.catalog.registry import ToolRegistry
+from toolpost.configuration.lint import lint_settings
+from toolpost.configuration.literal_secrets import literal_secrets
+from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
+from toolpost.transports.registry import load_plugins
+
+# To list these tools, no network, no store and nothing that calls them is needed.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from toolpost.builtin.history import TaskFolder
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
+    from toolpost.contracts.spec import Tool
+    from toolpost.contracts.storage import Store
+    from toolpost.toolbox.source_manager import SourceState
+    from toolpost.transports.registry import Plugins
+    from toolpost.wire.network import NetworkPolicy
+
+
+class LocalCatalog(NamedTuple):
+    """What a Toolbox without sources has to list; nothing is open, and no tool of it can be called."""
+
+    settings: Settings
+    registry: ToolRegistry
+    problems: Sequence[str]
+    report: Sequence[SourceState] = ()
+
+
+def list_local_tools(loaded: LoadedSettings) -> LocalCatalog:
+    """Fill a catalog with the tools that settings have without their sources, as opening a Toolbox does."""
+    settings, registry = loaded.settings, ToolRegistry()
+    builtins = Builtins(builtin_parts(settings, store=_memory_store, network=partial(network_policy, settings)))
+    problems = register_local_tools(registry, settings, builtins.tools(chosen_builtins(settings)), load_plugins())
+    registry.define_collections({**COLLECTIONS, **settings.collections})
+
+    def redact(text: str) -> str:
+        from toolpost.policy.redaction import Redactor  # noqa: PLC0415 - most settings have nothing to report
+
+        return Redactor({*loaded.secrets, *literal_secrets(settings)}).text(text)
+
+    found = lint_settings(settings, registry, (), redact)
+    return LocalCatalog(settings, registry, [*problems, *(finding.text for finding in found)])
+
+
+def _memory_store() -> Store:
+    from toolpost.stores.memory import MemoryStore  # noqa: PLC0415 - as said above
+
+    return MemoryStore()
+
+
+def register_local_tools(
+    registry: ToolRegistry, settings: Settings, tools: Sequence[Tool], plugins: Plugins
+) -> list[str]:
+    """Register tools and those of plug-ins; return a problem for each plug-in and each tool of one that is left out."""
+    for tool in tools:
+        registry.register(tool, override=settings.overrides.get(tool.spec.name))
+    problems = list(plugins.problems)
+    for tool in plugins.tools:
+        try:
+            registry.register(tool, override=settings.overrides.get(tool.spec.name))
+        except ToolError as error:
+            problems.append(f"plug-in tool {tool.spec.name!r} is set aside: {error}")
+    return problems
+
+
+def network_policy(settings: Settings) -> NetworkPolicy:
+    """Return which private addresses may be reached."""
+    from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415 - as said above
+
+    network = settings.network
+    return NetworkPolicy(
+        allow_hosts=frozenset(network.allow_hosts), allow_private=network.allow_private, proxy=network.proxy
+    )
+
+
+def builtin_parts(
+    settings: Settings,
+    *,
+    store: Callable[[], Store],
+    network: Callable[[], NetworkPolicy],
+    task_folder: TaskFolder = lambda _: None,
+) -> BuiltinParts:
+    """Return what the built-in tools of a Toolbox work with."""
+    tools = settings.tools
+    return BuiltinParts(
+        store=store,
+        network=network,
+        search=tools.web_search.providers(),
+        scrape=tools.web_fetch.chain,
+        retrieve=tools.retrieval.chain,
+        max_results=tools.web_search.max_results,
+        env=tools.env,
+        task_folder=task_folder,
+    )
+
+
+def chosen_builtins(settings: Settings) -> list[str] | str:
+    """Return `all`, `none`, or names; `all` and collections within a list are expanded to names."""
+    wanted = settings.builtins
+    if isinstance(wanted, str):
+        return wanted
+    known = set(read_specs())
+    if not settings.tools.retrieval.chain:
+        known.discard("retrieve")
+    sets = {**COLLECTIONS, "all": tuple(sorted(known.difference(COMMANDS)))}
+    for name in wanted:
+        if name not in sets and name not in known:
+            raise ConfigError(_unknown_builtin(name, known))
+    # A collection may also name tools of an agent, which are not built in.
+    named = (member for name in wanted for member in sets.get(name, (name,)) if member in known)
+    return list(dict.fromkeys(named))
+
+
+def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Settings:
+    """Return the settings with other built-in tools; None changes nothing."""
+    if wanted is None:
+        return settings
+    chosen: Sequence[str] | str = [wanted] if isinstance(wanted, str) else list(wanted)
+    if wanted in ("all", "none"):
+        chosen = wanted
+    return settings.model_copy(update={"builtins": chosen})
+
+
+def _unknown_builtin(name: str, known: set[str]) -> str:
+    message = f"builtins: there is no built-in tool {name!r}"
+    if name == "retrieve":
+        return f"{message} until tools.retrieval.chain says where it looks"
+    if name == "none":
+        return f"{message}; write builtins: none without a list"
+    near = did_you_mean(name, sorted({*known, *COLLECTIONS}))
+    there = f"{near} There are" if near else "there are"
+    return f"{message}; {there}: {', '.join(sorted(known))}; and the collections {', '.join(sorted(COLLECTIONS))}"
