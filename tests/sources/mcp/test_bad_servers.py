@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,34 @@ async def test_what_a_server_said_before_it_died_is_shown(tmp_path: Path) -> Non
         state = state_of(box, "srv")
     assert not state.ok
     assert DYING_WORDS in state.error
+
+
+TIDY_AND_MUTE = """
+import signal, sys, threading
+from pathlib import Path
+
+def end(how):
+    Path(__file__).with_name("ended").write_text(how)
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, lambda *_: end("terminated"))
+sys.stdin.read()
+threading.Event().wait(1)
+end("by itself")
+"""
+
+
+async def test_a_server_that_never_answered_is_not_waited_for_when_it_is_given_up(tmp_path: Path) -> None:
+    program = tmp_path / "mute.py"
+    program.write_text(TIDY_AND_MUTE)
+    mute = ExternalToolConfig(
+        name="mute", transport="mcp", connection=f"{sys.executable} {program}", connect_timeout_s=2
+    )
+    async with toolbox(mute) as box:
+        state = state_of(box, "mute")
+
+    assert not state.ok
+    assert (tmp_path / "ended").read_text() == "terminated"
 
 
 @pytest.mark.parametrize("mode", ["mute", "deaf"])

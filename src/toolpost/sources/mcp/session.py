@@ -96,6 +96,7 @@ class McpSession:
             async with asyncio.timeout(config.connect_timeout_s):
                 self._client = await _negotiate(self._connection, self._callbacks, begin=self.closed.clear)
                 self.client_session = cast("RawSession", self._client.session)
+                self._connection.is_negotiated = True
         except TimeoutError as error:
             await self.close()
             text = _describe_failure(self._connection, f"no answer within {config.connect_timeout_s:g} s")
@@ -366,6 +367,7 @@ class McpConnection:
         self._network = network
         self.session_is_connection = True
         self.closed_by_peer = False
+        self.is_negotiated = False
 
     def transport(self, kind: str, callbacks: Mapping[str, Any]) -> ClientTransport:
         """Build the client transport; `kind` selects the HTTP transport where there is a choice."""
@@ -386,8 +388,12 @@ class McpConnection:
         reader = MessageReader(self.config.mcp.max_message_bytes)
         async with await start(launch, receiver=reader) as process:
             self.process = process
-            self.closed_by_peer = False
-            yield Pipe(process.stdin, reader, on_end=self._note_closed)
+            self.closed_by_peer = self.is_negotiated = False
+            try:
+                yield Pipe(process.stdin, reader, on_end=self._note_closed)
+            finally:
+                if not self.is_negotiated:  # it has begun nothing that it could need time to finish
+                    await process.close(grace_s=0)
 
     def _token_variable(self) -> dict[str, str]:
         """Return the token as the environment variable that `token_env` names, if it names one."""
