@@ -218,6 +218,15 @@ async def test_closing_on_a_full_disk_says_how_much_is_lost(tmp_path: Path) -> N
             await bench.writer.close()
 
 
+async def test_one_event_that_is_lost_is_not_several_and_what_ran_is_not_undone(tmp_path: Path) -> None:
+    async with a_bench(tmp_path) as bench:
+        bench.fill_disk()
+        bench.log.emit(large())
+
+        with pytest.raises(StoreError, match=r"1 event was not written: .*; what ran is not undone"):
+            await bench.writer.close()
+
+
 async def test_events_wait_while_another_program_holds_the_database(tmp_path: Path) -> None:
     async with a_bench(tmp_path) as bench:
         with closing(sqlite3.connect(tmp_path / "toolpost.db", isolation_level=None)) as other:

@@ -211,7 +211,9 @@ class Writer:
         await asyncio.to_thread(self._thread.join)
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         if lost := sum(isinstance(item, tuple) for item in (*self._held, *newer)):
-            raise StoreError(f"{lost} events were not written: {self._error}", cause=self._error)
+            events = "1 event was" if lost == 1 else f"{lost} events were"
+            advice = "what ran is not undone, so make sure before you repeat it"
+            raise StoreError(f"{events} not written: {self._error}; {advice}", cause=self._error)
 
     async def _enqueue(self, item: Job | Barrier) -> Any:
         if self._stopping.is_set():
