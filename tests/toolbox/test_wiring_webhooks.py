@@ -158,7 +158,9 @@ async def test_events_are_filtered_and_redacted_and_a_question_comes_with_its_ca
     assert "hunter2" not in str(message)
 
 
-async def test_closing_leaves_the_events_of_a_slow_receiver_to_the_next_process(tmp_path: Path) -> None:
+async def test_closing_leaves_the_events_of_a_slow_receiver_to_the_next_process_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     hanging, may_answer = asyncio.Event(), asyncio.Event()
 
     async def answer_late(_request: Request) -> Response:
@@ -180,6 +182,7 @@ async def test_closing_leaves_the_events_of_a_slow_receiver_to_the_next_process(
         may_answer.set()
 
     assert receiver.ids == await logged(folder)
+    assert caplog.messages == ["webhook 'audit' answers slowly; the next process sends what is left"]
 
 
 async def test_a_private_address_is_refused_unless_the_network_allows_it(receiver: Receiver, tmp_path: Path) -> None:

@@ -104,11 +104,15 @@ class EventWebhooks:
         """Send what is left, for a moment and where the receiver is well; the rest waits for the next process."""
         if self._client is None:
             return
+        newest = 0
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_LAST_S):
                 await self._store.events.flush()
                 newest = await self._newest()
                 await asyncio.gather(*(sender.reach(newest) for sender in self._senders.values()))
+        for sender in self._senders.values():
+            if sender.is_behind(newest):
+                _log.warning("webhook %r answers slowly; the next process sends what is left", sender.webhook.name)
         await asyncio.gather(*(sender.stop() for sender in self._senders.values()))
         await self._client.close()
         self._loop = None
@@ -166,10 +170,15 @@ class _Sender:
         """Wait until the webhook has come to an event; not where it is slow or fails, or another process sends."""
         self.written.set()
         with suppress(TimeoutError):
-            while (now := self._progress) is not None and now.position < position and not now.failures:
+            while self.is_behind(position):
                 self._moved.clear()
                 async with asyncio.timeout(_LAST_EVENT_S):
                     await self._moved.wait()
+
+    def is_behind(self, position: int) -> bool:
+        """Return whether events up to a position are still to be sent, and neither fail nor are another's to send."""
+        now = self._progress
+        return now is not None and now.position < position and not now.failures
 
     @property
     def problem(self) -> str:
