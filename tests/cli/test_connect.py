@@ -183,6 +183,26 @@ def test_a_person_at_a_terminal_may_say_no(home: Path, typed: bytes, code: int) 
 
 
 @pytest.mark.programs
+def test_who_interrupts_before_the_yes_is_told_that_nothing_was_written(home: Path) -> None:
+    done = at_a_terminal(home, {"[y/N] ": b"\x03"}, "tools", "connect", "everything")
+
+    assert (done.code, "interrupted; nothing was written to toolpost.yaml" in done.out) == (130, True)
+
+
+@pytest.mark.programs
+def test_who_interrupts_a_connection_is_told_what_is_in_the_file(home: Path) -> None:
+    silent = ("--", sys.executable, "-c", "import time; time.sleep(600)")
+    done = at_a_terminal(
+        home, {"[y/N] ": b"y\n", "starting silent": b"\x03"}, "tools", "connect", "--name", "silent", *silent
+    )
+
+    assert done.code == 130
+    assert "interrupted; 'silent' is in toolpost.yaml now, and is not connected." in done.out
+    assert "`toolpost tools disconnect silent` takes it out." in done.out
+    assert "silent" in _sources(home)
+
+
+@pytest.mark.programs
 def test_a_person_at_a_terminal_may_say_yes(home: Path) -> None:
     done = at_a_terminal(
         home, {"[y/N] ": b"y\n"}, "tools", "connect", "--name", "brief", "--", sys.executable, "-c", "pass"

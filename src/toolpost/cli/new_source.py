@@ -574,6 +574,7 @@ async def connect_source(
     if isinstance(plan, ToolError):
         raise plan
     path = config_path(config)
+    output.interruption = f"nothing was written to {path.name}, and no server was added."
     if needs_detection(plan.source):
         _refuse_unset(plan, path)
     plan = await detect_source(plan, output)
@@ -586,6 +587,7 @@ async def connect_source(
     _refuse_missing_requirements(plan.source, force=force)
     require_confirmation(f"Write this to {path.name}, and connect it once?", yes=yes)
     settings = write_sources([source], path, output, secrets=plan.secrets())
+    output.interruption = f"{source.name!r} is in {path.name} now, and is not connected. {_next_steps(source, path)}"
     _report_variables(plan, path, output)
     return await _connect_once(plan, settings, path, output, trust=trust, yes=yes)
 
@@ -655,6 +657,7 @@ async def _connect_once(
         output.note(problem)
     if error is not None:
         return _report_failure(plan, redactor.text(error), path, output)
+    output.interruption = f"{name!r} is in {path.name} now, can be connected, and is not trusted."
     if not output.as_json:
         show_tools(specs, output)
     trusted = _ask_trust(name, specs, output, trust=trust, yes=yes)
@@ -677,12 +680,15 @@ def _only_source(settings: Settings, name: str) -> Settings:
 
 def _report_failure(plan: SourcePlan, error: str, path: Path, output: Output) -> int:
     output.note(f"{plan.source.name!r} is in {path.name} now, but it cannot be connected: {error}")
-    options = CommonOptions(None if path == config_path(None) else path)
-    output.note(
-        f"`toolpost config check --connect{options}` tries again, "
-        f"`toolpost tools disconnect {plan.source.name}{options}` takes it out."
-    )
+    output.note(_next_steps(plan.source, path))
     return _finish(output, plan, path, status="failed", error=ToolConnectionError(error))
+
+
+def _next_steps(source: ExternalToolConfig, path: Path) -> str:
+    """Name the commands for a source that is in the configuration and not connected."""
+    options = CommonOptions(None if path == config_path(None) else path)
+    tries = f"`toolpost config check --connect{options}` tries again"
+    return f"{tries}, `toolpost tools disconnect {source.name}{options}` takes it out."
 
 
 def _finish(
@@ -764,6 +770,7 @@ def list_importable(folder: Path, output: Output) -> int:
 async def import_file(file: Path, config: Path | None, output: Output, *, yes: bool, trust: bool, dry_run: bool) -> int:
     """Show the servers of a file and, after a confirmation, write them; return the exit code."""
     plan = _plan_import(file, config_path(config))
+    output.interruption = f"nothing was written to {plan.path.name}."
     _show_import(plan, output)
     if dry_run:
         if plan.new and not output.as_json:
@@ -772,6 +779,7 @@ async def import_file(file: Path, config: Path | None, output: Output, *, yes: b
     if plan.new:
         require_confirmation(f"Write {_count(plan.new)} to {plan.path.name}?", yes=yes)
         write_sources(plan.new, plan.path, output, secrets={})
+        output.interruption = f"{_count(plan.new)} written to {plan.path.name} before; nothing more was written."
         _report_next_steps(plan, output)
         if trust or (not yes and _ask_connect(plan, output)):
             return await _trust_imported(plan, output, trust=trust, yes=yes)

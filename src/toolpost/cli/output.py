@@ -44,6 +44,7 @@ class Output:
     """Write the answer of one command to `stream`, and notes to stderr.
 
     Suggested commands carry `options`. `status` is the status line at a terminal; any other output replaces it.
+    `interruption` is told in place of the usual words if the command is interrupted: what it has done so far.
     `reader_gone` is set when the reader of `stream` has closed it, as `head` does; later output is dropped.
     """
 
@@ -51,6 +52,7 @@ class Output:
         self.as_json = as_json
         self.options = options
         self.status = StatusLine()
+        self.interruption = f"`toolpost runs list{options}` shows calls that were under way."
         self.reader_gone = False
         self._stream = stream
         self._has_document = False

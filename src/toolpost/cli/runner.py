@@ -406,7 +406,7 @@ def _exit_code_of(work: Callable[[Output], Coroutine[None, None, int]], output: 
         output.failure(error)
         return FAILED
     except KeyboardInterrupt:
-        output.note(f"interrupted; `toolpost runs list{output.options}` shows calls that were under way.")
+        output.note(f"interrupted; {output.interruption}")
         return INTERRUPTED
     except asyncio.CancelledError:
         return TERMINATED
