@@ -15,15 +15,15 @@ from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.hidden_text import escape_hidden
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.subschemas import SCHEMA_MAPS
 
 _VERSION = 1
 _ABOUT = "Tools as they were when a person last agreed to them. `toolpost lock` writes this file; commit it."
 _LONGEST_SHOWN = 2000
 _LONGEST_ARGUMENT = 400
 _SHORT = 16
-# In a schema: lists whose order means nothing, maps of names to schemas, and values that stand for themselves.
+# In a schema: lists whose order means nothing, and values that stand for themselves.
 _UNORDERED = frozenset({"required", "enum", "type", "allOf", "anyOf", "oneOf", "dependentRequired"})
-_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _VALUES = frozenset({"const", "default", "examples", "example"})
 _WORDS = {
     "description": "description",
@@ -153,7 +153,7 @@ def sort_schema(schema: Any) -> Any:
 def _sort_part(key: str, part: Any) -> Any:
     if key in _VALUES:
         return part
-    if key in _MAPS and is_object(part):
+    if key in SCHEMA_MAPS and is_object(part):
         return {name: sort_schema(inner) for name, inner in part.items()}
     if key == "dependentRequired" and is_object(part):
         return {name: sorted(inner, key=_text) if is_array(inner) else inner for name, inner in part.items()}

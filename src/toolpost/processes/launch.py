@@ -18,6 +18,7 @@ _WINDOWS = (
 )  # fmt: skip
 INHERITED = _WINDOWS if sys.platform == "win32" else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """Variables that a child inherits from this process; any other may be a secret."""
+LOCALE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 _LOADER = ("DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
 _REASONS = {

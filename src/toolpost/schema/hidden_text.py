@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.subschemas import SCHEMA_MAPS
 
 # What is not seen, or makes the text around it look like another one: control characters, format characters without
 # a shape (not the Arabic number signs, which have one), fillers, variation selectors, and the tag characters.
@@ -27,9 +28,8 @@ _TAGS = re.compile("[\U000e0020-\U000e007e]+")
 _TAG_BASE = 0xE0000
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
-# Keywords of JSON Schema: texts for readers, maps of names to schemas, and values that stand for themselves.
+# Keywords of JSON Schema: texts for readers, and values that stand for themselves.
 _TEXTS = frozenset({"description", "title", "$comment"})
-_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _VALUES = frozenset({"const", "default", "enum", "examples", "example"})
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _AROUND = 40
@@ -155,7 +155,7 @@ def clean_schema(schema: Any) -> Any:
 def _readable_part(key: str, part: Any) -> Any:
     if key in _TEXTS and isinstance(part, str):
         return clean_text(part).text
-    if key in _MAPS and is_object(part):
+    if key in SCHEMA_MAPS and is_object(part):
         return {name: clean_schema(inner) for name, inner in part.items()}
     return part if key in _VALUES else clean_schema(part)
 

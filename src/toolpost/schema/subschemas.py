@@ -40,7 +40,9 @@ _PLACES: dict[str, Place] = {
     "$defs": "stored",
     "definitions": "stored",
 }
-_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose values are schemas by name."""
+_MAPS = SCHEMA_MAPS | {"dependencies"}
 _INDEX = re.compile(r"\d{1,6}", re.ASCII)
 
 

@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 from toolpost.catalog.names import model_name
 from toolpost.contracts.spec import JsonSchema, ToolSpec
-from toolpost.processes.launch import INHERITED
+from toolpost.processes.launch import INHERITED, LOCALE_VARIABLES
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.utcp.local_calls import LOCALE_VARIABLES
-from toolpost.sources.utcp.manuals import SCHEMA_MAPS
+from toolpost.schema.subschemas import SCHEMA_MAPS
 
 _UTCP_VERSION = "1.0.1"
 _ARGUMENTS = "arguments"

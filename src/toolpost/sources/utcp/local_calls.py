@@ -21,7 +21,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolValidationError
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import run_command
-from toolpost.processes.launch import child_environment
+from toolpost.processes.launch import LOCALE_VARIABLES, child_environment
 from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, argument_text, json_or_text
 from toolpost.sources.utcp.manuals import read_text, resolve_path
@@ -266,7 +266,6 @@ def _value(name: str, value: Any) -> str:
 
 
 _BASH = "/bin/bash"
-LOCALE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
 async def call_command(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:

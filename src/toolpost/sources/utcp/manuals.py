@@ -21,12 +21,12 @@ from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ConfigError, ToolClientError
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import as_object, cooperative_decoder, is_array, is_object
+from toolpost.schema.subschemas import SCHEMA_MAPS
 
 # Manuals that are fetched by a message: their tools use the same connection unless they say otherwise.
 _TEMPLATE_INHERITING_KINDS = frozenset({"tcp", "udp", "websocket"})
 _HASH_CHARS = 6
 _NOT_IN_NAME = re.compile(r"\W")
-SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _VALUE_KEYWORDS = frozenset({"enum", "examples", "default", "const"})
 DocumentKind = Literal["manual", "openapi", "client", "template"]
 _MAX_BYTES = 64 * 1024 * 1024

@@ -31,9 +31,12 @@ from toolpost.web.requests import (
     present_key,
 )
 
+# Of the templates most manuals have one kind: the validator of each is built when it is first needed.
+_MODEL = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True, defer_build=True)
+
 
 class _AuthModel(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+    model_config = _MODEL
 
 
 class ApiKeyAuth(_AuthModel):
@@ -191,7 +194,7 @@ StringList = Annotated[list[str], BeforeValidator(_null_to_list)]
 class CallTemplate(BaseModel):
     """Base of all call templates; unknown fields are ignored, as the format requires."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+    model_config = _MODEL
 
 
 class WebTemplate(CallTemplate):
