@@ -153,3 +153,41 @@ def test_an_error_of_the_toolbox_is_the_object_of_a_failed_call(capsys: pytest.C
     out = capsys.readouterr().out
     assert '"status": "failed"' in out
     assert '"error_code": "odd"' in out
+
+
+@pytest.mark.programs
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT TESTED on a full disk: there is no /dev/full here")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("verb", [("--version",), ("tools", "--help"), ("tools", "list", "--json"), ADD])
+def test_an_answer_that_cannot_be_written_is_a_failure_that_says_why(
+    home: Path, verb: tuple[str, ...], buffered: str
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        environment = child_environment(PYTHONUNBUFFERED=buffered)
+        done = subprocess.run(
+            command(*verb), cwd=home, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.count("the answer could not be written to stdout: No space left on device; make room") == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("verb", [("--version",), ("--help",), ("tools", "list")])
+def test_nothing_is_said_when_the_reader_of_the_answer_has_gone(home: Path, verb: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(
+            command(*verb),
+            cwd=home,
+            env=child_environment(),
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert "Traceback" not in done.stderr
+    assert "could not be written" not in done.stderr

@@ -45,7 +45,8 @@ class Output:
 
     Suggested commands carry `options`. `status` is the status line at a terminal; any other output replaces it.
     `interruption` is told in place of the usual words if the command is interrupted: what it has done so far.
-    `reader_gone` is set when the reader of `stream` has closed it, as `head` does; later output is dropped.
+    `reader_gone` is set when the reader of `stream` has closed it, as `head` does, or it cannot be written, as on a
+    full disk; later output is dropped, and `finish` tells of the latter.
     """
 
     def __init__(self, stream: TextIO, *, as_json: bool, options: CommonOptions = NO_OPTIONS) -> None:
@@ -56,6 +57,7 @@ class Output:
         self.reader_gone = False
         self._stream = stream
         self._has_document = False
+        self._write_error: OSError | None = None
 
     @property
     def stream(self) -> TextIO:
@@ -98,7 +100,7 @@ class Output:
         """Write bytes unchanged."""
         self.status.clear()
         self._flush()
-        with self._until_broken_pipe():
+        with self._until_lost():
             self._stream.buffer.write(data)
             self._stream.buffer.flush()
 
@@ -168,19 +170,34 @@ class Output:
 
     def _write(self, text: str, *, end: str = "\n") -> None:
         self.status.clear()
-        with self._until_broken_pipe():
+        with self._until_lost():
             self._stream.write(f"{text}{end}")
 
     def _flush(self) -> None:
-        with self._until_broken_pipe():
+        with self._until_lost():
             self._stream.flush()
 
     @contextmanager
-    def _until_broken_pipe(self) -> Generator[None]:
+    def _until_lost(self) -> Generator[None]:
         try:
             yield
         except BrokenPipeError:
             self.reader_gone = True
+        except OSError as error:
+            self.reader_gone, self._write_error = True, self._write_error or error
+
+    def finish(self, code: int) -> int:
+        """Write the rest of the answer, and return the exit code: that of a failure where it could not be written."""
+        self._flush()
+        if self._write_error is None:
+            return code
+        self.note(f"failed: {describe_lost_output(self._write_error)} What the command did is done all the same.")
+        return code or 1
+
+
+def describe_lost_output(error: OSError) -> str:
+    """Say that stdout cannot be written, and what to do."""
+    return f"the answer could not be written to stdout: {error.strerror}; make room there, or send it elsewhere."
 
 
 def _draw_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:

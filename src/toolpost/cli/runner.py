@@ -391,7 +391,8 @@ def run_command(
     if os.environ.get(TRACEBACK_VARIABLE):
         logging.basicConfig()  # what libraries have to say is shown then, too
     with guard_stdout() as stream:
-        code = _exit_code_of(work, Output(stream, as_json=as_json, options=options))
+        output = Output(stream, as_json=as_json, options=options)
+        code = output.finish(_exit_code_of(work, output))
     raise typer.Exit(code)
 
 
