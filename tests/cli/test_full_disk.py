@@ -20,10 +20,14 @@ def full(toolpost: Run, home: Path, small_disk: Path) -> Run:
     with (home / "toolpost.yaml").open("a") as config:
         config.write(f"data_dir: {small_disk / 'data'}\n")
     assert toolpost("tools", "call", "local.noisy").code == 0
-    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+    fill(small_disk)
+    return toolpost
+
+
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
         while True:
             file.write(os.urandom(4096))
-    return toolpost
 
 
 def test_json_is_one_document_even_if_the_events_are_not_written(full: Run) -> None:
@@ -40,3 +44,13 @@ def test_doctor_finds_what_is_wrong(full: Run) -> None:
     [space] = [check for check in done.json["checks"] if check["name"] == "free space"]
     assert (done.code, done.json["status"], space["state"]) == (1, "failed", "broken")
     assert "the disk is full; make room" in space["detail"]
+
+
+def test_an_artifact_that_has_no_room_leaves_no_part_of_a_file(toolpost: Run, small_disk: Path) -> None:
+    [kept] = toolpost("tools", "call", "local.large", "--json").json["artifacts"]
+    fill(small_disk)
+
+    done = toolpost("artifacts", "save", kept, str(small_disk / "saved"))
+
+    assert (done.code, "No space left on device; make room there" in done.err) == (1, True)
+    assert [file.name for file in small_disk.iterdir()] == ["filler"]

@@ -470,13 +470,24 @@ def _show_artifacts(artifacts: list[ArtifactRef], user: str, output: Output) -> 
 
 
 def _write_file(file: Path, data: bytes) -> None:
+    place = file.expanduser()
     try:
-        with file.expanduser().open("xb") as stream:
-            stream.write(data)
+        stream = place.open("xb")
     except FileExistsError:
         raise ToolError(f"there is a file {str(file)!r} already; name another", code="file_exists") from None
     except OSError as error:
-        raise ToolError(f"{str(file)!r} cannot be written: {error.strerror}", code="file_unwritable") from None
+        raise _unwritable(file, error) from None
+    try:
+        with stream:
+            stream.write(data)
+    except OSError as error:
+        place.unlink(missing_ok=True)  # a part of the file would be taken for all of it
+        raise _unwritable(file, error) from None
+
+
+def _unwritable(file: Path, error: OSError) -> ToolError:
+    message = f"{str(file)!r} cannot be written: {error.strerror}; make room there, or name another place"
+    return ToolError(message, code="file_unwritable")
 
 
 def _artifact_not_found(artifact_id: str, *, user: str, output: Output) -> ToolError:

@@ -22,7 +22,7 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 _RETRY_S = 0.02
 
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full; make room, and writing goes on by itself",
+    sqlite3.SQLITE_FULL: "the disk is full; make room: whatever runs on then writes by itself",
     sqlite3.SQLITE_IOERR: "the disk reports an error; look at its health and free space",
     sqlite3.SQLITE_READONLY: "it is read-only; give this user write permission or set data_dir to another folder",
     sqlite3.SQLITE_PERM: "permission denied; give this user write permission or set data_dir to another folder",
