@@ -82,6 +82,7 @@ def test_the_tools_of_a_collection_are_listed(toolpost: Run, home: Path) -> None
 
     assert [tool["name"] for tool in listed.json] == ["local.add"]
     assert "no collection 'sum'; there are: " in unknown.json["error"]["message"]
+    assert "did you mean 'file_tools'?" in toolpost("tools", "list", "--collection", "fil_tools").err
     assert "sums" in unknown.json["error"]["message"]
     assert "There are no such tools." in toolpost("tools", "list", "--tag", "nobody-has-it").err
 

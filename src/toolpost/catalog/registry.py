@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
-from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, nearest
+from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, did_you_mean, nearest
 from toolpost.contracts.spec import Tool, ToolCategory, ToolDefinition, ToolSpec
 from toolpost.schema.subschemas import SharedDefinitions
 
@@ -242,7 +242,8 @@ class ToolRegistry:
         if collection is None or collection in self._collections:
             return None if collection is None else self._collections[collection]
         known = ", ".join(sorted(self._collections)) or "none are defined"
-        raise KeyError(f"no collection {collection!r}; there are: {known}")
+        hint = f"; {near}" if (near := did_you_mean(collection, self._collections)) else ""
+        raise KeyError(f"no collection {collection!r}; there are: {known}{hint}")
 
     def resolve(self, words: Iterable[str]) -> Sequence[ToolSpec]:
         """Return the records of the tools that words mean: names, collections, or patterns as in collections.
