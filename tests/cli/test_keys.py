@@ -75,3 +75,17 @@ def test_a_key_for_an_agent_cannot_have_the_scope_to_answer(toolpost: Run) -> No
 
     assert (both.code, both.json["error"]["error_code"]) == (1, "key_scopes")
     assert (unknown.code, "no scope" in unknown.err) == (2, True)
+
+
+def test_it_is_told_whose_keys_are_listed_and_how_to_see_those_of_others(toolpost: Run) -> None:
+    nothing = toolpost("keys", "list")
+    toolpost("keys", "create", "ours")
+    toolpost("keys", "create", "bot", "--for", "acme:bot")
+    ours = toolpost("keys", "list")
+    theirs = toolpost("keys", "list", "--user", "acme:ann")
+
+    assert "no keys of callers in the tenant 'local'" in nothing.out
+    assert ("ours" in ours.out, "bot" in ours.out) == (True, False)
+    assert "the tenant 'local'. --user TENANT:USER shows those of another tenant." in ours.err
+    assert ("ours" in theirs.out, "bot" in theirs.out) == (False, True)
+    assert "the tenant 'acme'." in theirs.err

@@ -49,6 +49,7 @@ Expires = Annotated[
         parser=parse_duration_option,
     ),
 ]
+_OTHER_TENANTS = "--user TENANT:USER shows those of another tenant."
 KeyId = Annotated[
     str,
     typer.Argument(
@@ -111,19 +112,20 @@ def list_keys(config: Config = None, user: User = "", json: Json = False) -> Non
     """List the keys of callers of your tenant."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        found = await box.store.caller_keys.list(tenant=Principal.parse(user).tenant)
-        _show_keys(found, output)
+        tenant = Principal.parse(user).tenant
+        _show_keys(await box.store.caller_keys.list(tenant=tenant), tenant, output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
 
 
-def _show_keys(keys: list[CallerKey], output: Output) -> None:
+def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
     if output.as_json:
         output.document([key.to_dict() for key in keys])
         return
     if not keys:
-        output.text("There are no keys of callers: `toolpost keys create NAME` makes one.")
+        create = f"`toolpost keys create NAME{output.options}` makes one"
+        output.text(f"There are no keys of callers in the tenant {tenant!r}: {create}. {_OTHER_TENANTS}")
         return
     now = time.time()
     rows = [
@@ -138,6 +140,7 @@ def _show_keys(keys: list[CallerKey], output: Output) -> None:
         for key in keys
     ]
     output.table(["Key", "Name", "For", "Scopes", "Created", "Expires"], rows)
+    output.note(f"These are the keys of the tenant {tenant!r}. {_OTHER_TENANTS}")
 
 
 @app.command("revoke")
