@@ -57,8 +57,8 @@ async def book(ctx: ToolContext) -> str:
     """Book a table for as many as a person says."""
     guests = await ctx.pause("guests", {"prompt": "How many guests?"})
     with (HERE / "booked").open("a") as file:
-        print(guests["value"], file=file)
-    return f"a table for {guests['value']}"
+        print(guests, file=file)
+    return f"a table for {guests}"
 
 @tool(side_effects="pure")
 def nap() -> str:

@@ -39,7 +39,7 @@ async def drop(name: str) -> dict[str, str]:
 async def book(ctx: ToolContext) -> str:
     """Book a table for as many as a person says."""
     guests = await ctx.pause("guests", {"prompt": "How many guests?"})
-    return f"a table for {guests['value']}"
+    return f"a table for {guests}"
 
 
 @tool(side_effects="pure")

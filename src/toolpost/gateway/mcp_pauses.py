@@ -140,6 +140,8 @@ class PausedCalls:
         match response.get("action"):
             case "accept":
                 value: Any = response.get("content") or {}
+                if not _has_form(paused.question):
+                    value = value.get("value")  # a tool gets the same answer wherever it is given
                 return await self._settle(paused, user, pending.answer(pending_id, value, by=user, context=context))
             case "decline":
                 denial = pending.deny(pending_id, by=user, reason="declined in the client")
@@ -312,10 +314,15 @@ def _elicitation(paused: Paused, ctx: Context) -> dict[str, Any] | None:
 
 
 def _form(question: Question) -> dict[str, Any]:
-    schema = question.answer_schema
-    if schema is not None and schema.get("type") == "object":
-        return dict(schema)
+    """Return the form of a question; clients fill in nothing else, so that a plain answer is one field of one."""
+    if question.answer_schema is not None and _has_form(question):
+        return dict(question.answer_schema)
     return {"type": "object", "properties": {"value": {"type": "string"}}, "required": ["value"]}
+
+
+def _has_form(question: Question) -> bool:
+    schema = question.answer_schema
+    return schema is not None and schema.get("type") == "object"
 
 
 def _elicitation_modes(ctx: Context) -> set[str]:
