@@ -520,6 +520,20 @@ def test_a_misspelled_name_is_understood(asked: str, meant: str | None) -> None:
     assert nearest(asked, ["gh.issue", "add", "file.read"]) == meant
 
 
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("lab.nope", None),
+        ("lab__nope", None),
+        ("lab.slo", "lab.slow"),
+        ("lba.slow", "lab.slow"),
+        ("lab__slo", "lab__slow"),
+    ],
+)
+def test_names_of_one_source_are_close_only_by_what_comes_after_it(asked: str, meant: str | None) -> None:
+    assert nearest(asked, ["lab.slow", "lab.ship", "lab__slow"]) == meant
+
+
 def test_an_absurdly_long_name_is_not_compared_with_anything() -> None:
     assert nearest("a" * 1_000_000, ["a"]) is None
 

@@ -503,13 +503,15 @@ def _http_status(exc: BaseException, *attributes: str) -> int | None:
 
 _MAX_NAMES = 1000  # compared within 30 ms
 _KEPT = (0.5, 0.75, 0.9)  # one wrong letter leaves a half as it is, one near an end leaves more
+_AFTER_SOURCE = (".", "__")  # in names of the catalog, and in those that models take
 _MAX_COMPARED = 128  # comparing is quadratic, and a longer name is no typing error
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Return the known name closest to `name`; None when none is close, or `name` is too long to compare.
 
-    Of thousands of names only those are compared that begin or end like it.
+    Of thousands of names only those are compared that begin or end like it. What names of one source have in common
+    makes them no closer: a model would be sent to a tool that it never meant.
     """
     from difflib import get_close_matches  # noqa: PLC0415 - for the one name in a program that is wrong
 
@@ -519,7 +521,12 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     for kept in _KEPT:
         if len(names) > _MAX_NAMES:
             names = _similar_edges(name, names, int(len(name) * kept))
-    return next(iter(get_close_matches(name, names[:_MAX_NAMES], n=1, cutoff=cutoff)), None)
+    for one in get_close_matches(name, names[:_MAX_NAMES], n=3, cutoff=cutoff):
+        source = next((name[: name.index(mark) + len(mark)] for mark in _AFTER_SOURCE if mark in name), "")
+        rest = len(source) if one.startswith(source) else 0
+        if get_close_matches(name[rest:], [one[rest:]], cutoff=cutoff):
+            return one
+    return None
 
 
 def _similar_edges(name: str, names: list[str], size: int) -> list[str]:
