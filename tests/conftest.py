@@ -12,6 +12,7 @@ from coverage import Coverage
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests import requirements
+from tests.left_out import is_left_out, unwanted_marks
 from tests.parts import MEASURED, leave_programs_unmeasured
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, Watch
@@ -71,6 +72,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"NOT TESTED on a real full disk: {mounted.stderr.strip()}")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return is_left_out(collection_path, unwanted_marks(config.option.markexpr)) or None
 
 
 @pytest.hookimpl(trylast=True)
