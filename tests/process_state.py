@@ -30,10 +30,12 @@ class ProcessState:
         self._folder = _folder()
         self._environment = _environment()
         self._loggers = _loggers()
+        self._search_path = list(sys.path)
         self._others = {name: read() for name, (read, _) in OTHERS.items()}
 
     def restore(self) -> list[str]:
         """Undo what has changed since, and say what it was."""
+        sys.path[:] = self._search_path  # without a word: a source adds the folder of its file, and keeps it
         return [
             *self._restore_folder(),
             *self._restore_environment(),
@@ -88,11 +90,11 @@ def _environment() -> dict[str, str]:
 
 def _loggers() -> dict[str, LoggerState]:
     """Ours and the root; libraries configure their own when they are imported or first used."""
-    ours = [name for name in logging.root.manager.loggerDict if name.startswith("toolpost")]
+    made = logging.root.manager.loggerDict.items()
+    ours = {name: one for name, one in made if name.startswith("toolpost") and isinstance(one, logging.Logger)}
     return {
         name: LoggerState(logger.level, logger.propagate, logger.disabled, tuple(logger.handlers))
-        for name in ("root", *ours)
-        for logger in (logging.getLogger(name),)
+        for name, logger in {"root": logging.root, **ours}.items()
     }
 
 
