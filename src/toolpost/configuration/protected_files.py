@@ -260,12 +260,20 @@ def _find_imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     reason = f"code of source {source.name!r}"
     yield _protect(own, reason)
     package = "" if source.connection.endswith(".py") else source.connection
-    folder = Path(own).absolute().parents[package.count(".")]
-    environment = [path.path + os.sep for path in _find_installed()]
+    folder = _path_prefix(Path(own).absolute().parents[package.count(".")])
+    environment = tuple(_path_prefix(path.path) for path in _find_installed())
     for module in list(sys.modules.values()):
         file = _file_of(module)
-        if file is not None and Path(file).is_relative_to(folder) and not file.startswith(tuple(environment)):
+        if file is None:
+            continue
+        place = os.path.normcase(os.path.normpath(file))  # in words, not as a Path: modules are in the thousands
+        if place.startswith(folder) and not place.startswith(environment):
             yield _protect(file, reason)
+
+
+def _path_prefix(folder: str | Path) -> str:
+    """Return how the paths of files below a folder begin."""
+    return os.path.join(os.path.normcase(os.path.normpath(folder)), "")  # noqa: PTH118 - a Path has no such end
 
 
 def _file_of(module: ModuleType | None) -> str | None:
