@@ -73,6 +73,7 @@ async def talking(
                     url, policy=NetworkPolicy().for_source(url), ping_s=ping_s, max_message_bytes=max_message_bytes
                 )
                 stack.push_async_callback(websocket.close)
+                stack.callback(peer.writer.write, BYE)  # else closing would wait for it
                 yield peer, websocket
         finally:
             async with asyncio.timeout(20):
