@@ -78,10 +78,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return is_left_out(collection_path, unwanted_marks(config.option.markexpr)) or None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()  # ten thousand tests stay to the end: no collection need look at them again
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand tests stay to the end: no garbage collection looks at them, neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

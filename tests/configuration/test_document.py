@@ -124,7 +124,7 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
         read(tmp_path, "\n".join(lines))
 
 
-@pytest.mark.parametrize("text", ["a: &a [*a]\n", "a: " + "[" * 100 + "]" * 100, "a: " + "[" * 5000 + "]" * 5000])
+@pytest.mark.parametrize("text", ["a: &a [*a]\n", "a: " + "[" * 100 + "]" * 100, "a: " + "[" * 500 + "]" * 500])
 def test_endless_depth_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="nested more than 64 deep"):
         read(tmp_path, text)
