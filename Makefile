@@ -1,7 +1,7 @@
 # make demo    tools listed, called, refused, paused, approved and finished; brings the package alone into .venv
 # make setup   the whole environment: .venv with the package, its extras and the checkers, and what tests run against
 # make test    all checks, then all tests with the coverage gates
-# make quick   the tests that start no other programs, without linters: two minutes, for while you work
+# make quick   the tests that start no other programs, without linters: less than two minutes, for while you work
 # make test-live   search and scrape providers as they are today, with the keys of the environment
 # make check   linters, types and layers only
 # make bench   the figures, beside those of peers
@@ -72,7 +72,7 @@ test: check
 # Compiled tests stay for the next run, whatever the environment says: compiling takes each worker longer than all imports.
 quick: export PYTHONDONTWRITEBYTECODE =
 quick: .venv/.installed
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal -m "not programs and not slow" --hypothesis-profile=quick
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal -m "not programs and not slow and not waits" --hypothesis-profile=quick
 
 # Never part of `test`: it asks strangers, and some of them want to be paid.
 test-live: .venv/.installed

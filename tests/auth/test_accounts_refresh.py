@@ -283,6 +283,7 @@ async def test_someone_forgotten_during_a_renewal_stays_forgotten(vault: Vault) 
     assert await vault.find(KEY) is None
 
 
+@pytest.mark.waits
 async def test_new_tokens_are_written_again_when_the_store_fails_for_a_moment(tmp_path: Path) -> None:
     path = tmp_path / "toolpost.db"
     opened = open_sqlite_store(tmp_path, sealer=FileSealer(tmp_path / "key"), busy_s=0.02)

@@ -101,6 +101,7 @@ async def test_a_link_that_stays_inside_is_followed(caller: Caller, inside: Path
 
 
 @pytest.mark.req("DEF-11")
+@pytest.mark.slow
 async def test_a_link_that_is_swapped_in_meanwhile_never_leads_outside(caller: Caller, inside: Path) -> None:
     outside = inside.parent / "outside"
     for folder, text in ((inside / "real", "inside"), (outside, "outside")):

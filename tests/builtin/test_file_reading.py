@@ -157,6 +157,7 @@ async def test_lines_of_ten_gigabytes_are_read_without_loading_them(file: Path) 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
+@pytest.mark.slow
 async def test_the_start_of_a_line_of_ten_gigabytes_is_read(file: Path) -> None:
     with file.open("wb") as out:
         out.truncate(10 << 30)

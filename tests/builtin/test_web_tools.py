@@ -166,6 +166,7 @@ async def test_a_body_of_more_than_five_megabytes_is_refused() -> None:
 
 @pytest.mark.req("NSSRF-04")
 @pytest.mark.parametrize("name", ["http_get", "web_fetch"])
+@pytest.mark.waits
 async def test_a_server_that_says_nothing_is_asked_once_and_given_up_within_the_limit(name: str) -> None:
     async def silent(_: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)

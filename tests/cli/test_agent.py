@@ -85,6 +85,7 @@ def test_a_run_that_waits_for_a_person_goes_on_in_another_process(toolpost: Run,
     assert (again.code, "this pause was resumed before" in again.err) == (1, True)
 
 
+@pytest.mark.waits
 def test_a_run_whose_model_fails_goes_on_with_its_token_and_another_budget(toolpost: Run, home: Path) -> None:
     with provider(ADD) as (_, model):
         failed = toolpost("run", "What is 19 + 23?", "--model", model, "--budget", "tokens=20")

@@ -304,6 +304,7 @@ async def until_news(lines: AsyncIterator[str]) -> AsyncIterator[str]:
             return
 
 
+@pytest.mark.waits
 async def test_a_client_that_reads_nothing_keeps_no_news_from_others(gate: Served) -> None:
     deaf, listener = within(await opened(gate, {}), {}), within(await opened(gate, {}), {})
     for session in (deaf, listener):  # told of changes from then on

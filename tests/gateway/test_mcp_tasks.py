@@ -97,6 +97,7 @@ async def test_a_task_is_its_callers_alone_and_is_cancelled_at_the_server_behind
     assert "result" not in ended
 
 
+@pytest.mark.waits
 async def test_what_a_task_asks_is_answered_in_parts_and_it_goes_on() -> None:
     async with callers("acme:ann") as (ann,):
         task_id = (await ann.call("multi_input"))["taskId"]
@@ -111,6 +112,7 @@ async def test_what_a_task_asks_is_answered_in_parts_and_it_goes_on() -> None:
     assert done["result"]["content"][0]["text"].count("accept") == 2
 
 
+@pytest.mark.waits
 async def test_a_task_that_breaks_the_protocol_has_failed_and_one_whose_tool_fails_is_completed() -> None:
     async with callers("acme:ann") as (ann,):
         broken = await ann.until((await ann.call("protocol_error_job"))["taskId"], "failed", "completed")

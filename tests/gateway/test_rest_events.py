@@ -153,6 +153,7 @@ async def test_no_listener_misses_an_event_of_its_run_or_gets_one_twice(gate: Se
     assert await asyncio.gather(*listeners) == [list(range(1, 10))] * len(runs)
 
 
+@pytest.mark.slow
 async def test_a_streamed_call_that_reports_much_at_once_has_all_of_it_in_its_stream(tmp_path: Path) -> None:
     call = {"tool": "count_to", "arguments": {"n": 2500}}
     parts = [{"data": call}]

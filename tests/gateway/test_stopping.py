@@ -90,6 +90,7 @@ async def test_calls_that_may_be_repeated_are_parked_and_end_in_the_next_gateway
 
 
 @pytest.mark.parametrize("path", ["calls", "tools/look"])
+@pytest.mark.waits
 async def test_a_call_whose_request_is_ended_by_force_goes_on_in_the_next_gateway(tmp_path: Path, path: str) -> None:
     first, second = Bench(), Bench()
     second.may_end.set()

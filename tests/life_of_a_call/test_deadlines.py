@@ -63,6 +63,7 @@ async def test_a_plain_function_that_hangs_does_not_hold_up_the_caller(make_box:
     assert answered_first
 
 
+@pytest.mark.waits
 async def test_a_tool_that_swallows_the_cancellation_is_told_again(make_box: MakeBox) -> None:
     @tool(side_effects="pure", timeout_s=0.02)
     async def stubborn() -> None:

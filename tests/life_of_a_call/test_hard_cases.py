@@ -130,6 +130,7 @@ async def test_the_application_s_own_cancellation_is_never_lost(make_box: MakeBo
             await task
 
 
+@pytest.mark.waits
 async def test_a_surrounding_timeout_still_works_after_a_tool_was_stopped(make_box: MakeBox) -> None:
     @tool(side_effects="pure", timeout_s=0.01)
     async def swallows() -> str:
@@ -484,6 +485,7 @@ async def test_a_call_stopped_while_its_intent_is_taken_back_leaves_no_question(
     assert outcome.error.error_code == "cancelled"
 
 
+@pytest.mark.waits
 async def test_an_intent_that_never_came_to_the_disk_holds_no_key(make_box: MakeBox) -> None:
     runs = list[str]()
 

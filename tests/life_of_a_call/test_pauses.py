@@ -281,6 +281,7 @@ class LockTaker:
         self._other.close()
 
 
+@pytest.mark.waits
 async def test_a_yes_that_could_not_be_followed_because_the_database_was_locked_can_be_given_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

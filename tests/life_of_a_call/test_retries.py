@@ -154,6 +154,7 @@ async def test_refused_credentials_do_not_open_the_breaker_for_everyone(make_box
     assert codes == {"auth_required"}
 
 
+@pytest.mark.waits
 async def test_a_dead_host_opens_the_breaker_for_that_host_and_that_tenant_alone(make_box: MakeBox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}/"
@@ -172,6 +173,7 @@ async def test_a_dead_host_opens_the_breaker_for_that_host_and_that_tenant_alone
     assert told_others == []
 
 
+@pytest.mark.waits
 async def test_retries_to_a_dead_host_do_not_use_up_those_of_other_hosts(make_box: MakeBox) -> None:
     tries: list[str] = []
 
@@ -188,6 +190,7 @@ async def test_retries_to_a_dead_host_do_not_use_up_those_of_other_hosts(make_bo
     assert tries.count("http://other.example/") == 3
 
 
+@pytest.mark.waits
 async def test_a_try_that_timed_out_is_repeated_only_when_there_is_time_for_another(make_box: MakeBox) -> None:
     tries = 0
 
@@ -217,6 +220,7 @@ async def test_what_is_told_of_a_source_is_an_event_and_no_run(make_box: MakeBox
     assert told == [EventCode.BREAKER_OPENED]
 
 
+@pytest.mark.waits
 async def test_an_outage_is_not_made_worse_by_retries(make_box: MakeBox) -> None:
     count = 0
 

@@ -372,6 +372,7 @@ async def test_a_variable_that_is_not_set_stops_the_node_by_its_name(
 
 
 @pytest.mark.req("RES-03")
+@pytest.mark.waits
 async def test_each_call_is_bounded_by_the_timeout_of_the_source() -> None:
     slow: FastMCP[Any] = FastMCP("slow")
 

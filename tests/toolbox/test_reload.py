@@ -188,6 +188,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.waits
 async def test_a_broken_file_leaves_the_old_state_running_and_says_why(home: Home) -> None:
     home.write({"a": "one"})
     async with following(home) as (box, told, _):
@@ -210,6 +211,7 @@ async def test_a_broken_file_leaves_the_old_state_running_and_says_why(home: Hom
     assert refused[0] == str(unknown)
 
 
+@pytest.mark.waits
 async def test_changes_in_quick_succession_end_in_the_last_state(home: Home) -> None:
     home.write({"a": "one"})
     async with following(home) as (box, _, _):

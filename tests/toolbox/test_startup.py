@@ -157,6 +157,7 @@ async def test_a_tool_of_a_source_that_is_down_says_so_and_why(toolbox: Open) ->
     assert [problem for problem in problems if "source 'broken' is left out: 'no.such.module'" in problem]
 
 
+@pytest.mark.waits
 async def test_a_source_that_was_down_is_tried_again_by_a_call(toolbox: Open, sources: Any) -> None:
     info = {"title": "x", "version": "1"}
     document = json.dumps({"openapi": "3.1.0", "info": info, "paths": {"/a": {"get": {"operationId": "a"}}}})

@@ -115,6 +115,7 @@ async def test_a_receiver_gets_every_event_in_order_and_goes_on_after_a_restart(
     assert (last["data"]["tenant"], last["data"]["user"], last["data"]["payload"]["summary"]) == ("acme", "ann", 5)
 
 
+@pytest.mark.waits
 async def test_a_receiver_that_fails_gets_the_same_event_again_while_calls_and_other_webhooks_go_on(
     receiver: Receiver, tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ async def test_events_are_filtered_and_redacted_and_a_question_comes_with_its_ca
     assert "hunter2" not in str(message)
 
 
+@pytest.mark.waits
 async def test_closing_leaves_the_events_of_a_slow_receiver_to_the_next_process_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -307,6 +307,7 @@ async def test_a_server_that_does_not_speak_tls_was_not_sent_anything(transport:
     assert b"secret" not in b"".join(heard)
 
 
+@pytest.mark.waits
 async def test_a_handshake_that_never_ends_was_not_sent(transport: Http1Transport) -> None:
     async with Site() as site, client_for(site, transport) as client:  # it waits for a line that TLS does not have
         url = site.url.replace("http:", "https:")
@@ -349,6 +350,7 @@ async def trickle(content: bytes, writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.req("NSSRF-04")
 @pytest.mark.parametrize("server", [silence, slow_head, slow_body])
+@pytest.mark.waits
 async def test_a_server_that_takes_its_time_meets_the_deadline(server: object, transport: Http1Transport) -> None:
     began = time.monotonic()
     async with Site(server) as site, client_for(site, transport) as client:  # type: ignore[arg-type]
@@ -359,6 +361,7 @@ async def test_a_server_that_takes_its_time_meets_the_deadline(server: object, t
     assert time.monotonic() - began >= 0.75
 
 
+@pytest.mark.waits
 async def test_a_stream_meets_the_deadline_too(transport: Http1Transport) -> None:
     async with Site(slow_body) as site, client_for(site, transport, timeout_s=0.75) as client:
         response = await client.send(Request("GET", site.url))
@@ -368,6 +371,7 @@ async def test_a_stream_meets_the_deadline_too(transport: Http1Transport) -> Non
         assert await site.all_closed()
 
 
+@pytest.mark.waits
 async def test_the_deadline_is_for_all_redirects_together(transport: Http1Transport) -> None:
     async def onward(received: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.6)

@@ -77,6 +77,7 @@ async def test_a_head_without_an_end_is_refused() -> None:
     assert b"HTTP/1.1 431 " in said
 
 
+@pytest.mark.waits
 async def test_a_client_that_reads_nothing_does_not_keep_the_server_from_stopping() -> None:
     begun = asyncio.Event()
 

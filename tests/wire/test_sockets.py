@@ -141,6 +141,7 @@ async def test_a_message_that_holds_the_delimiter_is_not_sent() -> None:
     assert got == []
 
 
+@pytest.mark.waits
 async def test_a_stream_that_is_cut_says_so() -> None:
     async with server(b"x" * 5000) as port:
         whole = await received(port, Framing(max_bytes=5000))

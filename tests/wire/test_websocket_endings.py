@@ -186,6 +186,7 @@ async def test_a_ping_is_answered_while_nobody_reads() -> None:
         assert [await peer.hears(), await peer.hears()] == [(0x8A, b"hello"), (0x8A, b"")]
 
 
+@pytest.mark.waits
 async def test_a_server_that_answers_pings_is_not_given_up() -> None:
     async with talking(ping_s=1) as (peer, websocket):
         for _ in range(2):
@@ -293,6 +294,7 @@ async def let_go(connection: ServerConnection) -> bool:
     return False
 
 
+@pytest.mark.waits
 async def test_a_server_that_says_goodbye_and_takes_nothing_holds_neither_senders_nor_sockets() -> None:
     async with deaf() as (connection, websocket):
         behind = asyncio.create_task(websocket.send("behind it"))
@@ -325,6 +327,7 @@ async def test_the_last_ping_is_answered_though_messages_wait_for_their_turn() -
             await asyncio.gather(*pongs, behind)
 
 
+@pytest.mark.waits
 async def test_a_server_that_takes_a_long_message_slowly_is_not_given_up() -> None:
     async with deaf(ping_s=0.8, size=40_000_000) as (connection, websocket):
         for _ in range(100):

@@ -116,6 +116,7 @@ async def test_a_server_that_does_not_read_makes_senders_wait(dial: Dial) -> Non
             await flood(websocket)
 
 
+@pytest.mark.waits
 async def test_a_message_that_is_given_up_before_its_turn_never_leaves_and_the_others_do(dial: Dial) -> None:
     received: list[str | bytes] = []
     awake = asyncio.Event()
@@ -500,6 +501,7 @@ async def test_being_cancelled_in_the_goodbye_leaves_nothing_open() -> None:
     assert complaints == []
 
 
+@pytest.mark.waits
 async def test_a_server_that_talks_on_does_not_keep_a_connection_open(dial: Dial) -> None:
     async def talk(received: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(upgraded(received))

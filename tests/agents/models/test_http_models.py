@@ -235,6 +235,7 @@ async def test_a_silent_server_is_a_timeout(api: type[HttpChatModel]) -> None:
     assert len(provider.bodies) == 2
 
 
+@pytest.mark.waits
 async def test_a_reply_that_never_ends_is_a_timeout_too() -> None:
     async with Provider([Broken("It rains.", 3, "waits")]) as provider:
         with pytest.raises(ToolTimeoutError, match="before the deadline"):

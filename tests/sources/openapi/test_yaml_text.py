@@ -145,6 +145,7 @@ def test_garbage_never_gets_past_as_anything_but_trouble() -> None:
 @pytest.mark.parametrize(
     "path", [one for one in real_documents() if one.id and "jira" in one.id] or real_documents()[:1]
 )
+@pytest.mark.slow
 def test_the_words_of_a_real_document_are_those_that_stand_in_it(path: Path) -> None:
     text = gzip.decompress(path.read_bytes()).decode()
 

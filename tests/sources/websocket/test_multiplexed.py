@@ -307,6 +307,7 @@ async def test_many_credentials_do_not_hold_connections_without_end(answered: bo
     assert 70 - len(gone) <= 65
 
 
+@pytest.mark.waits
 async def test_a_call_that_gives_up_does_not_disturb_others_whose_messages_wait_for_their_turn() -> None:
     awake = asyncio.Event()
 
@@ -316,7 +317,7 @@ async def test_a_call_that_gives_up_does_not_disturb_others_whose_messages_wait_
         connection.transport.resume_reading()
         await said(connection)
 
-    tools = {"hasty": tool(timeout_s=0.5), "patient": tool(side_effects="external")}
+    tools = {"hasty": tool(timeout_s=2), "patient": tool(side_effects="external")}
     async with serving(sleepy, max_size=None) as url:
         own = WebSocketSource(shared(url, tools), Services())
         hasty, patient = await own.discover()

@@ -110,6 +110,7 @@ async def test_a_server_that_never_answers_ends_in_a_timeout_that_says_so() -> N
             await gone.wait()
 
 
+@pytest.mark.waits
 async def test_an_answer_is_not_lost_in_a_goodbye_that_takes_longer_than_the_call_has() -> None:
     gone = asyncio.Event()
     parted = asyncio.Event()

@@ -102,6 +102,7 @@ async def test_a_stream_without_an_end_is_a_timeout_that_says_how_to_end_it() ->
             await watch.execute({}, ToolContext())
 
 
+@pytest.mark.waits
 async def test_a_time_limit_may_be_longer_than_the_usual_deadline() -> None:
     tools = {"watch": tool(stream=True, max_seconds=1.2)}
     async with (

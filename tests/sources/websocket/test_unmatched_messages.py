@@ -54,6 +54,7 @@ async def test_a_call_that_waits_alone_is_told_what_came_instead_of_its_answer()
         await own.close()
 
 
+@pytest.mark.waits
 async def test_how_a_stray_message_begins_is_neither_told_to_one_of_many_nor_written_to_a_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -109,6 +109,7 @@ async def test_a_large_result_is_whole_for_the_next_step() -> None:
     assert (await run(text, {}, many)).content == [10_000, 9999]
 
 
+@pytest.mark.waits
 async def test_a_failed_call_is_tried_again_as_often_as_the_step_allows() -> None:
     tries = []
 
