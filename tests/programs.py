@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+WATCHED = frozenset({*STARTS, "socket.connect"})
 WARM = "\0toolpost-warm"  # tests.warm listens there, and starts a program for each who connects
 LOOKING = {"cc", "gcc", "ld", "ldconfig", "objdump"}  # by which ctypes looks for a library when a package is imported
 UNMARKED = "This test starts a program. Mark it, so that `make quick` leaves it out: @pytest.mark.programs"
@@ -23,6 +24,8 @@ class Watch:
         return started
 
     def _note(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in WATCHED:  # as good as all: each id() is an event, too
+            return
         if event == "subprocess.Popen" and Path(str(args[0])).name in LOOKING:
             return
         if event in STARTS or (event == "socket.connect" and isinstance(args[1], str) and args[1].startswith(WARM)):

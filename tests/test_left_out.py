@@ -12,12 +12,12 @@ UNWANTED = frozenset({"programs", "slow"})
 @pytest.mark.parametrize(
     ("expression", "marks"),
     [
-        ("", set()),
+        ("", set[str]()),
         ("not slow", {"slow"}),
         ("not programs and not slow and not waits", {"programs", "slow", "waits"}),
-        ("programs", set()),
-        ("not slow or programs", set()),
-        ("not (slow or programs)", set()),
+        ("programs", set[str]()),
+        ("not slow or programs", set[str]()),
+        ("not (slow or programs)", set[str]()),
     ],
 )
 def test_only_what_is_ruled_out_for_certain_counts(expression: str, marks: set[str]) -> None:
