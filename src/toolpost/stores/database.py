@@ -44,6 +44,7 @@ def open_writable(path: Path, *, busy_s: float) -> sqlite3.Connection:
     try:
         _retry_while_busy(lambda: _configure(db), busy_s)
         migrate(db, path)
+        db.execute("PRAGMA synchronous = FULL")
     except sqlite3.Error as exc:
         db.close()
         raise store_error(exc, path) from exc
@@ -114,7 +115,8 @@ def _create_private(path: Path) -> None:
 
 def _configure(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
+    # For the migrations: the first commit that is synced takes those before it to the disk, too.
+    db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA wal_autocheckpoint = 8000")  # 32 MB: a checkpoint in a few batches, not in each.
     db.execute("PRAGMA cache_size = -16384")  # Run ids are random: keep the pages of their index at hand.
