@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast, get_args
 
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
-from toolpost.catalog.specs import clean_spec
+from toolpost.catalog.specs import clean_spec, has_plain_schemas
 from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride, TransportType
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.contracts.spec import (
@@ -194,7 +194,6 @@ class Entry:
         "config",
         "counts",
         "hold",
-        "invoke",
         "overlay",
         "rank",
         "source",
@@ -219,13 +218,19 @@ class Entry:
         self.config = config
         self.rank = rank
         self.source = source
-        self.invoke: Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]] = _invoker(tool, source)
         self.counts = CallCounts()
         self.hold: Hold | None = None
         self._input: Validator | None = None
         self._output: Validator | None = None
         self._secrets: tuple[SecretPaths, SecretPaths] | None = None
         self._prepared = source is None or _is_light(tool.spec, shared)
+
+    @property
+    def invoke(self) -> Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]]:
+        """The function that runs a call."""
+        if self.source is not None:
+            return self.source.invoke
+        return self.tool.invoke if isinstance(self.tool, FunctionTool) else run_tool
 
     @property
     def original(self) -> ToolSpec:
@@ -341,6 +346,8 @@ def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolS
 
 
 def _is_light(spec: ToolSpec, shared: SharedDefinitions | None) -> bool:
+    if has_plain_schemas(spec, shared):
+        return True
     schemas = (schema for schema in (spec.input_schema, spec.output_schema) if schema)
     return all(_is_short(schema, shared) or parts_within(_LIGHT_SCHEMA, schema) for schema in schemas)
 
@@ -370,9 +377,3 @@ def _compile(schema: JsonSchema, *, lenient: bool = False, own: bool = False) ->
     from toolpost.schema.validator import compile_validator  # noqa: PLC0415 - a catalog is often listed, not called
 
     return compile_validator(schema, lenient=lenient, own=own)
-
-
-def _invoker(tool: Tool, source: ToolSource | None) -> Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]]:
-    if source is not None:
-        return source.invoke
-    return tool.invoke if isinstance(tool, FunctionTool) else run_tool

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
+from toolpost.catalog.specs import has_plain_schemas
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, did_you_mean, nearest
 from toolpost.contracts.spec import Tool, ToolCategory, ToolDefinition, ToolSpec
 from toolpost.schema.subschemas import SharedDefinitions
@@ -413,6 +414,8 @@ def new_entry(
 
 
 def _check_contract(spec: ToolSpec, checks: SchemaChecks | None) -> None:
+    if checks is not None and has_plain_schemas(spec, checks.shared):
+        return
     # A catalog of built-in tools can be listed without the validator, which takes as long to load as the listing.
     from toolpost.schema.schema_checks import check_schema  # noqa: PLC0415
 

@@ -19,6 +19,7 @@ from toolpost.schema.hidden_text import (
     find_hidden,
     hidden_excerpt,
     may_hide,
+    may_hide_characters,
     may_hide_in,
 )
 from toolpost.schema.json_values import as_object
@@ -80,12 +81,21 @@ def declared_spec(
     )
 
 
+def has_plain_schemas(spec: ToolSpec, shared: SharedDefinitions | None) -> bool:
+    """Return whether the schemas of a tool are known to be plain, so that nothing has to be searched for in them."""
+    if shared is None or not shared.is_plain(spec.input_schema):
+        return False
+    return spec.output_schema is None or shared.is_plain(spec.output_schema)
+
+
 def clean_spec(spec: ToolSpec, shared: SharedDefinitions | None = None) -> ToolSpec:
     """Remove hidden characters from what models read of a tool; `extra["hidden_characters"]` lists where they were.
 
     Arguments are still validated against the original schema: only its descriptions change. Where its property names
     or values contain hidden characters, the model gets a cleaned view (`model_schema`).
     """
+    if has_plain_schemas(spec, shared) and not may_hide_characters(_texts(spec)):
+        return spec
     found = _hidden_characters(spec, shared)
     if not found:
         return spec
@@ -110,6 +120,12 @@ def _hidden_characters(spec: ToolSpec, shared: SharedDefinitions | None) -> list
     found |= {place: _in_schema(schema, shared) for place, schema in schemas.items() if schema is not None}
     found["tags"] = next((text for tag in spec.tags if (text := hidden_excerpt(tag))), "")
     return [f"{place}: {text}" for place, text in found.items() if text]
+
+
+def _texts(spec: ToolSpec) -> str:
+    """Join the texts of a record that models read."""
+    remote = spec.extra.get("remote_name")
+    return "".join((spec.description, remote if isinstance(remote, str) else "", *spec.tags))
 
 
 def _in_schema(schema: JsonSchema, shared: SharedDefinitions | None) -> str:

@@ -116,6 +116,11 @@ def hidden_excerpt(text: str) -> str:
     return ""
 
 
+def may_hide_characters(text: str) -> bool:
+    """Return whether a text may have hidden characters; a quick check with false positives."""
+    return not (text.isascii() and text.isprintable()) and _RUNS.search(text) is not None
+
+
 def may_hide(value: Any) -> bool:
     """Return whether a JSON value may have hidden characters; a quick check with false positives."""
     try:
@@ -127,7 +132,7 @@ def may_hide(value: Any) -> bool:
 
 def may_hide_in(written: str) -> bool:
     """Return whether a value may have hidden characters that was written as JSON, with other letters as they are."""
-    if "\\u00" in written or "\\b" in written or "\\f" in written:  # what JSON writes control characters as
+    if "\\" in written and ("\\u00" in written or "\\b" in written or "\\f" in written):  # control characters
         return True
     return "\x7f" in written or (not written.isascii() and _RUNS.search(written) is not None)
 

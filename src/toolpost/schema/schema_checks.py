@@ -12,6 +12,7 @@ import jsonschema_rs
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import PathLink, compact_encoder, is_array, is_object, members
+from toolpost.schema.plain_schemas import is_plain_schema
 from toolpost.schema.subschemas import (
     Place,
     SchemaDocument,
@@ -61,6 +62,17 @@ def check_schema(
 
     With `checked`, definitions that schemas of the same role share are checked once for all.
     """
+    if not _is_plain(schema, checked):
+        _check_closely(schema, tool_name, role, checked)
+
+
+def _is_plain(schema: object, checked: CheckedDefinitions | None) -> bool:
+    if not is_object(schema):
+        return False
+    return is_plain_schema(schema) if checked is None else checked.shared.is_plain(schema)
+
+
+def _check_closely(schema: object, tool_name: str, role: str, checked: CheckedDefinitions | None) -> None:
     text = None if checked is None or not is_object(schema) else checked.shared.text(schema)
     if checked is not None and text is None and is_object(schema) and definitions_of(schema) is not None:
         if role == "input":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import unquote, urljoin
 
@@ -11,6 +12,7 @@ import orjson
 
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import AnySchema, compact_encoder, is_array, is_object
+from toolpost.schema.plain_schemas import is_plain_schema
 
 Place = Literal["here", "below", "stored"]
 
@@ -204,8 +206,16 @@ def _follow(resource: JsonSchema, pointer: str) -> AnySchema | None:
 T = TypeVar("T")
 
 _to_json = compact_encoder(allow_nan=False, ensure_ascii=False)
-_KEPT_TEXTS = 8
+_KEPT_SCHEMAS = 8
 _MOST_DEFINITIONS = 12
+
+
+class _KnownSchema(NamedTuple):
+    """A schema, kept so that no other one gets its identity; whether it is plain, or else its text."""
+
+    schema: object
+    is_plain: bool
+    text: str | None
 
 
 # The tools of one API carry the same definitions, often hundreds of them. Nobody may change a definition while its
@@ -216,30 +226,39 @@ class SharedDefinitions:
     def __init__(self) -> None:
         self._answers: dict[tuple[object, int], tuple[object, Any]] = {}
         self._seen: dict[int, object] = {}
-        self._texts: dict[int, tuple[object, str | None]] = {}
+        self._known: dict[int, _KnownSchema] = {}
+
+    def is_plain(self, schema: Any) -> bool:
+        """Return whether a schema is plain (see `is_plain_schema`); found once for all checks of its tool.
+
+        A schema that shares its definitions is not: it would be looked through again for every tool.
+        """
+        return (self._known.get(id(schema)) or self._examine(schema)).is_plain
 
     def text(self, schema: Any) -> str | None:
-        """Return a schema as JSON, encoded once for all checks of its tool; None where it shares its definitions.
+        """Return a schema that is not plain as JSON, encoded once; None where it shares its definitions.
 
         What the text does not contain need not be searched for in the schema. None also where it is not JSON.
         """
-        known = self._texts.get(id(schema))
-        if known is None:
-            if len(self._texts) >= _KEPT_TEXTS:
-                self._texts.clear()
-            known = self._texts[id(schema)] = (schema, self._encode(schema))
-        return known[1]
+        return (self._known.get(id(schema)) or self._examine(schema)).text
 
-    def _encode(self, schema: Any) -> str | None:
-        definitions = definitions_of(schema) or {}
-        is_shared = any(id(definition) in self._seen for definition in definitions.values())
-        self._seen.update((id(definition), definition) for definition in definitions.values())
-        if is_shared or len(definitions) > _MOST_DEFINITIONS:
-            return None
-        try:
-            return _write(schema)
-        except (TypeError, ValueError, RecursionError):
-            return None
+    def _examine(self, schema: Any) -> _KnownSchema:
+        definitions = definitions_of(schema)
+        shared = definitions is not None and self._are_shared(definitions)
+        is_plain = not shared and is_plain_schema(schema)
+        text = None if is_plain or shared else _write(schema)
+        if len(self._known) >= _KEPT_SCHEMAS:
+            self._known.clear()
+        known = self._known[id(schema)] = _KnownSchema(schema, is_plain, text)
+        return known
+
+    def _are_shared(self, definitions: Mapping[str, Any]) -> bool:
+        """Return whether definitions are many, or another schema has some of them too."""
+        seen, shared = self._seen, len(definitions) > _MOST_DEFINITIONS
+        for definition in definitions.values():
+            shared = shared or id(definition) in seen
+            seen[id(definition)] = definition
+        return shared
 
     def once(self, question: Callable[[Any], T], definition: object) -> T:
         """Return `question(definition)`, computed once."""
@@ -251,13 +270,16 @@ class SharedDefinitions:
         return cast("T", known[1])
 
 
-def _write(schema: Any) -> str:
-    """Encode a schema as JSON; ValueError where it is not JSON."""
-    try:
+def _write(schema: Any) -> str | None:
+    """Encode a schema as JSON; None where it is not JSON."""
+    with suppress(orjson.JSONEncodeError):  # such as an integer of more than 64 bits
         text = orjson.dumps(schema).decode()
-    except orjson.JSONEncodeError:  # such as an integer of more than 64 bits
+        if "null" not in text:  # which may stand for a number that is not JSON
+            return text
+    try:
         return _to_json(schema)
-    return _to_json(schema) if "null" in text else text  # which may stand for a number that is not JSON
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def definitions_of(schema: Any) -> Mapping[str, Any] | None:

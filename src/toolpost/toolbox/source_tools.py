@@ -13,7 +13,7 @@ from toolpost.catalog.entry import Entry, declares_schemas
 from toolpost.catalog.lock import Hold, Lock, Pin, pin_of
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import CatalogContents, SchemaChecks, new_entry
-from toolpost.catalog.specs import HIDDEN
+from toolpost.catalog.specs import HIDDEN, has_plain_schemas
 from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.config import ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import ConfigError, ToolCollisionError, ToolError
@@ -298,6 +298,8 @@ def free_replaced(replaced: list[Any]) -> None:
 
 
 def _is_unchecked(spec: ToolSpec, shared: SharedDefinitions) -> bool:
+    if has_plain_schemas(spec, shared):
+        return False
     schemas = (schema for schema in (spec.input_schema, spec.output_schema) if schema)
     return any(_may_have_pattern(schema, shared) and any_part(schema, _has_unchecked, shared) for schema in schemas)
 
