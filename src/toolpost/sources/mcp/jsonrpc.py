@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
@@ -24,7 +25,7 @@ from pydantic_core import from_json, to_json
 
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.lines import LineSplitter
-from toolpost.schema.json_values import cooperative_decoder, finite_number, is_array, is_object
+from toolpost.schema.json_values import cooperative_decoder, decode_in_pieces, finite_number, is_array, is_object
 from toolpost.sources.mcp.errors import split_messages, unreadable_error
 from toolpost.wire.tracing import TRACEPARENT, traceparent
 
@@ -433,6 +434,8 @@ def read_messages(text: str | bytes) -> list[Message]:
 
 def read_large(text: str | bytes) -> list[Message]:
     """Parse a large message as `read_messages` does, but let other threads run."""
+    with suppress(ValueError):  # nearly all are lists
+        return _checked(decode_in_pieces(text.encode() if isinstance(text, str) else text), text)
     try:
         decoded = text if isinstance(text, str) else text.decode()
         return _checked(cooperative_decoder(decoded).decode(decoded), text)
