@@ -450,8 +450,9 @@ class ExternalToolConfig(ConfigModel):
 
     def includes(self, tool_name: str) -> bool:
         """Return whether the filters include a tool of this name."""
-        excluding = [pattern for pattern in self.tool_exclude or () if re.fullmatch(pattern, tool_name)]
-        if excluding:
-            self._used_excludes.update(excluding)
-            return False
+        if self.tool_exclude:
+            excluding = [pattern for pattern in self.tool_exclude if re.fullmatch(pattern, tool_name)]
+            if excluding:
+                self._used_excludes.update(excluding)
+                return False
         return self.tool_filter is None or any(re.fullmatch(pattern, tool_name) for pattern in self.tool_filter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -32,6 +32,11 @@ _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, P
 _LOGS_PER_WINDOW = 100
 _WINDOW_S = 10.0
 _MAX_LOG_LENGTH = 1 << 20  # bounds memory; listeners shorten logs further
+
+
+@cache  # reading it takes milliseconds
+def _version() -> str:
+    return version("toolpost")
 
 
 class RequestHandlers(Protocol):
@@ -68,7 +73,7 @@ class SessionCallbacks:
     def for_session(self, session: McpSession) -> dict[str, Any]:
         """Return the callbacks and client info that a session is created with."""
         callbacks: dict[str, Any] = {
-            "client_info": Implementation(name="toolpost", version=version("toolpost")),
+            "client_info": Implementation(name="toolpost", version=_version()),
             "message_handler": self._on_message,
             "logging_callback": partial(self._on_log, session),
             "log_level": "info",

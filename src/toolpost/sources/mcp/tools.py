@@ -17,6 +17,7 @@ from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
 from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolSchemaError
+from toolpost.contracts.fast_dataclass import fast_frozen
 from toolpost.contracts.sources import ServerContents, SourceHealth
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from toolpost.stores.sealing import CacheFolder
 
 _MAX_DESCRIPTION_LENGTH = 32_768
+_new_spec = fast_frozen(ToolSpec)
 
 
 class ServerTool(SourceTool):
@@ -92,7 +94,7 @@ def _spec(
     )
     extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": raw["name"]}
     extra |= {key.strip("_"): raw[key] for key in ("title", "annotations", "icons", "_meta") if raw.get(key)}
-    return ToolSpec(
+    return _new_spec(
         name=canonical,
         description=_description(raw, config),
         category=ToolCategory.MCP,
@@ -248,11 +250,13 @@ def _read_pages(
     tools, problems = build_tools(raw, source)
     if pages and pages[-1].get("nextCursor"):
         problems.append(f"source {source.name!r} lists tools without end; the first {len(raw)} are kept")
-    usable = [tool for tool in tools if _register_headers(session, tool, source.name, problems)]
-    names = {tool.remote_name for tool in usable}
-    offerable = [one for one in raw if is_object(one) and one.get("name") in names]
-    all_tools = _add_utility_tools(usable, offers, source)
-    return ToolListing(all_tools, problems, _ttl(pages), offerable, offers, contents)
+    if session.client_session.modern:
+        tools = [tool for tool in tools if _register_headers(session, tool, source.name, problems)]
+    if len(tools) < len(raw):
+        names = {tool.remote_name for tool in tools}
+        raw = [one for one in raw if is_object(one) and one.get("name") in names]
+    all_tools = _add_utility_tools(tools, offers, source)
+    return ToolListing(all_tools, problems, _ttl(pages), raw, offers, contents)
 
 
 def _offered(contents: ServerContents) -> list[str]:
