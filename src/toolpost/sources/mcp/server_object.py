@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp import MCPError
 from mcp.server.connection import Connection, NotifyOnlyOutbound
-from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from mcp.server import Server
+    from mcp_types import InitializeRequestParams
 
     from toolpost.sources.mcp.jsonrpc import Link
 
@@ -51,6 +52,8 @@ class _Handlers:
         self._rpc = rpc
         self._outbound = NotifyOnlyOutbound(rpc)
         self._handshake: ServerRunner[Any] | None = None
+        self._envelope: tuple[str, Any, Any] | None = None
+        self._client: InitializeRequestParams | None = None
 
     async def on_request(self, context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         if method == "initialize" and self._handshake is None:
@@ -60,19 +63,27 @@ class _Handlers:
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
             raise MCPError(code=route.code, message=route.message, data=route.data)
-        connection = Connection.from_envelope(
-            route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
-        )
+        connection = self._connect(route.protocol_version, route.client_info, route.client_capabilities)
         cast("PeerMessage", context).may_ask = False  # the stateless protocol has no requests of servers
         try:
-            return await serve_one(
-                self._server, context, method, params, connection=connection, lifespan_state=self._state
-            )
+            return await ServerRunner(self._server, connection, self._state).on_request(context, method, params)
         except (MCPError, ValidationError):
             raise
         except Exception as raised:
             error = modern_error_data(raised)
             raise MCPError(code=error.code, message=error.message, data=error.data) from raised
+        finally:
+            await _close(connection)
+
+    def _connect(self, *envelope: *tuple[str, Any, Any]) -> Connection:
+        """Return the connection of one request, whose envelope is only validated where it differs from the last one."""
+        if envelope != self._envelope:
+            self._envelope, self._client = envelope, Connection.from_envelope(*envelope).client_params
+        if self._client is None:
+            return Connection.from_envelope(*envelope, outbound=self._outbound)
+        connection = Connection(self._outbound, protocol_version=envelope[0], client_params=self._client)
+        connection.initialized.set()
+        return connection
 
     async def on_notify(self, context: Any, method: str, params: Mapping[str, Any] | None) -> None:
         if self._handshake is not None:
@@ -82,8 +93,14 @@ class _Handlers:
         try:
             await ServerRunner(self._server, connection, self._state).on_notify(context, method, params)
         finally:
-            await aclose_shielded(connection)
+            await _close(connection)
 
     async def close(self) -> None:
         if self._handshake is not None:
-            await aclose_shielded(self._handshake.connection)
+            await _close(self._handshake.connection)
+
+
+async def _close(connection: Connection) -> None:
+    """Close a connection; a shielded scope is only made where there is something to close."""
+    if getattr(connection.exit_stack, "_exit_callbacks", True):
+        await aclose_shielded(connection)
