@@ -56,7 +56,7 @@ async def test_nothing_is_rendered_until_someone_reads() -> None:
     assert rendered == []
     await store.events.read()
     await store.events.read()
-    assert len(rendered) == 50 + 1  # the events once, and once the members that those of a call share
+    assert len(rendered) == 50  # each once
 
 
 async def test_events_from_many_threads_are_all_kept() -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.stores.samples import COMPLETED, FAILED, PAUSED, REQUESTED, RESUMED, STARTED, call_ref, event
-from toolpost.contracts.events import EventCode
-from toolpost.stores.chain import LogKey, RunHead
+from toolpost.contracts.events import EventCode, JsonText
+from toolpost.policy.redaction import Redactor
+from toolpost.stores.chain import EventRow, LogKey, RunHead, payload_text
 
 Told = list[tuple[str, EventCode]]
 
@@ -37,12 +38,40 @@ def test_one_call_leads_its_run(codes: list[EventCode], status: str) -> None:
     assert status_after([("call_1", code) for code in codes]) == status
 
 
-def test_the_record_of_a_run_is_sealed_by_all_its_columns() -> None:
+@pytest.mark.parametrize("at", [1.5, 1763400000.1234567, 0.1, 1e-7, 2.0**50, 1e300, -3.25, 12])
+def test_the_record_of_a_run_is_sealed_by_all_its_columns(at: float) -> None:
     key = LogKey(b"k")
-    head = RunHead.of_first(call_ref("run_'1'", "call_\\1\n"), 1.5, 7)
-    head.advance(event(REQUESTED), call_ref(), 1, key)
+    head = RunHead.of_first(call_ref("run_'1'", "call_\\1\n"), at, 7)
+    head.advance(event(REQUESTED, at=at), call_ref(), 1, key)
 
     assert head.make_seal(key) == key.seal("run", head.columns())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"to": "a@b.c", "password": "hunter22"},
+        {"text": ',"params":', "none": None},
+        {},
+        JsonText('{"a":[1,2.5,"ä"]}'),
+        5,
+    ],
+)
+def test_the_arguments_of_a_call_are_the_same_in_its_request_and_its_start(arguments: object) -> None:
+    key, ref = LogKey(b"k"), call_ref()._replace(redact=Redactor().plain)
+    head = RunHead.of_first(ref, 1.0)
+    told = [
+        event(REQUESTED, call=ref, facts={"params": arguments}),
+        event(STARTED, call=ref, facts={"input": arguments}),
+        event(STARTED, call=ref, facts={"input": {"other": 1}}),
+        event(STARTED, call=ref, facts={"input": arguments, "more": 1}),
+        event(COMPLETED, call=ref, facts={"summary": arguments}),
+    ]
+
+    rows = [EventRow(*head.advance(each, ref, number, key)) for number, each in enumerate(told)]
+
+    assert [row.payload for row in rows] == [payload_text(each) for each in told]
+    assert "hunter22" not in "".join(row.payload for row in rows)
 
 
 def test_the_end_of_a_nested_call_is_not_the_end_of_the_run() -> None:

@@ -13,7 +13,7 @@ import secrets
 from functools import cache
 from itertools import chain as flatten
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.chain import (
@@ -57,6 +57,7 @@ ON CONFLICT (nr) DO UPDATE SET user = excluded.user, status = excluded.status, u
     last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call,
     open_calls = excluded.open_calls, seal = excluded.seal, owner = excluded.owner
 """  # noqa: S608 - constants, here and below
+_EVENT_BLOBS, _HEAD_BLOBS = (9,), (9, 12)  # the columns of hashes and seals
 _LOAD_HEADS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"  # noqa: S608
 
 
@@ -160,7 +161,7 @@ class EventAppender:
     def append(self, db: sqlite3.Connection, events: Sequence[EventFields]) -> None:
         """Chain events to their runs and insert them."""
         self._load_heads(db, events)
-        _insert(db, _EVENTS, self._chain(events))
+        _insert(db, _EVENTS, self._chain(events), blobs=_EVENT_BLOBS)
         self._unsaved = True
 
     def save_heads(self, db: sqlite3.Connection) -> None:
@@ -176,7 +177,7 @@ class EventAppender:
             head.seal = b"" if head.is_damaged else head.make_seal(key)
             rows.append((*head.columns(), head.seal, owner))
         self.ledger.change(new=[head.seal for head in heads])
-        _insert(db, _HEADS, rows)
+        _insert(db, _HEADS, rows, blobs=_HEAD_BLOBS)
 
     def finish(self, db: sqlite3.Connection) -> None:
         """End a transaction: write heads and ledger, and shrink the cache."""
@@ -253,15 +254,16 @@ class EventAppender:
         head: RunHead | None = None
         for event in events:
             id_ += 1
-            _, at, call, _, _, _, _ = event
-            if call is not known or head is None:
-                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, at), call
+            call = event[2]
+            if call is known and head is not None:
+                rows.append(head.advance(event, call, id_, key))
+                continue
             try:
+                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event[1]), call
                 rows.append(head.advance(event, call, id_, key))
             except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
-                known = None
-                call = escape_call_ids(call)
-                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, at)
+                call, known = escape_call_ids(call), None
+                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event[1])
                 rows.append(head.advance(event, call, id_, key))
             if head.nr == 0:
                 ledger.last_run = head.nr = ledger.last_run + 1
@@ -272,13 +274,16 @@ class EventAppender:
         return rows
 
 
-def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]], *, blobs: tuple[int, ...]) -> None:
     """Insert rows, many with each statement: every statement gives up the interpreter's lock once."""
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:
-            chunk = rows[start : start + size]
-            db.execute(_statement(sql, len(chunk[0]), size), tuple(flatten.from_iterable(chunk)))
+            width = len(rows[start])
+            values: list[Any] = list(flatten.from_iterable(rows[start : start + size]))
+            for column in blobs:  # for bytes sqlite3 searches adapters in vain, which takes longer than to insert them
+                values[column::width] = map(bytearray, values[column::width])
+            db.execute(_statement(sql, width, size), values)
             start += size
 
 
