@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cache
 from typing import Any
 
@@ -10,10 +10,9 @@ from toolpost.builtin.agent_tools import agent_tools
 from toolpost.builtin.loader import BuiltinParts, Builtins, DeferredTool
 from toolpost.builtin.specs import COLLECTIONS, read_specs
 from toolpost.catalog.function import FunctionTool
-from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+from toolpost.contracts.calls import AuthorizedCall
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
-from toolpost.contracts.questions import Question
 from toolpost.stores.memory import MemoryStore
 
 
@@ -32,13 +31,14 @@ class ImportedTool(DeferredTool):
         finally:
             await builtins.close()
 
-    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run one call; connections do not outlive it, because there is no Toolbox to close them."""
-        if self.spec.name not in COLLECTIONS["network_tools"]:
-            return await super().invoke(call)
+    def start(self, call: AuthorizedCall) -> Awaitable[Any]:
+        """Begin a call; connections do not outlive it, because there is no Toolbox to close them."""
+        return self._run_alone(call) if self.spec.name in COLLECTIONS["network_tools"] else super().start(call)
+
+    async def _run_alone(self, call: AuthorizedCall) -> Any:
         builtins = _new_builtins()
         try:
-            return await builtins.load(self.spec.name).invoke(call)
+            return await builtins.load(self.spec.name).start(call)
         finally:
             await builtins.close()
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import ToolResult
-    from toolpost.contracts.questions import Question
     from toolpost.contracts.spec import Preview, Tool, ToolSpec
     from toolpost.contracts.storage import Store
     from toolpost.processes.commands import CommandRunner
@@ -125,8 +124,11 @@ class DeferredTool(FunctionTool):
         """Return the same tool under another spec."""
         return DeferredTool(spec, self._load)
 
-    async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        return await self._load().invoke(call)
+    def start(self, call: AuthorizedCall) -> Awaitable[Any]:
+        return self._load().start(call)
+
+    def output(self, value: Any) -> ToolOutput:
+        return self._load().output(value)
 
     async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
         """Run the function without the pipeline."""

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
@@ -158,23 +158,30 @@ class FunctionTool:
         return copy
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        arguments = call.permitted.validated.arguments
         try:
-            if self._direct:
-                value = await self.fn(**(arguments if self._convert is None else self._convert(arguments)))
-            else:
-                value = await self._run(arguments, call.context)
+            return self.output(await self.start(call))
         except PauseSignal as pause:
             return pause.question
-        if self._render is None and type(value) in _PLAIN:
-            return _new_output((value, None, JSON, NO_META))
-        return self._output(value)
+
+    def start(self, call: AuthorizedCall) -> Awaitable[Any]:
+        """Begin a call of the function; its value becomes the output of the tool by `output`."""
+        arguments, convert = call.permitted.validated.arguments, self._convert
+        if not self._direct:
+            return self._run(arguments, call.context)
+        value: Awaitable[Any] = self.fn(**(arguments if convert is None else convert(arguments)))
+        return value
+
+    def output(self, value: Any) -> ToolOutput:
+        """Convert a value of the function to the tool's output."""
+        if self._render is None:
+            return _new_output((value, None, JSON, NO_META)) if type(value) in _PLAIN else output_of(value)
+        return value if isinstance(value, ToolOutput) else ToolOutput(self._render(value))  # a generator's is rendered
 
     async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
         """Run the function without the pipeline; failures are results. `{"taskId": "t"}` is a context, too."""
         started, given = now_ms(), ToolContext.of(context)
         try:
-            output = self._output(await self._run(params, lambda: given))
+            output = self.output(await self._run(params, lambda: given))
         except (Exception, SystemExit, KeyboardInterrupt) as raised:  # foreign code is called here
             if is_interrupt(raised):
                 raise
@@ -189,7 +196,7 @@ class FunctionTool:
             kwargs = {**kwargs, self._context_parameter: context()}
 
         def publish(item: Any) -> ToolOutput:
-            output = self._output(item)
+            output = self.output(item)
             context().stream(output.content)
             return output
 
@@ -204,11 +211,6 @@ class FunctionTool:
         if isinstance(result, AsyncGenerator):
             return await _last(cast("AsyncGenerator[Any]", result), publish)
         return await result if inspect.isawaitable(result) else result  # a plain wrapper around an async function
-
-    def _output(self, value: Any) -> ToolOutput:
-        if self._render is not None and not isinstance(value, ToolOutput):  # a generator's last value is rendered
-            return ToolOutput(self._render(value))
-        return output_of(value)
 
 
 def _called(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.fast_namedtuple import represent
@@ -19,6 +19,7 @@ OUTPUT_ISSUES = "output_issues"
 """Where `Completed.meta` lists how a result breaks the tool's own output schema."""
 
 
+@final
 class Completed(NamedTuple):
     """The tool ran. Its result fits the output schema, or `meta["output_issues"]` lists where it does not.
 
@@ -45,6 +46,7 @@ class Completed(NamedTuple):
         return "completed"
 
 
+@final
 class Failed(NamedTuple):
     """The call did not succeed; `error` says why and whether trying again could help."""
 
@@ -60,6 +62,7 @@ class Failed(NamedTuple):
         return "failed"
 
 
+@final
 class Paused(NamedTuple):
     """The call waits for a person. The pending id is an address: it grants no right to answer."""
 

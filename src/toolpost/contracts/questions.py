@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from toolpost.contracts.principal import Principal
 
@@ -46,6 +46,7 @@ class CallPreview(NamedTuple):
     state: str = ""
 
 
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A decision that only a person can make; of kind `call`, the end of a call that this one made and that waits.

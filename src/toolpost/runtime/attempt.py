@@ -22,7 +22,7 @@ from toolpost.contracts.outcomes import Failed, Outcome
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.contracts.storage import JournalEntry, Store
-from toolpost.runtime.event_emitter import EventEmitter, describe_value, error_facts, snapshot_arguments
+from toolpost.runtime.event_emitter import EventEmitter, describe_value, error_facts
 from toolpost.runtime.persistence import dump_context, recorded_outcome
 from toolpost.runtime.results import artifact_ref
 from toolpost.schema.json_values import finite_number
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
     from pathlib import Path
 
-    from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
+    from toolpost.contracts.calls import RequestedCall
     from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Verdict
     from toolpost.runtime.tool_runtime import ToolRuntime
@@ -199,12 +199,6 @@ class Attempt:
         if isinstance(self.snapshot, JsonText):
             arguments = json.loads(self.snapshot)
         return arguments
-
-    def input_of(self, call: ValidatedCall | AuthorizedCall) -> Any:
-        """Return the snapshot of validated arguments; a new one only where validation changed them."""
-        if call.arguments is self.request.arguments and self.snapshot is not None:
-            return self.snapshot
-        return snapshot_arguments(call.arguments)
 
     def context(self) -> ToolContext:
         """Build the context of a tool; called only for tools that take one."""
@@ -403,7 +397,7 @@ class InFlightCalls:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None  # of the loop
         self._is_closed = False
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: set[Attempt] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = float("inf")
 
@@ -425,7 +419,7 @@ class InFlightCalls:
         attempt.cancelling = 0 if task is None else task.cancelling()
         attempt.timeout_s = timeout_s
         attempt.deadline = deadline = attempt.began + timeout_s
-        self._attempts[attempt.request.call_id] = attempt
+        self._attempts.add(attempt)
         if deadline < self._armed_for:
             self._arm(deadline)
 
@@ -449,12 +443,12 @@ class InFlightCalls:
 
     def leave(self, attempt: Attempt) -> None:
         """Remove a call; the timer stays armed and checks the calls left."""
-        self._attempts.pop(attempt.request.call_id, None)
+        self._attempts.discard(attempt)
 
     def cancel(self, target_id: str, *, tenant: str | None = None, before: float = float("inf")) -> int:
         """Cancel a call, or every call of a run that began before a time, and return their number."""
         self.check_loop()  # a task belongs to its loop
-        found = [a for a in self._attempts.values() if target_id in (a.call.call_id, a.call.run_id)]
+        found = [a for a in self._attempts if target_id in (a.call.call_id, a.call.run_id)]
         mine = [a for a in found if tenant in (None, a.call.tenant) and a.began_at <= before]
         for attempt in mine:
             attempt.stop("cancelled")
@@ -462,16 +456,16 @@ class InFlightCalls:
 
     def ids(self) -> list[str]:
         """Return the call and run ids by which running calls can be cancelled."""
-        return [an_id for a in self._attempts.values() for an_id in (a.call.call_id, a.call.run_id)]
+        return [an_id for a in self._attempts for an_id in (a.call.call_id, a.call.run_id)]
 
     async def stop_all(self, *, patience_s: float = 5.0) -> None:
         """Cancel every call but that of the current task, and wait until they have ended."""
         loop, me = asyncio.get_running_loop(), asyncio.current_task()
         until = loop.time() + patience_s
-        others = [attempt for attempt in self._attempts.values() if attempt.task is not me]
+        others = [attempt for attempt in self._attempts if attempt.task is not me]
         for attempt in others:
             attempt.stop("stopping" if PARKED in attempt.request.answers else "cancelled")
-        while loop.time() < until and any(a.request.call_id in self._attempts for a in others):  # noqa: ASYNC110 - see below
+        while loop.time() < until and not self._attempts.isdisjoint(others):  # noqa: ASYNC110 - see below
             await asyncio.sleep(0.005)  # the tasks belong to the callers and go on, so they cannot be awaited
 
     async def finish(self, *, within_s: float) -> None:
@@ -490,8 +484,9 @@ class InFlightCalls:
         until = loop.time() + patience_s
         outer_at: dict[str, float] = {}  # when a call was last seen to wait for one inside it
         while (now := loop.time()) < until and self._attempts:
-            outer_at |= {call_id.rpartition(".")[0]: now for call_id in self._attempts}
-            for call_id, attempt in list(self._attempts.items()):
+            running = {attempt.call.call_id: attempt for attempt in self._attempts}
+            outer_at |= {call_id.rpartition(".")[0]: now for call_id in running}
+            for call_id, attempt in running.items():
                 if attempt.stopped is None and now - outer_at.get(call_id, 0.0) > _OUTER_S:
                     attempt.stop("stopping")
             await asyncio.sleep(0.005)
@@ -500,7 +495,7 @@ class InFlightCalls:
         """Wait until no call runs on a source any more, for at most `within_s` seconds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
-        while loop.time() < until and any(_runs_on(attempt, source) for attempt in self._attempts.values()):  # noqa: ASYNC110 - as above
+        while loop.time() < until and any(_runs_on(attempt, source) for attempt in self._attempts):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
 
     def _arm(self, when: float) -> None:
@@ -512,12 +507,12 @@ class InFlightCalls:
     def _check(self) -> None:
         now = _now()
         self._timer, self._armed_for = None, float("inf")
-        for attempt in list(self._attempts.values()):
+        for attempt in list(self._attempts):
             if attempt.deadline <= now:
                 attempt.stop("timeout")
                 attempt.deadline = now + _CANCEL_AGAIN_S
         if self._attempts:
-            self._arm(min(attempt.deadline for attempt in self._attempts.values()))
+            self._arm(min(attempt.deadline for attempt in self._attempts))
 
 
 def _runs_on(attempt: Attempt, source: ToolSource) -> bool:

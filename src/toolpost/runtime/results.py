@@ -7,7 +7,7 @@ import re
 import time
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import Credential, ToolOutput, writable
@@ -45,6 +45,7 @@ Key = tuple[str, ...]
 Result: TypeAlias = "tuple[Any, Any, str | None, str | None, Mapping[str, Any]]"
 
 
+@final
 class LargeResult(NamedTuple):
     """An output that is too large, or binary, and must be stored as an artifact."""
 
@@ -76,8 +77,9 @@ class ResultProcessor:
             meta = {**meta, **runtime.origin}
         if content.__class__ is bytes:
             return LargeResult(content, media_type, None, meta)
+        is_valid = runtime.output_fits
         try:
-            fits = runtime.output_fits is None or runtime.output_fits(content)
+            fits = is_valid is None or is_valid(content)
         except ValueError:  # a value in it is not JSON
             fits = False
         if not fits:

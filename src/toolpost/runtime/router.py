@@ -10,12 +10,13 @@ import logging
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolpost.catalog.threads import is_interrupt, loop_error
 from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall, writable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
+    PauseSignal,
     StoreError,
     ToolCancelledError,
     ToolConflictError,
@@ -66,8 +67,7 @@ _NETWORK_ERRNOS = frozenset(
 _now = time.monotonic
 _new_request = fast_constructor(RequestedCall)
 _new_authorized = fast_constructor(AuthorizedCall)
-# Of this very class: callers may ask for the `type` of an outcome.
-_new_completed = partial(tuple.__new__, Completed)  # pyright: ignore[reportUnknownMemberType] - its fields are Any
+_new_tuple = cast("Any", tuple.__new__)  # pyright: ignore[reportUnknownMemberType] - its fields are Any
 
 
 class ConnectingSources(Protocol):
@@ -250,7 +250,7 @@ class ToolRouter:
             outcome = self._failed(attempt, failure_of(raised, attempt.call.tool_name))
         finally:
             self.inflight.leave(attempt)
-        if isinstance(outcome, Failed) and _is_unbegun(attempt, outcome.error):
+        if type(outcome) is Failed and _is_unbegun(attempt, outcome.error):
             raise outcome.error
         task = attempt.task
         if task is not None and task.cancelling() != attempt.cancelling:
@@ -292,7 +292,7 @@ class ToolRouter:
         request = attempt.request
         runtime = attempt.runtime or await self._wait_for_runtime(attempt)
         validated = runtime.validate(request)
-        if attempt.snapshot.__class__ is NotJson:
+        if type(attempt.snapshot) is NotJson:
             raise ToolValidationError("$: the arguments are nested too deeply or not JSON", tool_name=runtime.name)
 
         if request.idempotency_key is not None:
@@ -305,27 +305,26 @@ class ToolRouter:
             if runtime.previewer is None
             else await self._review(attempt, runtime, validated)
         )
-        if isinstance(permitted, Question):
+        if type(permitted) is Question:
             return await self._pauses.pause(attempt, runtime, permitted, validated)
 
         access = runtime.access
         credential = access.shared if access.provider is None else await access.authorize(permitted)
-        if isinstance(credential, Question):
+        if type(credential) is Question:
             return await self._pauses.pause(attempt, runtime, credential, validated)
 
         if runtime.cache_ttl_s is not None and (cached := self._cached(attempt, permitted)):
             return cached
 
         if not attempt.started:  # emitted once, however often the call is resumed
-            attempt.started = True
-            self.emitter.emit(attempt.call, _STARTED, {"input": attempt.input_of(validated)})
+            self._emit_started(attempt, validated)
         authorized = _new_authorized((permitted, credential, attempt.context))
         output = await self._invoker.invoke(attempt, runtime, authorized)
-        if isinstance(output, Question):
+        if type(output) is Question:
             return await self._pauses.pause(attempt, runtime, output, validated)
 
         result = self._results.process(output, runtime, attempt.result_json)
-        if isinstance(result, LargeResult):
+        if type(result) is LargeResult:
             readable = self._runtimes.find("artifact_read") is not None
             result = await self._results.store(result, attempt.call, readable=readable)
         return self._complete(attempt, runtime, permitted, result)
@@ -387,8 +386,9 @@ class ToolRouter:
         content, attempt.summary, text, artifact_id, meta = result
         artifacts = attempt.artifact_ids if artifact_id is None else (artifact_id, *attempt.artifact_ids)
         took_ms = (_now() - attempt.began) * 1000
-        done = _new_completed(
-            (request.call_id, request.run_id, runtime.name, content, took_ms, artifacts, text, False, meta)
+        # Of this very class: callers may ask for the `type` of an outcome.
+        done: Completed = _new_tuple(
+            Completed, (request.call_id, request.run_id, runtime.name, content, took_ms, artifacts, text, False, meta)
         )
         if runtime.cache_ttl_s is not None and not artifacts:  # an artifact is one tenant's
             self._cache.put(_cache_key(permitted), done, ttl_s=runtime.cache_ttl_s)
@@ -398,9 +398,8 @@ class ToolRouter:
         cached = self._cache.get(_cache_key(permitted))
         if cached is None:
             return None
-        attempt.started = True
         attempt.summary = "from the cache"
-        self.emitter.emit(attempt.call, EventCode.TOOL_CALL_STARTED, {"input": attempt.input_of(permitted.validated)})
+        self._emit_started(attempt, permitted.validated)
         request = attempt.request
         return cached._replace(
             call_id=request.call_id, run_id=request.run_id, cached=True, duration_ms=attempt.elapsed_ms
@@ -408,16 +407,15 @@ class ToolRouter:
 
     def _begin(self, request: RequestedCall, snapshot: Any) -> Attempt:
         """Register the call with its deadline for cancellation, and emit its request."""
-        runtime = self._runtimes.find(request.tool_name)
-        if runtime is not None and self.sources.connecting and self.sources.is_stale(request.tool_name):
+        name, sources = request.tool_name, self.sources
+        runtime = self._runtimes.find(name)
+        if runtime is not None and sources.connecting and sources.is_stale(name):
             runtime = None  # wait for the new listing, which may change the schema and the verdict
         call = self._unknown_ref(request) if runtime is None else runtime.call_ref(request)
         attempt = Attempt(self._inner, request, runtime, call, snapshot)
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if runtime is None else runtime.timeout_s))
-        if runtime is not None or not (
-            self._registry.has(request.tool_name) or self.sources.may_have(request.tool_name)
-        ):
-            self._emit_requested(attempt, attempt.snapshot)
+        if runtime is not None or not (self._registry.has(name) or sources.may_have(name)):
+            self._emit_requested(attempt, snapshot)
         return attempt
 
     def _unknown_ref(self, request: RequestedCall) -> CallRef:
@@ -432,9 +430,16 @@ class ToolRouter:
         if not attempt.request.answers:
             self.emitter.emit(attempt.call, _REQUESTED, {"params": params})
 
+    def _emit_started(self, attempt: Attempt, call: ValidatedCall) -> None:
+        """Emit that a call starts, with a new snapshot of the arguments only where validation changed them."""
+        attempt.started = True
+        is_known = call.arguments is attempt.request.arguments
+        facts = {"input": attempt.snapshot if is_known else snapshot_arguments(call.arguments)}
+        self.emitter.emit(attempt.call, _STARTED, facts)
+
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Count the call and emit its end; a pause is no end."""
-        if isinstance(outcome, Paused):
+        if type(outcome) is Paused:
             return
         if not attempt.announced:  # its source never connected, so that no schema says which arguments are secret
             arguments: object = attempt.original_arguments
@@ -516,39 +521,47 @@ class Invoker:
 
         A credential that the server refuses is renewed, and the user is asked where that fails.
         """
-        request = attempt.request
+        request, limiters, start, read_output = attempt.request, runtime.limiters, runtime.start, runtime.output
         upstream = runtime.upstream if runtime.hosts is None else runtime.hosts.of(call)
-        limiters = runtime.limiters
         tries = 0
         while True:
             tries += 1
-            upstream.admit(runtime.name)
+            if upstream.breaker.failures:
+                upstream.breaker.admit(runtime.name)
             if limiters and not runtime.try_acquire(request.held):
                 await runtime.acquire(request.held)
-            began = _now()
+            began, error = _now(), None
             try:
                 if runtime.journaled and not attempt.journaled:
                     await self._journal_intent(attempt)
                 attempt.invoked = True
-                output = await runtime.invoke(call)
+                value = await start(call)
+                output = value if read_output is None else read_output(value)
             except BaseException as raised:  # noqa: BLE001 - foreign code is called here
-                error = _tool_failure(raised, attempt, runtime, upstream)
-            else:
-                if upstream.breaker.failures or upstream.budget.spent:
-                    upstream.succeeded()
-                known = runtime.access.secrets
-                secrets = known if request.context is None else known | context_secrets(request)
-                if (secrets or call.credential.headers) and not isinstance(output, Question):
-                    output, attempt.result_json = await self._scrubber.scrub(output, call.credential, secrets)
-                return output
+                output, error = _read_exception(raised, attempt, runtime, upstream)
             finally:
                 if limiters:
                     runtime.release(request.held)
+            if error is None:
+                if upstream.breaker.failures or upstream.budget.spent:
+                    upstream.succeeded()
+                holds_secrets = runtime.access.secrets or call.credential.headers or request.context is not None
+                return await self._scrub(output, attempt, runtime, call.credential) if holds_secrets else output
             credential = await self._wait_for_retry(attempt, runtime, upstream, call, error, tries, _now() - began)
             if isinstance(credential, Question):
                 return credential
             tries = tries if credential is call.credential else 0
             call = call._replace(credential=credential)
+
+    async def _scrub(
+        self, output: ToolOutput | Question, attempt: Attempt, runtime: ToolRuntime, credential: Credential
+    ) -> ToolOutput | Question:
+        """Mask the credential of the call, and the secrets of its source and its context, in the output."""
+        secrets = runtime.access.secrets | context_secrets(attempt.request)
+        if isinstance(output, Question) or not (secrets or credential.headers):
+            return output
+        output, attempt.result_json = await self._scrubber.scrub(output, credential, secrets)
+        return output
 
     async def _journal_intent(self, attempt: Attempt) -> None:
         """Write the intent to the journal; from here on the call may have had its effect."""
@@ -601,15 +614,19 @@ async def _renewed(
     return better
 
 
-def _tool_failure(raised: BaseException, attempt: Attempt, runtime: ToolRuntime, upstream: Upstream) -> ToolError:
-    """Return the error for what a tool raised; a cancellation from outside is raised again."""
+def _read_exception(
+    raised: BaseException, attempt: Attempt, runtime: ToolRuntime, upstream: Upstream
+) -> tuple[Any, ToolError | None]:
+    """Return the question or the error that a tool raised; a cancellation from outside is raised again."""
+    if isinstance(raised, PauseSignal):
+        return raised.question, None
     stopped = isinstance(raised, asyncio.CancelledError) and attempt.is_cancelled
     if stopped or isinstance(raised, GeneratorExit) or is_interrupt(raised):
         upstream.breaker.abandoned()
         raise raised
     error = failure_of(raised, runtime.name)
     error.conceal(runtime.redactor_for(attempt.request).message)
-    return error
+    return None, error
 
 
 def failure_of(raised: BaseException, tool_name: str) -> ToolError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
+from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
 from toolpost.contracts.config import RetryPolicy
@@ -25,11 +26,12 @@ from toolpost.schema.secrets import is_secret_name
 from toolpost.web.untrusted import UNTRUSTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from toolpost.auth.credentials import Authorizer, SourceAccess
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Policy, Verdict
     from toolpost.runtime.event_emitter import EventEmitter
@@ -64,18 +66,18 @@ class ToolRuntime:
 
     __slots__ = (
         "_called",
-        "_fits",
+        "_is_valid",
         "_redactor",
         "access",
         "cache_ttl_s",
         "counts",
         "entry",
         "hosts",
-        "invoke",
         "journaled",
         "limiters",
         "name",
         "origin",
+        "output",
         "output_check",
         "output_fits",
         "previewer",
@@ -83,6 +85,7 @@ class ToolRuntime:
         "retry_policy",
         "secret_paths",
         "spec",
+        "start",
         "timeout_s",
         "tool",
         "upstream",
@@ -108,8 +111,11 @@ class ToolRuntime:
         self.counts = entry.counts
         self.spec = entry.spec
         self.name = entry.spec.name
-        self.tool = entry.tool
-        self.invoke = entry.invoke
+        self.tool = tool = entry.tool
+        self.start: Callable[[AuthorizedCall], Awaitable[Any]] = entry.invoke
+        self.output: Callable[[Any], ToolOutput] | None = None  # of what `start` returns; None where that is one
+        if entry.source is None and isinstance(tool, FunctionTool):  # without a coroutine around the function's own
+            self.start, self.output = tool.start, tool.output
         self.access = access
         self.verdict = verdict
         self.verdicts = verdicts  # by whether a call is destructive, where a preview says so
@@ -127,7 +133,7 @@ class ToolRuntime:
         self.journaled = entry.spec.has_effects
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
-        self._fits = entry.input_validator.is_valid if plain else None
+        self._is_valid = entry.input_validator.is_valid if plain else None
         # Metadata of results from outside; those of the operator's own functions have none.
         self.origin = {"origin": entry.origin, "trust": UNTRUSTED} if entry.origin else None
         self.output_check = entry.output_check
@@ -161,9 +167,9 @@ class ToolRuntime:
 
     def validate(self, request: RequestedCall) -> ValidatedCall:
         """Check the arguments against the schema, and fill in those that an override fixes."""
-        arguments = request.arguments
+        arguments, is_valid = request.arguments, self._is_valid
         try:
-            fits = self._fits is not None and self._fits(arguments)
+            fits = is_valid is not None and is_valid(arguments)
         except ValueError:  # a value in them is not JSON
             fits = False
         return _new_validated((request, self.tool, arguments if fits else self._fitted(arguments)))
@@ -257,11 +263,6 @@ class Upstream:
     def __init__(self, breaker: CircuitBreaker, budget: RetryBudget) -> None:
         self.breaker = breaker
         self.budget = budget
-
-    def admit(self, tool_name: str) -> None:
-        """Pass the breaker, or raise ToolCircuitOpenError."""
-        if self.breaker.failures:
-            self.breaker.admit(tool_name)
 
     def succeeded(self) -> None:
         """Record a try that ended well; not needed where none failed and nothing of the budget is spent."""

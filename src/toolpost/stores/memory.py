@@ -194,9 +194,8 @@ class MemoryEventLog:
     With `max_events` the oldest finished runs are dropped whole.
     """
 
-    congested = False
-
     def __init__(self, *, max_events: int | None = None) -> None:
+        self.congested = False  # there is no queue
         self._max_events = max_events
         self._collect_at = sys.maxsize if max_events is None else max(1, max_events // 4)
         self._lock = threading.Lock()
