@@ -14,8 +14,7 @@ from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.hidden_text import escape_hidden
-from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.subschemas import SCHEMA_MAPS
+from toolpost.schema.json_values import SCHEMA_MAPS, is_array, is_object
 
 _VERSION = 1
 _ABOUT = "Tools as they were when a person last agreed to them. `toolpost lock` writes this file; commit it."

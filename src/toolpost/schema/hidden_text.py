@@ -10,8 +10,7 @@ import re
 from typing import Any, NamedTuple
 
 from toolpost.contracts.errors import ToolOutputError
-from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.subschemas import SCHEMA_MAPS
+from toolpost.schema.json_values import SCHEMA_MAPS, is_array, is_object
 
 # What is not seen, or makes the text around it look like another one: control characters, format characters without
 # a shape (not the Arabic number signs, which have one), fillers, variation selectors, and the tag characters.

@@ -18,6 +18,8 @@ from toolpost.contracts.spec import JsonSchema
 
 AnySchema: TypeAlias = JsonSchema | bool
 Path = tuple[str | int, ...]
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose values are schemas by name."""
 
 _MAX_TEXT = 40
 _MAX_NAME = 80

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin
 import orjson
 
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import AnySchema, compact_encoder, is_array, is_object
+from toolpost.schema.json_values import SCHEMA_MAPS, AnySchema, compact_encoder, is_array, is_object
 from toolpost.schema.plain_schemas import is_plain_schema
 
 Place = Literal["here", "below", "stored"]
@@ -42,8 +42,6 @@ _PLACES: dict[str, Place] = {
     "$defs": "stored",
     "definitions": "stored",
 }
-SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose values are schemas by name."""
 _MAPS = SCHEMA_MAPS | {"dependencies"}
 _INDEX = re.compile(r"\d{1,6}", re.ASCII)
 

@@ -11,8 +11,7 @@ from urllib.parse import quote
 from toolpost.catalog.names import model_name
 from toolpost.contracts.spec import JsonSchema, ToolSpec
 from toolpost.processes.launch import INHERITED, LOCALE_VARIABLES
-from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.subschemas import SCHEMA_MAPS
+from toolpost.schema.json_values import SCHEMA_MAPS, is_array, is_object
 
 _UTCP_VERSION = "1.0.1"
 _ARGUMENTS = "arguments"

@@ -20,8 +20,7 @@ from toolpost.auth.secret import parse_env
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ConfigError, ToolClientError
 from toolpost.contracts.spec import JsonSchema
-from toolpost.schema.json_values import as_object, cooperative_decoder, is_array, is_object
-from toolpost.schema.subschemas import SCHEMA_MAPS
+from toolpost.schema.json_values import SCHEMA_MAPS, as_object, cooperative_decoder, is_array, is_object
 
 # Manuals that are fetched by a message: their tools use the same connection unless they say otherwise.
 _TEMPLATE_INHERITING_KINDS = frozenset({"tcp", "udp", "websocket"})
