@@ -195,8 +195,10 @@ class ToolRegistry:
 
     def register_many(self, tools: Iterable[Tool]) -> None:
         """Add several tools."""
+        checks = SchemaChecks()
         for tool in tools:
-            self.register(tool)
+            self._contents.place(new_entry(tool, checks=checks))
+            self._publish()
 
     def unregister(self, name: str) -> None:
         """Remove a tool; calls in flight finish."""
