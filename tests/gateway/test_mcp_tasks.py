@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from conformance.fixture import Fixture, serving, serving_fixture
-from tests.gateway.serving import OPERATOR, Served, add, served
+from tests.gateway.serving import OPERATOR, Served, served
 from toolpost import Settings, Toolbox, ToolContext, tool
 from toolpost.gateway import mcp_server
 from toolpost.gateway.mcp_server import McpServer
@@ -122,11 +122,23 @@ async def test_a_task_that_breaks_the_protocol_has_failed_and_one_whose_tool_fai
     assert (failing["status"], failing["result"]["isError"]) == ("completed", True)
 
 
-@tool(side_effects="pure")
-async def book(ctx: ToolContext) -> str:
-    """Book a table for as many as a person says."""
-    guests = await ctx.pause("guests", {"prompt": "How many guests?"})
-    return f"a table for {guests}"
+class Table:
+    """Tools that wait for `go`: a call that ends before its run is on disk needs no task."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.tools = [tool(side_effects="pure")(self.count), tool(side_effects="pure")(self.book)]
+
+    async def count(self) -> int:
+        """Count the seats."""
+        await self.go.wait()
+        return 3
+
+    async def book(self, ctx: ToolContext) -> str:
+        """Book a table for as many as a person says."""
+        await self.go.wait()
+        guests = await ctx.pause("guests", {"prompt": "How many guests?"})
+        return f"a table for {guests}"
 
 
 async def ask(gate: Served, method: str, headers: dict[str, str] | None = None, **params: Any) -> dict[str, Any]:
@@ -193,20 +205,21 @@ async def test_tasks_are_taken_up_again_after_a_restart_by_their_own_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mcp_server, "_TASK_AFTER_S", 0)
-    async with served(tmp_path / "data", [add, book]) as gate:
-        added, booked = [
-            (await ask(gate, "tools/call", name=name, arguments=arguments))["result"]["taskId"]
-            for name, arguments in (("add", {"a": 1, "b": 2}), ("book", {}))
+    table = Table()
+    async with served(tmp_path / "data", table.tools) as gate:
+        counted, booked = [
+            (await ask(gate, "tools/call", name=name, arguments={}))["result"]["taskId"] for name in ("count", "book")
         ]
-        await ended_task(gate, added)
+        table.go.set()
+        await ended_task(gate, counted)
         async with asyncio.timeout(30):
             while not (waiting := await gate.box.pending.list(by=OPERATOR)):
                 await asyncio.sleep(0.02)
-    async with served(tmp_path / "data", [add, book]) as gate:
+    async with served(tmp_path / "data", table.tools) as gate:
         stranger = await ask(gate, "tasks/get", await gate.key("acme:bob", "call"), taskId=booked)
         waits = (await ask(gate, "tasks/get", taskId=booked))["result"]
         await gate.box.answer(waiting[0].id, 4, by=OPERATOR)
-        results = [(await ended_task(gate, task_id))["result"] for task_id in (added, booked)]
+        results = [(await ended_task(gate, task_id))["result"] for task_id in (counted, booked)]
         made_up = await ask(gate, "tasks/get", taskId="task_run_1")
 
     assert (stranger["error"]["code"], made_up["error"]["code"]) == (-32602, -32602)
@@ -218,12 +231,14 @@ async def test_a_task_that_waits_for_a_person_is_cancelled_after_a_restart_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mcp_server, "_TASK_AFTER_S", 0)
-    async with served(tmp_path / "data", [book]) as gate:
+    table = Table()
+    async with served(tmp_path / "data", table.tools) as gate:
         task_id = (await ask(gate, "tools/call", name="book", arguments={}))["result"]["taskId"]
+        table.go.set()
         async with asyncio.timeout(30):
             while not await gate.box.pending.list(by=OPERATOR):
                 await asyncio.sleep(0.02)
-    async with served(tmp_path / "data", [book]) as gate:
+    async with served(tmp_path / "data", table.tools) as gate:
         while not (await ask(gate, "tasks/get", taskId=task_id))["result"].get("statusMessage"):
             await asyncio.sleep(0.02)
         await ask(gate, "tasks/cancel", taskId=task_id)
