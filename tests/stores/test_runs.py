@@ -61,6 +61,7 @@ def test_the_arguments_of_a_call_are_the_same_in_its_request_and_its_start(argum
     key, ref = LogKey(b"k"), call_ref()._replace(redact=Redactor().plain)
     head = RunHead.of_first(ref, 1.0)
     told = [
+        event(STARTED, call=ref, facts={"input": None}),
         event(REQUESTED, call=ref, facts={"params": arguments}),
         event(STARTED, call=ref, facts={"input": arguments}),
         event(STARTED, call=ref, facts={"input": {"other": 1}}),

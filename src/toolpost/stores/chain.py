@@ -35,6 +35,7 @@ _encode_any = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
 # Only what both encoders write alike: all else is refused, and left to the other one.
 _EXACT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 _LATEST = 1e15  # in seconds
+_UNKNOWN = object()
 FINISHED = frozenset({"completed", "failed"})
 # By plain numbers: hashing an enum's member runs Python code, and this is looked up for every event.
 _REQUESTED, _STARTED = int(EventCode.TOOL_CALL_REQUESTED), int(EventCode.TOOL_CALL_STARTED)
@@ -344,7 +345,7 @@ class RunHead:
         self._call: CallRef | None = None
         self._ids = self._rest = ""
         self._start: str | None = None  # of the payloads of the call
-        self._arguments: Any = None  # of the call, as its request has them; `_rest` is their text and what follows
+        self._arguments: Any = _UNKNOWN  # of the call, as its request has them; `_rest` is their text and what follows
         self._whose = ("", "", "")
 
     @classmethod
@@ -382,7 +383,7 @@ class RunHead:
         run_id, (_, call_id, _, tenant, user, _, _) = self.run_id, call
         # As `join_ids`, in a third of the time.
         self._ids = f"{len(run_id)}|{len(call_id)}|{len(tenant)}|{len(user)}|{run_id}|{call_id}|{tenant}|{user}"
-        self._start = self._arguments = None
+        self._start, self._arguments = None, _UNKNOWN
         self._whose = (call_id, tenant, user)
         self._call = call
 
