@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import Completed, EventCode, Failed, ToolContext, ToolError, tool
+from toolpost import Completed, EventCode, Failed, Question, ToolContext, ToolError, tool
 from toolpost.errors import ToolExecutionError, ToolNotFoundError, ToolOutputError, ToolValidationError
+from toolpost.sources import AuthorizedCall, FunctionTool, ToolOutput
 
 ANN, BOB = "acme:ann", "acme:bob"
 
@@ -35,6 +36,20 @@ async def test_a_function_is_called_and_its_result_comes_back(make_box: MakeBox)
         outcome = await box.call("add", {"a": 2, "b": 3}, user=ANN)
     assert isinstance(outcome, Completed)
     assert (outcome.content, outcome.status) == (5, "completed")
+
+
+async def test_a_kind_of_function_tool_may_run_its_calls_itself(make_box: MakeBox) -> None:
+    class Doubled(FunctionTool):
+        __slots__ = ()
+
+        async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
+            output = await super().invoke(call)
+            return output._replace(content=2 * output.content) if isinstance(output, ToolOutput) else output
+
+    doubled = tool(side_effects="pure", name="doubled")(add.fn)
+    doubled.__class__ = Doubled
+    async with make_box(doubled) as box:
+        assert (await box.call("doubled", {"a": 2, "b": 3})).content == 10
 
 
 async def test_a_default_is_used_when_an_argument_is_left_out(make_box: MakeBox) -> None:

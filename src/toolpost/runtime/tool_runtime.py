@@ -114,8 +114,8 @@ class ToolRuntime:
         self.tool = tool = entry.tool
         self.start: Callable[[AuthorizedCall], Awaitable[Any]] = entry.invoke
         self.output: Callable[[Any], ToolOutput] | None = None  # of what `start` returns; None where that is one
-        if entry.source is None and isinstance(tool, FunctionTool):  # without a coroutine around the function's own
-            self.start, self.output = tool.start, tool.output
+        if entry.source is None and isinstance(tool, FunctionTool) and type(tool).invoke is FunctionTool.invoke:
+            self.start, self.output = tool.start, tool.output  # without a coroutine around the function's own
         self.access = access
         self.verdict = verdict
         self.verdicts = verdicts  # by whether a call is destructive, where a preview says so
