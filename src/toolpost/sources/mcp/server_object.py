@@ -73,7 +73,7 @@ class _Handlers:
             error = modern_error_data(raised)
             raise MCPError(code=error.code, message=error.message, data=error.data) from raised
         finally:
-            await _close(connection)
+            await aclose_shielded(connection)
 
     def _connect(self, *envelope: *tuple[str, Any, Any]) -> Connection:
         """Return the connection of one request, whose envelope is only validated where it differs from the last one."""
@@ -93,14 +93,8 @@ class _Handlers:
         try:
             await ServerRunner(self._server, connection, self._state).on_notify(context, method, params)
         finally:
-            await _close(connection)
+            await aclose_shielded(connection)
 
     async def close(self) -> None:
         if self._handshake is not None:
-            await _close(self._handshake.connection)
-
-
-async def _close(connection: Connection) -> None:
-    """Close a connection; a shielded scope is only made where there is something to close."""
-    if getattr(connection.exit_stack, "_exit_callbacks", True):
-        await aclose_shielded(connection)
+            await aclose_shielded(self._handshake.connection)
