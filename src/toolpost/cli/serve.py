@@ -245,7 +245,8 @@ async def _following(
         try:
             await show_views()
         except ConfigError as error:
-            output.note(f"the views stay as they were: {error}")
+            if tells:
+                output.note(f"the views stay as they were: {error}")
 
     follower = ConfigFollower(box, load, report)
     loop, serving, terminal = asyncio.get_running_loop(), asyncio.current_task(), os.isatty(0)
