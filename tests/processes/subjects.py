@@ -123,7 +123,7 @@ class Command:
 
     async def close(self) -> None:
         await self.commands.close()
-        await asyncio.wait({self.task})
+        await asyncio.gather(self.task, return_exceptions=True)  # else the loop logs its error, in some later test
 
     def supervisors(self) -> tuple[int, int]:
         return below_supervisor(self.commands.supervisor_pid)

@@ -483,7 +483,7 @@ async def test_nobody_survives_the_death_of_a_supervisor(commands: CommandRunner
 
     os.kill(supervisor, signal.SIGKILL)
 
-    await asyncio.wait({family.task})
+    await asyncio.gather(family.task, return_exceptions=True)
     assert survivors([*pids, worker]) == []
     assert (await run(("echo", "again"), commands=commands)).stdout == b"again\n"
     assert commands.supervisor_pid != supervisor
