@@ -19,7 +19,7 @@ from starlette.routing import Route
 from toolpost import __version__
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode
-from toolpost.contracts.outcomes import Completed, Failed, Paused, outcome_to_dict
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.gateway.access import AGENT_CARD, CALLER, insufficient_scope
 from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from toolpost.contracts.callers import Caller
-    from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.rest.service import RestService
 

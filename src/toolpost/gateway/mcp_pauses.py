@@ -13,11 +13,11 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp_types import INVALID_PARAMS, CallToolRequestParams
 
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
-from toolpost.contracts.outcomes import Failed, Paused
-from toolpost.contracts.questions import NEXT_STEPS
+from toolpost.contracts.outcomes import Failed, Outcome, Paused
+from toolpost.contracts.questions import NEXT_STEPS, PendingAction, Question
 from toolpost.gateway.mcp_client import client_capabilities
 from toolpost.gateway.mcp_results import META
 from toolpost.schema.json_values import is_object
@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from mcp.server.context import ServerRequestContext
-    from mcp_types import CallToolRequestParams
 
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import Outcome
-    from toolpost.contracts.questions import PendingAction, Question
     from toolpost.contracts.spec import ToolSpec
     from toolpost.toolbox.box import Toolbox
 

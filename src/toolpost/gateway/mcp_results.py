@@ -10,16 +10,14 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
-from toolpost.contracts.outcomes import Failed
+from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolTimeoutError
+from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.outcomes import Completed
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactRef, ArtifactStore

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ValidatedCall
+from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ToolOutput, ValidatedCall
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.events import CallRef
@@ -22,7 +22,7 @@ from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import Approvals, CalledTool
 from toolpost.policy.redaction import RedactingTool, Redactor, secret_values
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
-from toolpost.schema.secrets import is_secret_name
+from toolpost.schema.secrets import SecretPaths, is_secret_name
 from toolpost.web.untrusted import UNTRUSTED
 
 if TYPE_CHECKING:
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from toolpost.auth.credentials import Authorizer, SourceAccess
     from toolpost.catalog.entry import Entry
     from toolpost.catalog.registry import ToolRegistry
-    from toolpost.contracts.calls import ToolOutput
     from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Policy, Verdict
     from toolpost.runtime.event_emitter import EventEmitter
-    from toolpost.schema.secrets import SecretPaths
 
 _new_ref = fast_constructor(CallRef)
 _new_validated = fast_constructor(ValidatedCall)

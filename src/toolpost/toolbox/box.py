@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.events import EventCode
+from toolpost.contracts.events import EventCode, EventFilter, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.events import EventFilter, RunSummary, StoredEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, OnPending
     from toolpost.contracts.sources import CredentialProvider
