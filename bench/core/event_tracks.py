@@ -10,6 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from bench.core.bare_writer import BareEvent, BareWriter, to_json
 from bench.core.harness import Stopwatch, Turn, undisturbed
 from bench.core.subject import ARGUMENTS, add3
@@ -53,8 +55,8 @@ def repeated(call: Call, events: int) -> list[Call]:
 
 
 def _renamed(call: Call, number: int) -> Call:
-    ref = call[0].call._replace(run_id=f"run_bench_{number:010}", call_id=f"call_bench_{number:010}")
-    return [event._replace(call=ref) for event in call]
+    ref = replace(call[0].call, run_id=f"run_bench_{number:010}", call_id=f"call_bench_{number:010}")
+    return [replace(event, call=ref) for event in call]
 
 
 class LogFacts(NamedTuple):

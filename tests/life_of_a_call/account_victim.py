@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from tests.toolbox.signing_in import logged_in, served, toolbox
 from toolpost import PendingAction, Toolbox
+from toolpost.contracts.events import RunEvent
 from toolpost.stores.writer import Item, Job, TransactionRunner
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.transports.registry import load_plugins
@@ -122,8 +123,8 @@ class Boundaries:
 
 def _name(item: Item) -> str:
     """What a transaction holds; nothing where it changes nothing."""
-    if isinstance(item, tuple):
-        return f"event {item[0].name}"
+    if isinstance(item, RunEvent):
+        return f"event {item.code.name}"
     if not isinstance(item, Job):
         return ""
     work = getattr(item.work, "func", item.work)

@@ -6,6 +6,7 @@ import threading
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from tests.life_of_a_call.conftest import MakeBox
 from toolpost import Completed, EventCode, Failed, Question, ToolContext, ToolError, tool
@@ -44,7 +45,7 @@ async def test_a_kind_of_function_tool_may_run_its_calls_itself(make_box: MakeBo
 
         async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
             output = await super().invoke(call)
-            return output._replace(content=2 * output.content) if isinstance(output, ToolOutput) else output
+            return replace(output, content=2 * output.content) if isinstance(output, ToolOutput) else output
 
     doubled = tool(side_effects="pure", name="doubled")(add.fn)
     doubled.__class__ = Doubled

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore, open_store
 from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, intent, question, whole_run
@@ -70,7 +71,7 @@ async def fill(folder: Path) -> None:
     async with open_store(folder) as store:
         for name in ("run_a", "run_b", "run_c"):
             for each in whole_run(name):
-                store.events.emit(each._replace(facts={"note": "pay 100"}))
+                store.events.emit(replace(each, facts={"note": "pay 100"}))
         await store.pending.add(question(run_id="run_b"))
         await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
         await store.pending.settle("ask_1", "answered")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from threading import Thread
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.stores.samples import REQUESTED, call_ref, event, whole_run
 from toolpost.contracts.storage import Store
 from toolpost.stores.memory import MemoryStore
@@ -47,7 +49,7 @@ async def test_nothing_is_rendered_until_someone_reads() -> None:
         rendered.append(facts)
         return dict(facts)
 
-    ref = call_ref()._replace(redact=redact)
+    ref = replace(call_ref(), redact=redact)
     store = MemoryStore(max_events=100)
     for _ in range(50):
         store.events.emit(event(call=ref))

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.stores.samples import call_ref, event
 from toolpost.stores import chain
@@ -15,7 +16,7 @@ from toolpost.stores.chain import payload_text
 
 def text_of(value: Any) -> str:
     return payload_text(
-        event(call=call_ref()._replace(redact=lambda facts: {"value": facts["value"]}), facts={"value": value})
+        event(call=replace(call_ref(), redact=lambda facts: {"value": facts["value"]}), facts={"value": value})
     )
 
 
@@ -46,7 +47,7 @@ def test_an_event_that_cannot_be_told_is_kept_with_the_reason() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
-    assert payload_text(event(call=call_ref()._replace(redact=broken))) == '{"unrenderable":"LookupError"}'
+    assert payload_text(event(call=replace(call_ref(), redact=broken))) == '{"unrenderable":"LookupError"}'
     assert text_of(endless) == '{"unrenderable":"RecursionError"}'
     assert text_of({(1, 2): 3}) == '{"unrenderable":"TypeError"}'
 

@@ -1,6 +1,7 @@
 """How a run stands, told by its events."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.samples import COMPLETED, FAILED, PAUSED, REQUESTED, RESUMED, STARTED, call_ref, event
 from toolpost.contracts.events import EventCode, JsonText
@@ -58,7 +59,7 @@ def test_the_record_of_a_run_is_sealed_by_all_its_columns(at: float) -> None:
     ],
 )
 def test_the_arguments_of_a_call_are_the_same_in_its_request_and_its_start(arguments: object) -> None:
-    key, ref = LogKey(b"k"), call_ref()._replace(redact=Redactor().plain)
+    key, ref = LogKey(b"k"), replace(call_ref(), redact=Redactor().plain)
     head = RunHead.of_first(ref, 1.0)
     told = [
         event(STARTED, call=ref, facts={"input": None}),

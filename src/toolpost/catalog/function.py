@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iter
 from types import CodeType
 from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
+from msgspec.structs import replace
+
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import is_interrupt, loop_error, run_in_thread
 from toolpost.contracts.calls import JSON, AuthorizedCall, ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PauseSignal, ToolCollisionError, ToolError, ToolExecutionError
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META, ToolResult, now_ms
 from toolpost.contracts.spec import (
     JsonSchema,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 PYTHON = "python"
 _MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
 
-_new_output = fast_constructor(ToolOutput)
 _NOTHING = ToolOutput(None)  # the result of a generator without values
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
@@ -174,7 +174,7 @@ class FunctionTool:
     def output(self, value: Any) -> ToolOutput:
         """Convert a value of the function to the tool's output."""
         if self._render is None:
-            return _new_output((value, None, JSON, NO_META)) if type(value) in _PLAIN else output_of(value)
+            return ToolOutput(value, None, JSON, NO_META) if type(value) in _PLAIN else output_of(value)
         return value if isinstance(value, ToolOutput) else ToolOutput(self._render(value))  # a generator's is rendered
 
     async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
@@ -257,7 +257,7 @@ def output_of(value: Any) -> ToolOutput:
         case bytes() | bytearray():
             return ToolOutput(bytes(value), media_type="application/octet-stream")
         case ToolResult(success=True):
-            return output_of(value.result)._replace(text=value.content_text)
+            return replace(output_of(value.result), text=value.content_text)
         case ToolResult():
             raise ToolExecutionError(value.error or "the tool reported a failure without saying why")
         case _:

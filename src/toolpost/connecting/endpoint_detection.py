@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from toolpost.contracts.errors import ConfigError, ToolError, ToolTimeoutError
 from toolpost.transports.base import Detection, ProbeResponse, Transport
 from toolpost.transports.registry import all_transports
@@ -132,7 +134,7 @@ class _Prober:
         if request.url not in self._tried:
             self._tried.append(request.url)
         headers = {"Accept": _ACCEPT, **dict(request.headers), **self._headers}
-        async with await self._client.send(request._replace(headers=headers)) as response:
+        async with await self._client.send(replace(request, headers=headers)) as response:
             # An event stream has no end to wait for.
             body = b"" if response.media_type == "text/event-stream" else await response.read()
             fields = {name.lower(): value for name, value in response.headers}

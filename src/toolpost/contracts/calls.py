@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.fast_namedtuple import represent
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolpost.contracts.outcomes import NO_META
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.records import represent
 
 if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
@@ -17,7 +21,8 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import Tool
 
 JSON = "application/json"
-NO_ANSWERS: Mapping[str, Answer] = {}
+NO_ANSWERS: Mapping[str, Answer] = MappingProxyType({})
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def writable(given: str) -> str:
@@ -27,10 +32,7 @@ def writable(given: str) -> str:
     return str(given).encode("utf-8", "backslashreplace").decode()
 
 
-# NamedTuples: five of them are built for every call, and building five frozen dataclasses costs 12 µs.
-
-
-class RequestedCall(NamedTuple):
+class RequestedCall(Struct, frozen=True):
     """A call as the caller requested it; nothing has been checked."""
 
     call_id: str
@@ -52,7 +54,7 @@ class RequestedCall(NamedTuple):
         return represent(self, "arguments", "answers", "context", "idempotency_key")
 
 
-class ValidatedCall(NamedTuple):
+class ValidatedCall(Struct, frozen=True):
     """A call whose tool exists and whose arguments fit the tool's schema."""
 
     request: RequestedCall
@@ -63,21 +65,21 @@ class ValidatedCall(NamedTuple):
         return represent(self, "tool", "arguments")
 
 
-class PermittedCall(NamedTuple):
+class PermittedCall(Struct, frozen=True):
     """A call that policy permitted; `grant` is the id of the answered pending action, if one was needed."""
 
     validated: ValidatedCall
     grant: str | None = None
 
 
-class Credential(NamedTuple):
+class Credential(Struct, frozen=True):
     """Headers that a source sends to authenticate; sessions are pooled by `key`.
 
     `proof` builds further headers for one request from its method, its URL and the server's nonce (DPoP, RFC 9449).
     """
 
     key: str = "none"
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str] = _NO_HEADERS
     proof: Callable[[str, str, str], Mapping[str, str]] | None = None
 
     def __repr__(self) -> str:
@@ -87,7 +89,7 @@ class Credential(NamedTuple):
 NO_CREDENTIAL = Credential()
 
 
-class AuthorizedCall(NamedTuple):
+class AuthorizedCall(Struct, frozen=True):
     """A validated and permitted call with its credential; a source accepts nothing else."""
 
     permitted: PermittedCall
@@ -120,7 +122,7 @@ class AuthorizedCall(NamedTuple):
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class ToolOutput(NamedTuple):
+class ToolOutput(Struct, frozen=True):
     """The result of a source: JSON content, or bytes with their media type.
 
     `text` is what a model reads in place of the content; `meta` is for programs, such as the status of an HTTP
@@ -143,4 +145,4 @@ class ToolOutput(NamedTuple):
             self.content if isinstance(self.content, str) else json.dumps(self.content, separators=(",", ":"))
         )
         notes = f"{self.meta['note']}\n{note}" if "note" in self.meta else note
-        return self._replace(text=f"{text}\n\n{note}", meta={**self.meta, "note": notes})
+        return replace(self, text=f"{text}\n\n{note}", meta={**self.meta, "note": notes})

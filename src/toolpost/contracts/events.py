@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-from toolpost.contracts.fast_namedtuple import represent
+from msgspec import Struct
+
+from toolpost.contracts.records import represent
 
 # In the payload of a call's last event: whether its journal entry was written.
 JOURNALED = "journaled"
@@ -59,7 +61,7 @@ class EventCode(IntEnum):
     ARTIFACT_STORED = 495
 
 
-class CallRef(NamedTuple):
+class CallRef(Struct, frozen=True):
     """The call of an event, and the function that redacts its facts."""
 
     run_id: str
@@ -77,7 +79,7 @@ class JsonText(str):
     __slots__ = ()
 
 
-class RunEvent(NamedTuple):
+class RunEvent(Struct, frozen=True):
     """An event of a call or a task. `facts` are raw; only `payload` may be shown or stored.
 
     `call` names the run, the tenant and the user: `event.call.run_id`. The last three fields are for events that are
@@ -131,10 +133,6 @@ class RunEvent(NamedTuple):
     def payload(self) -> dict[str, Any]:
         """Return the redacted facts, with the tool name and the correlation id."""
         return redacted_payload(self.call, self.facts)
-
-
-# The fields of a RunEvent, which is one of these: what a log needs of an event until somebody reads it.
-EventFields: TypeAlias = tuple[EventCode, float, CallRef, Mapping[str, Any], str, str, int | None]
 
 
 def redacted_payload(call: CallRef, facts: Mapping[str, Any]) -> dict[str, Any]:

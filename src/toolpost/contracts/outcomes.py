@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+from msgspec import Struct
 
 from toolpost.contracts.errors import ToolError
-from toolpost.contracts.fast_namedtuple import represent
+from toolpost.contracts.records import represent
 
 if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
@@ -20,7 +22,7 @@ OUTPUT_ISSUES = "output_issues"
 
 
 @final
-class Completed(NamedTuple):
+class Completed(Struct, frozen=True):
     """The tool ran. Its result fits the output schema, or `meta["output_issues"]` lists where it does not.
 
     `content` is the result; of a large one it is a preview, and `artifacts` names the whole. `meta` is what a source
@@ -47,7 +49,7 @@ class Completed(NamedTuple):
 
 
 @final
-class Failed(NamedTuple):
+class Failed(Struct, frozen=True):
     """The call did not succeed; `error` says why and whether trying again could help."""
 
     call_id: str
@@ -63,7 +65,7 @@ class Failed(NamedTuple):
 
 
 @final
-class Paused(NamedTuple):
+class Paused(Struct, frozen=True):
     """The call waits for a person. The pending id is an address: it grants no right to answer."""
 
     call_id: str

@@ -9,7 +9,6 @@ from typing import Literal
 
 from toolpost.contracts.calls import PermittedCall, ValidatedCall
 from toolpost.contracts.errors import ToolPermissionError
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.contracts.spec import AGENT_TARGET, SideEffects, ToolSpec
 from toolpost.policy.approvals import ANYBODY, Approvals, call_hash
@@ -85,7 +84,6 @@ _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
 }
 
 
-_new_permitted = fast_constructor(PermittedCall)
 _NO_PREVIEW = CallPreview()
 
 
@@ -112,7 +110,7 @@ class Verdict:
     def review(self, call: ValidatedCall, preview: CallPreview | None = None) -> PermittedCall | Question:
         """Permit a call, return a question, or raise ToolPermissionError; an approval holds for its preview."""
         if self.action == "allow":
-            return _new_permitted((call, None))
+            return PermittedCall(call, None)
         if self.action == "deny":
             raise ToolPermissionError(f"{self.spec.name!r}: {self.reason}", tool_name=self.spec.name)
         if self.question is not None:

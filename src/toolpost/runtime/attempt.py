@@ -14,6 +14,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from weakref import WeakSet
 
+from msgspec import Struct, field
+
 from toolpost.contracts.context import ProtectedPath, ToolContext
 from toolpost.contracts.errors import PauseSignal, ToolError
 from toolpost.contracts.events import CallRef, EventCode, JsonText
@@ -91,62 +93,32 @@ class RouterServices(Protocol):
         ...
 
 
-class Attempt:
+class Attempt(Struct, eq=False):
     """State of one call while it runs, and the context that its tool gets."""
 
-    __slots__ = (
-        "announced",
-        "artifact_ids",
-        "began",
-        "call",
-        "cancelling",
-        "cancels",
-        "deadline",
-        "intent_written",
-        "invoked",
-        "journaled",
-        "preview",
-        "renewals",
-        "request",
-        "result_json",
-        "router",
-        "runtime",
-        "snapshot",
-        "started",
-        "stopped",
-        "summary",
-        "task",
-        "timeout_s",
-        "verdict",
-    )
-
-    task: asyncio.Task[Any] | None
-    timeout_s: float
-    deadline: float  # by the monotonic clock
-    cancelling: int  # cancellations of the task before this call began
-
-    def __init__(
-        self, router: RouterServices, request: RequestedCall, runtime: ToolRuntime | None, call: CallRef, snapshot: Any
-    ) -> None:
-        self.router = router
-        self.request = request
-        self.runtime = runtime
-        self.call = call
-        self.began = _now()
-        self.announced = False
-        self.cancels = 0
-        self.renewals = 0  # of a credential that was refused
-        self.invoked = False
-        self.started = request.started
-        self.stopped: Stop | None = None
-        self.journaled = False
-        self.intent_written = False  # unlike `journaled`, only once the store has confirmed it
-        self.artifact_ids: tuple[str, ...] = ()
-        self.summary: Any = None
-        self.snapshot = snapshot
-        self.preview: CallPreview | None = None
-        self.verdict: Verdict | None = None  # None for the tool's own; a preview may choose another
-        self.result_json: str | None = None  # of the content, where the search for credentials has encoded it
+    router: RouterServices
+    request: RequestedCall
+    runtime: ToolRuntime | None
+    call: CallRef
+    snapshot: Any
+    began: float = field(default_factory=_now)  # by the monotonic clock, as the deadline
+    deadline: float = 0.0
+    timeout_s: float = 0.0
+    task: asyncio.Task[Any] | None = None
+    cancelling: int = 0  # cancellations of the task before this call began
+    cancels: int = 0
+    stopped: Stop | None = None
+    announced: bool = False
+    started: bool = False
+    invoked: bool = False
+    renewals: int = 0  # of a credential that was refused
+    journaled: bool = False
+    intent_written: bool = False  # unlike `journaled`, only once the store has confirmed it
+    artifact_ids: tuple[str, ...] = ()
+    summary: Any = None
+    preview: CallPreview | None = None
+    verdict: Verdict | None = None  # None for the tool's own; a preview may choose another
+    result_json: str | None = None  # of the content, where the search for credentials has encoded it
 
     @property
     def elapsed_ms(self) -> float:

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.storage import EventRecorder, EventSink
 from toolpost.runtime.concurrency import BackgroundTasks
 
@@ -21,7 +20,6 @@ Emit: TypeAlias = Callable[[CallRef, EventCode, Mapping[str, Any]], None]  # an 
 Handler = Callable[[RunEvent], Awaitable[None] | None]
 
 _now = time.time
-_new_event = fast_constructor(RunEvent)
 _log = logging.getLogger("toolpost.events")
 _PATIENCE_S = 5.0
 
@@ -127,7 +125,7 @@ def fan_out(sinks: Sequence[EventSink]) -> Emit:
     first, others = log.emit, [sink.emit for sink in sinks[1:]]
 
     def emit(call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
-        event = _new_event((code, _now(), call, facts, "", "", None))
+        event = RunEvent(code, _now(), call, facts)
         first(event)
         for other in others:
             try:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import structs
+
 from toolpost.catalog.lock import DEFINITION
 from toolpost.contracts.calls import RequestedCall, ValidatedCall
 from toolpost.contracts.errors import (
@@ -492,7 +494,7 @@ class PauseWriter:
             await writing  # it stops here anyway, and can be answered in another process
         attempt.journaled = False
         self._emitter.emit_pause(attempt.call, action)
-        return paused_outcome(action)._replace(duration_ms=attempt.elapsed_ms)
+        return structs.replace(paused_outcome(action), duration_ms=attempt.elapsed_ms)
 
     async def _write(self, action: PendingAction, *, journaled: bool) -> None:
         await self._store.pending.add(action)

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
+from msgspec.structs import replace
+
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import Credential, ToolOutput, writable
 from toolpost.contracts.errors import ToolOutputError
@@ -72,11 +74,11 @@ class ResultProcessor:
 
     def process(self, output: ToolOutput, runtime: ToolRuntime, encoded: str | None) -> Result | LargeResult:
         """Check an output against the schema and measure it; `encoded` is the JSON of its content, if known."""
-        content, text, media_type, meta = output
+        content, text, meta = output.content, output.text, output.meta
         if runtime.origin is not None and "trust" not in meta:  # a tool may know better where its content is from
             meta = {**meta, **runtime.origin}
         if content.__class__ is bytes:
-            return LargeResult(content, media_type, None, meta)
+            return LargeResult(content, output.media_type, None, meta)
         is_valid = runtime.output_fits
         try:
             fits = is_valid is None or is_valid(content)
@@ -196,14 +198,14 @@ class CredentialScrubber:
 def _scrub(output: ToolOutput, redactor: Redactor) -> tuple[ToolOutput, str | None]:
     content, text = output.content, output.text
     if isinstance(content, bytes):
-        return output._replace(content=_scrub_bytes(content, redactor)), None
+        return replace(output, content=_scrub_bytes(content, redactor)), None
     try:
         encoded = json_text(content)
     except ToolOutputError:
         return output, None  # the same error ends the call when the result is processed
     if not _may_hold_secret(encoded, redactor) and (text is None or redactor.text(text) == text):
         return output, encoded
-    return output._replace(content=redactor.texts(content), text=None if text is None else redactor.text(text)), None
+    return replace(output, content=redactor.texts(content), text=None if text is None else redactor.text(text)), None
 
 
 def _may_hold_secret(encoded: str, redactor: Redactor) -> bool:
@@ -248,11 +250,11 @@ class ResultCache:
             del self._entries[key]
             return None
         self._entries.move_to_end(key)
-        return entry[1]._replace(content=copy.deepcopy(entry[1].content))
+        return replace(entry[1], content=copy.deepcopy(entry[1].content))
 
     def put(self, key: Key, result: Completed, *, ttl_s: float) -> None:
         """Store a result for `ttl_s` seconds."""
-        self._entries[key] = (self._clock() + ttl_s, result._replace(content=copy.deepcopy(result.content)))
+        self._entries[key] = (self._clock() + ttl_s, replace(result, content=copy.deepcopy(result.content)))
         self._entries.move_to_end(key)
         if len(self._entries) > self._capacity:
             self._entries.popitem(last=False)

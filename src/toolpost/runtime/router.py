@@ -10,10 +10,12 @@ import logging
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from toolpost.catalog.threads import is_interrupt, loop_error
-from toolpost.contracts.calls import NO_ANSWERS, AuthorizedCall, RequestedCall, writable
+from toolpost.contracts.calls import AuthorizedCall, RequestedCall, writable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     PauseSignal,
@@ -30,7 +32,6 @@ from toolpost.contracts.errors import (
     ToolValidationError,
 )
 from toolpost.contracts.events import CallRef, EventCode, JsonText
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, OnPending, Question
 from toolpost.contracts.storage import EventSink, Journal, KeyRecord, Store
@@ -65,9 +66,6 @@ _NETWORK_ERRNOS = frozenset(
     {errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
 )
 _now = time.monotonic
-_new_request = fast_constructor(RequestedCall)
-_new_authorized = fast_constructor(AuthorizedCall)
-_new_tuple = cast("Any", tuple.__new__)  # pyright: ignore[reportUnknownMemberType] - its fields are Any
 
 
 class ConnectingSources(Protocol):
@@ -203,23 +201,18 @@ class ToolRouter:
         run_id = f"run_{tick}" if run_id is None else writable(run_id)
         key = None if idempotency_key is None else writable(idempotency_key)
         snapshot = snapshot_arguments({} if arguments is None else arguments)
-        request = _new_request(
-            (
-                f"call_{tick}" if call_id is None else call_id,
-                run_id,
-                tool_name,
-                snapshot if snapshot.__class__ is dict else _private(arguments, snapshot),
-                principal,
-                timeout_s,
-                key,
-                correlation_id,
-                task_id,
-                context,
-                NO_ANSWERS,
-                None,
-                False,
-                held,
-            )
+        request = RequestedCall(
+            f"call_{tick}" if call_id is None else call_id,
+            run_id,
+            tool_name,
+            snapshot if snapshot.__class__ is dict else _private(arguments, snapshot),
+            principal,
+            timeout_s,
+            key,
+            correlation_id,
+            task_id,
+            context,
+            held=held,
         )
         running = self._run(request, snapshot)
         return running if self.tracer is None else self.tracer.trace(request, running)
@@ -318,7 +311,7 @@ class ToolRouter:
 
         if not attempt.started:  # emitted once, however often the call is resumed
             self._emit_started(attempt, validated)
-        authorized = _new_authorized((permitted, credential, attempt.context))
+        authorized = AuthorizedCall(permitted, credential, attempt.context)
         output = await self._invoker.invoke(attempt, runtime, authorized)
         if type(output) is Question:
             return await self._pauses.pause(attempt, runtime, output, validated)
@@ -386,9 +379,8 @@ class ToolRouter:
         content, attempt.summary, text, artifact_id, meta = result
         artifacts = attempt.artifact_ids if artifact_id is None else (artifact_id, *attempt.artifact_ids)
         took_ms = (_now() - attempt.began) * 1000
-        # Of this very class: callers may ask for the `type` of an outcome.
-        done: Completed = _new_tuple(
-            Completed, (request.call_id, request.run_id, runtime.name, content, took_ms, artifacts, text, False, meta)
+        done = Completed(
+            request.call_id, request.run_id, runtime.name, content, took_ms, artifacts, text, cached=False, meta=meta
         )
         if runtime.cache_ttl_s is not None and not artifacts:  # an artifact is one tenant's
             self._cache.put(_cache_key(permitted), done, ttl_s=runtime.cache_ttl_s)
@@ -401,8 +393,8 @@ class ToolRouter:
         attempt.summary = "from the cache"
         self._emit_started(attempt, permitted.validated)
         request = attempt.request
-        return cached._replace(
-            call_id=request.call_id, run_id=request.run_id, cached=True, duration_ms=attempt.elapsed_ms
+        return replace(
+            cached, call_id=request.call_id, run_id=request.run_id, cached=True, duration_ms=attempt.elapsed_ms
         )
 
     def _begin(self, request: RequestedCall, snapshot: Any) -> Attempt:
@@ -412,7 +404,7 @@ class ToolRouter:
         if runtime is not None and sources.connecting and sources.is_stale(name):
             runtime = None  # wait for the new listing, which may change the schema and the verdict
         call = self._unknown_ref(request) if runtime is None else runtime.call_ref(request)
-        attempt = Attempt(self._inner, request, runtime, call, snapshot)
+        attempt = Attempt(self._inner, request, runtime, call, snapshot, started=request.started)
         self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if runtime is None else runtime.timeout_s))
         if runtime is not None or not (self._registry.has(name) or sources.may_have(name)):
             self._emit_requested(attempt, snapshot)
@@ -551,7 +543,7 @@ class Invoker:
             if isinstance(credential, Question):
                 return credential
             tries = tries if credential is call.credential else 0
-            call = call._replace(credential=credential)
+            call = replace(call, credential=credential)
 
     async def _scrub(
         self, output: ToolOutput | Question, attempt: Attempt, runtime: ToolRuntime, credential: Credential

@@ -17,7 +17,6 @@ from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ToolOutput, 
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.events import CallRef
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import Approvals, CalledTool
 from toolpost.policy.redaction import RedactingTool, Redactor, secret_values
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from toolpost.policy.rules import Policy, Verdict
     from toolpost.runtime.event_emitter import EventEmitter
 
-_new_ref = fast_constructor(CallRef)
-_new_validated = fast_constructor(ValidatedCall)
 MOST_HOSTS = 4096
 _LONGEST_HOST = 255  # RFC 1035 section 2.3.4: no name on the network is longer
 _PORTS = {"http": 80, "https": 443}
@@ -154,7 +151,7 @@ class ToolRuntime:
             if redactor is not self._redactor:  # a call's own secrets must not come back in an error or a result
                 arguments, results = self.entry.secret_paths
                 redact = redactor.for_tool(arguments=arguments, results=results)
-        return _new_ref((request.run_id, call_id, self.name, tenant, user, request.correlation_id or call_id, redact))
+        return CallRef(request.run_id, call_id, self.name, tenant, user, request.correlation_id or call_id, redact)
 
     def redactor_for(self, request: RequestedCall) -> Redactor:
         """Return a redactor that also masks the secrets in a call's own arguments and context."""
@@ -170,7 +167,7 @@ class ToolRuntime:
             fits = is_valid is not None and is_valid(arguments)
         except ValueError:  # a value in them is not JSON
             fits = False
-        return _new_validated((request, self.tool, arguments if fits else self._fitted(arguments)))
+        return ValidatedCall(request, self.tool, arguments if fits else self._fitted(arguments))
 
     def _fitted(self, arguments: Any) -> dict[str, Any]:
         if isinstance(arguments, UnreadableArguments):

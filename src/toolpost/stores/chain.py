@@ -15,8 +15,9 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import orjson
+from msgspec.structs import replace
 
-from toolpost.contracts.events import CallRef, EventCode, EventFields, RunSummary, StoredEvent, redacted_payload
+from toolpost.contracts.events import CallRef, EventCode, RunEvent, RunSummary, StoredEvent, redacted_payload
 from toolpost.schema.json_values import compact_encoder
 
 KEY_BYTES = 32
@@ -228,12 +229,12 @@ def parse_payload(payload: str) -> dict[str, Any]:
     return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {"unrenderable": type(facts).__name__}
 
 
-def payload_text(event: EventFields, start: str = "") -> str:
+def payload_text(event: RunEvent, start: str = "") -> str:
     """Render the redacted payload of an event as JSON; never raises, because an event must not be lost.
 
     `start` comes from `payload_start`, and saves rendering the same members for every event of a call.
     """
-    _, _, call, facts, _, _, _ = event
+    call, facts = event.call, event.facts
     try:
         if not start or "tool_name" in facts or "correlation_id" in facts:
             return _encode_payload(redacted_payload(call, facts))
@@ -362,14 +363,14 @@ class RunHead:
         head.seal = seal
         return head
 
-    def advance(self, event: EventFields, call: CallRef, id: int, key: LogKey, payload: str | None = None) -> RowFields:
+    def advance(self, event: RunEvent, call: CallRef, id: int, key: LogKey, payload: str | None = None) -> RowFields:
         """Number, render and chain one more event, or one with this payload, and return its row.
 
         Raises, without a change, when an id cannot be encoded.
         """
         if call is not self._call:
             self._begin_call(call)
-        code, at, seq = int(event[0]), float(event[1]), self.seq + 1
+        code, at, seq = int(event.code), float(event.at), self.seq + 1
         if payload is None:
             payload = self._render(event, call, code)
         self.hash = chained = link(self.hash, key.digest(self._ids, id, seq, code, at, payload))
@@ -380,16 +381,16 @@ class RunHead:
 
     def _begin_call(self, call: CallRef) -> None:
         """Keep what all events of a call share; most runs have one call."""
-        run_id, (_, call_id, _, tenant, user, _, _) = self.run_id, call
+        run_id, call_id, tenant, user = self.run_id, call.call_id, call.tenant, call.user
         # As `join_ids`, in a third of the time.
         self._ids = f"{len(run_id)}|{len(call_id)}|{len(tenant)}|{len(user)}|{run_id}|{call_id}|{tenant}|{user}"
         self._start, self._arguments = None, _UNKNOWN
         self._whose = (call_id, tenant, user)
         self._call = call
 
-    def _render(self, event: EventFields, call: CallRef, code: int) -> str:
+    def _render(self, event: RunEvent, call: CallRef, code: int) -> str:
         """Render the payload of an event; what it shares with the request of its call is rendered and redacted once."""
-        facts = event[3]
+        facts = event.facts
         if code == _REQUESTED:
             text = payload_text(event)
             # Within a string the quotes would be escaped, so that this is the member.
@@ -456,7 +457,8 @@ def escape_call_ids(call: CallRef) -> CallRef:
     """Escape lone surrogates in the ids of a call; returns the same object where there are none."""
     if (call.run_id + call.call_id + call.tenant + call.user).isascii():
         return call
-    return call._replace(
+    return replace(
+        call,
         run_id=escape_surrogates(call.run_id),
         call_id=escape_surrogates(call.call_id),
         tenant=escape_surrogates(call.tenant),

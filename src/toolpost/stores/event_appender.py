@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-    from toolpost.contracts.events import CallRef, EventFields
+    from toolpost.contracts.events import CallRef, RunEvent
     from toolpost.stores.chain import RowFields
 
 _log = logging.getLogger("toolpost.stores")
@@ -158,7 +158,7 @@ class EventAppender:
             self.ledger.load(db)
             self._version = version
 
-    def append(self, db: sqlite3.Connection, events: Sequence[EventFields]) -> None:
+    def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
         """Chain events to their runs and insert them."""
         self._load_heads(db, events)
         _insert(db, _EVENTS, self._chain(events), blobs=_EVENT_BLOBS)
@@ -216,14 +216,14 @@ class EventAppender:
         self._version = None
         self._unsaved = False
 
-    def _load_heads(self, db: sqlite3.Connection, events: Sequence[EventFields]) -> None:
+    def _load_heads(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
         """Load the heads of these events' runs into the cache, the most recently used last."""
         heads = self._heads
         missing: list[str] = []
         names: set[RunName] = set()
         known: CallRef | None = None
         for event in events:
-            call = event[2]
+            call = event.call
             if call is not known:  # the events of a call mostly come one after the other, here and below
                 names.add((call.tenant, call.run_id))
                 known = call
@@ -245,7 +245,7 @@ class EventAppender:
             head.is_damaged = head.seal != head.make_seal(self.ledger.key)
             self._heads[head.tenant, head.run_id] = head
 
-    def _chain(self, events: Iterable[EventFields]) -> list[RowFields]:
+    def _chain(self, events: Iterable[RunEvent]) -> list[RowFields]:
         """Return the chained rows of events; one flat loop, because it runs for every event."""
         heads, touched, ledger = self._heads, self._touched, self.ledger
         key, id_ = ledger.key, ledger.last_event
@@ -254,16 +254,16 @@ class EventAppender:
         head: RunHead | None = None
         for event in events:
             id_ += 1
-            call = event[2]
+            call = event.call
             if call is known and head is not None:
                 rows.append(head.advance(event, call, id_, key))
                 continue
             try:
-                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event[1]), call
+                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at), call
                 rows.append(head.advance(event, call, id_, key))
             except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
                 call, known = escape_call_ids(call), None
-                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event[1])
+                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
                 rows.append(head.advance(event, call, id_, key))
             if head.nr == 0:
                 ledger.last_run = head.nr = ledger.last_run + 1

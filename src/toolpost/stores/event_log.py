@@ -7,6 +7,8 @@ import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from toolpost.contracts.events import JOURNALED, CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
 from toolpost.stores.chain import (
     ASKED,
@@ -82,7 +84,7 @@ class SQLiteEventLog:
         self._writer.put(event)
 
     def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
-        self._writer.put((code, _now(), call, facts, "", "", None))
+        self._writer.put(RunEvent(code, _now(), call, facts))
 
     @property
     def congested(self) -> bool:
@@ -324,7 +326,7 @@ def _chain_old_events(
 ) -> RunHead | None:
     head: RunHead | None = None
     for event in events:
-        ref = call._replace(call_id=event.call_id)
+        ref = replace(call, call_id=event.call_id)
         if head is None:
             ledger.last_run, ledger.runs = ledger.last_run + 1, ledger.runs + 1
             head = RunHead.of_first(ref, event.at, ledger.last_run)

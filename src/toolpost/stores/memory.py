@@ -19,13 +19,11 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import (
     CallRef,
     EventCode,
-    EventFields,
     EventFilter,
     RunEvent,
     RunSummary,
     StoredEvent,
 )
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
 from toolpost.contracts.storage import ArtifactRef, CancelRequest, JournalEntry, KeyRecord, Retention
@@ -53,7 +51,6 @@ from toolpost.stores.webhooks import MemoryWebhookStore
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
 
 _now = time.time
-_new_event = fast_constructor(RunEvent)
 _REQUESTED = EventCode.TOOL_CALL_REQUESTED
 _ENDS = (EventCode.TOOL_CALL_COMPLETED, EventCode.TOOL_CALL_FAILED)  # compared by identity: hashing a member is slow
 _USUAL = 3  # requested, started, ended: in more events a run may have begun anew
@@ -199,7 +196,7 @@ class MemoryEventLog:
         self._max_events = max_events
         self._collect_at = sys.maxsize if max_events is None else max(1, max_events // 4)
         self._lock = threading.Lock()
-        self._fresh: list[EventFields] = []
+        self._fresh: list[RunEvent] = []
         self._runs = MemoryRuns(LogKey(secrets.token_bytes(KEY_BYTES)))
 
     def emit(self, event: RunEvent) -> None:
@@ -209,7 +206,7 @@ class MemoryEventLog:
 
     def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
         fresh = self._fresh
-        fresh.append((code, _now(), call, facts, "", "", None))
+        fresh.append(RunEvent(code, _now(), call, facts))
         if len(fresh) >= self._collect_at:
             self.collect_runs()
 
@@ -286,7 +283,7 @@ class MemoryEventLog:
         with self._lock:
             batch = self._fresh[:]
             del self._fresh[: len(batch)]
-            self._runs.add(map(_new_event, batch))
+            self._runs.add(batch)
             if self._max_events is not None:
                 self._runs.make_room(self._max_events)
         return self._runs

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from toolpost.contracts.errors import StoreError
-from toolpost.contracts.events import EventFields
+from toolpost.contracts.events import RunEvent
 from toolpost.stores.database import FAULTS, store_error
 from toolpost.stores.event_appender import EventAppender
 
@@ -78,7 +78,7 @@ class Stop:
     """Wakes the writer thread so that it ends."""
 
 
-Item: TypeAlias = EventFields | Job | Barrier | Stop
+Item: TypeAlias = RunEvent | Job | Barrier | Stop
 
 
 class TransactionRunner:
@@ -91,7 +91,7 @@ class TransactionRunner:
 
     def commit(self, batch: Sequence[Item]) -> list[JobResult]:
         """Commit a batch and return the results of its functions; when this raises, nothing of the batch is kept."""
-        if not any(isinstance(item, tuple | Job) for item in batch):
+        if not any(isinstance(item, RunEvent | Job) for item in batch):
             return self._run_batch(batch)
         db = self._db
         db.execute("BEGIN IMMEDIATE")
@@ -114,9 +114,9 @@ class TransactionRunner:
     def _run_batch(self, batch: Sequence[Item]) -> list[JobResult]:
         """Append events and run functions in the order of the batch."""
         results: list[JobResult] = []
-        events: list[EventFields] = []
+        events: list[RunEvent] = []
         for item in batch:
-            if isinstance(item, tuple):
+            if isinstance(item, RunEvent):
                 events.append(item)
             elif isinstance(item, Job):
                 self._append(events)
@@ -127,7 +127,7 @@ class TransactionRunner:
         self._append(events)
         return results
 
-    def _append(self, events: list[EventFields]) -> None:
+    def _append(self, events: list[RunEvent]) -> None:
         if events:
             self._appender.append(self._db, events)
 
@@ -164,7 +164,7 @@ class Writer:
         self._drainers: deque[asyncio.Future[None]] = deque()
         self._urgent = threading.Event()
         self._stopping = threading.Event()
-        self.put: Callable[[EventFields], None] = self._queue.put
+        self.put: Callable[[RunEvent], None] = self._queue.put
         self._thread = threading.Thread(target=self._run, name="toolpost-writer", daemon=True)
         self._thread.start()
         atexit.register(self._stop_at_exit)
@@ -210,7 +210,7 @@ class Writer:
         self._stop()
         await asyncio.to_thread(self._thread.join)
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
-        if lost := sum(isinstance(item, tuple) for item in (*self._held, *newer)):
+        if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
             events = "1 event was" if lost == 1 else f"{lost} events were"
             advice = "what ran is not undone, so make sure before you repeat it"
             raise StoreError(f"{events} not written: {self._error}; {advice}", cause=self._error)
@@ -263,7 +263,7 @@ class Writer:
         self._error = error
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         items = [*batch, *self._held, *newer]
-        self._held = [item for item in items if isinstance(item, tuple)]
+        self._held = [item for item in items if isinstance(item, RunEvent)]
         self._in_hand = len(self._held)
         deliver(JobResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, Job | Barrier))
 

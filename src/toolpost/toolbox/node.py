@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, cast
 
+from msgspec import structs
 from pydantic import BaseModel
 
 from toolpost.auth.credentials import Authorizer
@@ -477,7 +478,7 @@ class StandaloneRouter:
             moved = await context.save_artifact(data, media_type=ref.media_type, name=ref.name)
             encoded = encoded.replace(artifact_id, moved)
         content, text = json.loads(encoded)
-        return completed._replace(content=content, text=text)
+        return structs.replace(completed, content=content, text=text)
 
     async def read_artifact(self, artifact_id: str) -> tuple[ArtifactRef, bytes]:
         """Return a stored file and what is known of it; KeyError when there is none."""

@@ -17,9 +17,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolpost.catalog.specs import SAFE_METHODS
 from toolpost.contracts import errors
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.spec import JsonSchema
 from toolpost.contracts.storage import ArtifactStore
 from toolpost.policy.redaction import Redactor
@@ -43,7 +45,6 @@ _PERCENT = [quote(bytes([octet]), safe="") for octet in range(256)]  # looked up
 _UNQUOTABLE = re.compile(r'[\x00-\x1f"\x7f]')
 _UNFIT_FOR_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 Send: TypeAlias = Callable[["PlannedRequest"], Awaitable["Response"]]
-_new_request = fast_constructor(Request)
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _DOT_SEGMENTS = frozenset({".", ".."})
 _LITERAL = "/:@!$&'()*+,;=%?"
@@ -320,7 +321,7 @@ def present_key(location: Literal["header", "query", "cookie"], name: str, key: 
             return Presentation(headers=pair)
 
 
-class PlannedRequest(NamedTuple):
+class PlannedRequest(Struct, frozen=True):
     """A request before it is sent; its credential is apart in `presented` and shows only in `wire_url` and the like.
 
     Names and values are encoded as they are sent; header values are sent as UTF-8.
@@ -363,15 +364,15 @@ class PlannedRequest(NamedTuple):
 
     def to_wire(self, timeout_s: float | None, max_bytes: int | None, follow: Follow = "safe") -> Request:
         """Build the request that the HTTP client sends, with the credential and these limits."""
-        return _new_request((self.method, self.wire_url, self.wire_headers, self.body, timeout_s, max_bytes, follow))
+        return Request(self.method, self.wire_url, self.wire_headers, self.body, timeout_s, max_bytes, follow)
 
     def with_headers(self, headers: Sequence[Pair]) -> PlannedRequest:
         """Return the request with the operator's headers, which replace arguments of the same names."""
-        return self._replace(headers=tuple(_overlaid(self.headers, headers, key=str.lower))) if headers else self
+        return replace(self, headers=tuple(_overlaid(self.headers, headers, key=str.lower))) if headers else self
 
     def presenting(self, presentation: Presentation) -> PlannedRequest:
         """Return the request with a credential, which replaces arguments of the same names."""
-        return self if presentation is self.presented else self._replace(presented=presentation)
+        return self if presentation is self.presented else replace(self, presented=presentation)
 
 
 def _overlaid(pairs: Sequence[Pair], over: Sequence[Pair], *, key: Callable[[str], str] = str) -> list[Pair]:

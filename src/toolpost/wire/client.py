@@ -12,7 +12,6 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
     ToolTimeoutError,
 )
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.wire.messages import (
     ACCEPTED_ENCODINGS,
     REDIRECTS,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from toolpost.wire.http1 import Exchange, Http1Transport
     from toolpost.wire.network import NetworkPolicy, Resolver, Route, Target
 
-_new_request = fast_constructor(Request)
 PAGE_TIMEOUT_S = 10.0
 PAGE_BYTES = 5 * 1024 * 1024
 MAX_REDIRECTS = 3
@@ -113,12 +111,18 @@ class HttpClient:
 
     def _normalize(self, request: Request) -> Request:
         """Return a request whose method and header fields may be sent, with the default fields."""
-        method, url, headers, body, timeout_s, max_bytes, follow = request
-        pairs = clean_headers(headers, defaults=_DEFAULT_HEADERS)
+        pairs = clean_headers(request.headers, defaults=_DEFAULT_HEADERS)
         if self.policy.trace_context and (named := traceparent()) is not None:
             pairs = (*pairs, (TRACEPARENT, named))
-        follow = follow if self.max_redirects else "none"
-        return _new_request((check_method(method), url, pairs, body, timeout_s, max_bytes, follow))
+        return Request(
+            check_method(request.method),
+            request.url,
+            pairs,
+            request.body,
+            request.timeout_s,
+            request.max_bytes,
+            request.follow if self.max_redirects else "none",
+        )
 
     async def _follow(self, request: Request, exchange: Exchange, connect_s: float) -> tuple[Request, Exchange]:
         try:

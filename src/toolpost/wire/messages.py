@@ -10,8 +10,11 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import (
     ToolClientError,
@@ -136,7 +139,7 @@ def _read_name(name: str) -> tuple[str, str | None]:
     return lowered, None
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """One request; the client's defaults apply to fields that are None.
 
     `follow` selects the redirects to follow: those of GET and HEAD, those of every method, or none. `max_bytes`
@@ -195,7 +198,7 @@ def redirect_request(request: Request, status: int, headers: Headers) -> Request
         if body is not None:
             return None
         pairs = tuple(pair for pair in pairs if pair[0].lower() in _HARMLESS)
-    return request._replace(method=method, url=url, headers=pairs, body=body)
+    return replace(request, method=method, url=url, headers=pairs, body=body)
 
 
 def _is_followed(request: Request) -> bool:

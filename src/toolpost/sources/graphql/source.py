@@ -20,6 +20,7 @@ from graphql import (
     get_introspection_query,
     parse_const_value,
 )
+from msgspec.structs import replace
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
@@ -176,7 +177,7 @@ class GraphqlSource(BaseSource):
         """Send a request; raise a ToolError for a response that is not a GraphQL response."""
         presentation = Presentation(headers=tuple(credential.headers.items()))
         headers, body = _encode(request)
-        http_request = self._http_request._replace(headers=headers, body=body, presented=presentation)
+        http_request = replace(self._http_request, headers=headers, body=body, presented=presentation)
         response = await send(http_request.with_headers(self._headers))
         return parse_response(request.subject, response, secrets=(*presentation.secrets, *self._secrets))
 
@@ -220,7 +221,7 @@ def with_next_page(output: ToolOutput, input_schema: JsonSchema, variables: Mapp
         return output
     arguments = {argument: value}
     meta = {**output.meta, "next": {"arguments": arguments}}
-    return output._replace(meta=meta).with_note(f"There is more: call again with {json.dumps(arguments)}.")
+    return replace(output, meta=meta).with_note(f"There is more: call again with {json.dumps(arguments)}.")
 
 
 _ACCEPT = ("Accept", "application/graphql-response+json, application/json;q=0.9")

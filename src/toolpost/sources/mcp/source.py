@@ -224,7 +224,7 @@ class McpSource(BaseSource):
             raise ToolSourceDownError(error.message, retry_after_s=error.retry_after_s, cause=error) from error
 
     async def _run_on(self, session: McpSession, call: AuthorizedCall) -> ToolOutput | Question:
-        request, tool, arguments = call.permitted.validated
+        request, tool, arguments = call.request, call.tool, call.arguments
         if not isinstance(tool, UtilityTool):
             return await self._call_tool(session, cast("ServerTool", tool), call)
         client = client_of(call)

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolSchemaError, ToolValidationError
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.sources.openapi import models
 from toolpost.web.client_credentials import ClientTokens, parse_grant
@@ -45,7 +44,6 @@ from toolpost.wire.messages import MANAGED_HEADERS
 
 Artifacts = Mapping[str, File]
 
-_new_request = fast_constructor(PlannedRequest)
 _MAX_ACCEPTED = 6
 _MAX_REFERENCE_DEPTH = 20
 _NONE: AbstractSet[str] = frozenset()
@@ -102,7 +100,7 @@ class RequestBuilder:
         encoded = None if body is None else _encode_argument(self.operation, body, arguments, files or {})
         all_headers = tuple(_with_content_headers(headers, encoded, self._accept_header))
         data = None if encoded is None else encoded.data
-        return _new_request((self._method, target.address, tuple(query), all_headers, tuple(cookies), data, NOTHING))
+        return PlannedRequest(self._method, target.address, tuple(query), all_headers, tuple(cookies), data, NOTHING)
 
     def has_header(self, header: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether the arguments set this header."""

@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
+from msgspec import structs
+
 from toolpost.catalog.specs import SAFE_METHODS
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientError, ToolError
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
@@ -51,7 +52,6 @@ from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Headers, Request
 from toolpost.wire.network import NetworkPolicy
 
-_new_output = fast_constructor(ToolOutput)
 _NO_BODY = frozenset({204, 205})
 _HIDDEN_HEADERS = frozenset({"authorization", "proxy-authenticate", "set-cookie", "set-cookie2", "www-authenticate"})
 
@@ -104,7 +104,7 @@ def _success(
         return ToolOutput(content.value, None, content.media_type, meta)
     if content.value is None:
         return ToolOutput(None, _location_text(meta), meta=meta)
-    output = _new_output((content.value, None, content.media_type, meta))
+    output = ToolOutput(content.value, None, content.media_type, meta)
     if content.note:
         output = output.with_note(content.note)
     if not _may_have_next_page(headers, content.value):
@@ -128,7 +128,7 @@ def _redact_header(value: str, secrets: Sequence[str]) -> str:
 def _with_next_page(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
     """Add the next page to the output: a note for the model, arguments in `meta` for programs."""
     meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
-    return output._replace(meta=meta).with_note(redactor.text(page.note))
+    return structs.replace(output, meta=meta).with_note(redactor.text(page.note))
 
 
 def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:

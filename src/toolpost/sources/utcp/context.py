@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct
+
 from toolpost.contracts.errors import ToolAuthError, ToolPermissionError, ToolValidationError
 from toolpost.contracts.lines import RateLimit
 from toolpost.policy.redaction import Redactor
@@ -85,7 +87,7 @@ class CompiledTool(NamedTuple):
         return text if is_text else json_or_text(text)
 
 
-class Invocation(NamedTuple):
+class Invocation(Struct, frozen=True):
     """Arguments, credential and context of one call."""
 
     arguments: Mapping[str, Any]

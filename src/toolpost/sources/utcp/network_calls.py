@@ -8,9 +8,10 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote_plus, urlencode
 
+from msgspec.structs import replace
+
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError, ToolValidationError
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import NO_META
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp import templates
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
     from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, RequestFactory
     from toolpost.web.requests import BuiltUrl, Pair, PathParameter, Presentation, Send
 
-_new_request = fast_constructor(PlannedRequest)
-_new_output = fast_constructor(ToolOutput)
 TRUNCATED = "The stream went on; this is what came until then."
 REMEDY = "Check the credential of the source and the variables of its manual."
 _NO_NAMES: AbstractSet[str] = frozenset()
@@ -96,7 +95,7 @@ class TemplateRequestBuilder:
         if sent is not None:
             body, headers = _with_body(self._template, sent, headers)
         method = self._method or ("GET" if body is None else "POST")
-        return _new_request((method, target.address, query, tuple(headers), (), body, NOTHING))
+        return PlannedRequest(method, target.address, query, tuple(headers), (), body, NOTHING)
 
     def _build_target(self, rest: dict[str, Any]) -> BuiltUrl:
         # A URL without placeholders is the same for every call.
@@ -271,7 +270,7 @@ def parse_response(tool: CompiledTool, response: Response, secrets: Sequence[str
         content = parse_body(response.body, headers.get("content-type") or "", declared=_declared_types(tool))
     except UnreadableError as error:
         raise unusable_error(tool.label, status, response.body, error, secrets) from error
-    output = _new_output((content.value, None, content.media_type, NO_META))
+    output = ToolOutput(content.value, None, content.media_type, NO_META)
     if content.note:
         output = output.with_note(content.note)
     return output.with_note(TRUNCATED) if response.is_cut else output
@@ -516,7 +515,7 @@ async def call_tcp(tool: CompiledTool, invocation: Invocation, context: ManualCo
     )
     output = _socket_output(received.data, template, tool, is_truncated=bool(received.note))
     if isinstance(output.content, bytes) and received.note:
-        return output._replace(meta={"note": received.note})
+        return replace(output, meta={"note": received.note})
     return output.with_note(received.note)
 
 

@@ -17,7 +17,6 @@ from toolpost.catalog.specs import Effects, effects_of_method
 from toolpost.contracts.calls import AuthorizedCall, ToolOutput
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError, adapt_exception
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.questions import Question
 from toolpost.contracts.sources import HoldingSource, ToolSource
 from toolpost.contracts.spec import JsonSchema, SafetyProfile, Tool, ToolCategory, ToolSpec, ToolTarget
@@ -46,7 +45,6 @@ from toolpost.sources.utcp.discovery import (
 from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual
 from toolpost.transports.base import BaseSource, Services, SourceTool
 
-_new_invocation = fast_constructor(Invocation)
 _MAX_REASONS = 3
 
 
@@ -260,7 +258,7 @@ class UtcpSource(BaseSource):
         """Run one call, or pass it to the delegated source of its tool."""
         tool = call.tool
         if isinstance(tool, UtcpTool):
-            return tool.run(_new_invocation((call.arguments, call.credential, call.context)))
+            return tool.run(Invocation(call.arguments, call.credential, call.context))
         if isinstance(tool, BridgedTool):
             return tool.run(call.arguments)
         return self._delegated_tools[id(tool)][1].invoke(call)

@@ -1,4 +1,4 @@
-"""Representations of records tell the shape of what may hold a secret; records built fast are as others."""
+"""Records are immutable, and their representations tell the shape of what may hold a secret."""
 
 import copy
 import pickle
@@ -11,7 +11,6 @@ from toolpost.agents.results import PlannerFinish
 from toolpost.agents.turns import ActionResult, PlanStep
 from toolpost.contracts.calls import RequestedCall, ToolOutput, ValidatedCall
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
-from toolpost.contracts.fast_namedtuple import fast_constructor
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.contracts.storage import JournalEntry, KeyRecord
@@ -86,21 +85,13 @@ def test_numbers_and_shapes_are_shown() -> None:
     assert "content=<text of 3 characters>," in repr(Completed("c", "r", "t", "abc"))
 
 
-def test_a_record_built_fast_is_as_one_built_by_its_class() -> None:
-    plain = Completed("c", "r", "t", {"a": 1}, 2.0)
-    fast = fast_constructor(Completed)(tuple(plain))
+@pytest.mark.parametrize("record", [Completed("c", "r", "t", 1, meta={}), ToolOutput("text", meta={}), RECORDS[10]])
+def test_a_record_cannot_be_changed_and_is_copied_and_pickled(record: Any) -> None:
+    name = type(record).__struct_fields__[0]
 
-    assert isinstance(fast, Completed)
-    assert fast == plain
-    assert repr(fast) == repr(plain)
-    assert (fast.content, fast.status) == ({"a": 1}, "completed")
-    assert fast._replace(cached=True) == plain._replace(cached=True)
-    assert not hasattr(fast, "__dict__")
-
-
-def test_a_record_built_fast_is_copied_and_pickled_as_its_class() -> None:
-    ann = fast_constructor(Principal)(("acme", "ann"))
-
-    for other in (pickle.loads(pickle.dumps(ann)), copy.copy(ann), copy.deepcopy(ann)):
-        assert other == ANN
-        assert type(other) is Principal
+    with pytest.raises(AttributeError):
+        setattr(record, name, None)
+    assert not hasattr(record, "__dict__")
+    for other in (pickle.loads(pickle.dumps(record)), copy.copy(record), copy.deepcopy(record)):
+        assert other == record
+        assert type(other) is type(record)
