@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Any
+
+from msgspec.structs import replace
 
 from bench.core.figures import Column, Figure, Row, Target
 from bench.core.harness import Tick

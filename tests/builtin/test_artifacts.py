@@ -1,10 +1,10 @@
 """The tools that get at large results."""
 
 import base64
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolpost.builtin.history import artifact_tools
 from toolpost.catalog.registry import ToolRegistry

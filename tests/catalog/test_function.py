@@ -5,10 +5,11 @@ import functools
 import itertools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from toolpost.catalog.function import FunctionTool, run_tool, tool

@@ -1,9 +1,9 @@
 """What an operator changes about a tool."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolpost.catalog.function import tool
 from toolpost.catalog.registry import ToolRegistry

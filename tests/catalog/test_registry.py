@@ -1,10 +1,10 @@
 """The registry: tools come, are found, are shown, are counted and go."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.catalog.names import canonical_name

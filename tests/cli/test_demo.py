@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.program import Run
 from toolpost.cli import demo

@@ -1,9 +1,9 @@
 """Which calls need a person: the templates, the rules over them, and what a grant is bound to."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolpost.contracts.calls import PermittedCall, RequestedCall, ValidatedCall
 from toolpost.contracts.context import ToolContext

@@ -1,10 +1,10 @@
 """Control groups, and the report of what the machine has to contain processes."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from toolpost.processes.sandbox import SandboxReport, create_control_group, sandbox_report
 

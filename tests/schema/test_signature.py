@@ -800,7 +800,7 @@ def test_no_type_adapter_is_kept_for_plain_functions() -> None:
     def add(a: float, b: dict[str, Any]) -> list[str]: ...  # type: ignore[empty-body]
 
     schema = function_schema(add)
-    size = sys.getsizeof(schema) + sum(sys.getsizeof(getattr(schema, f.name)) for f in dataclasses.fields(schema))
+    size = sys.getsizeof(schema) + sum(sys.getsizeof(getattr(schema, name)) for name in schema.__struct_fields__)
 
     assert (schema.convert, schema.render) == (None, None)
     assert size < 2048

@@ -4,9 +4,10 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from toolpost.contracts.events import EventCode, RemoteBinding, StoredEvent
 

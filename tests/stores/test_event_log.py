@@ -2,12 +2,11 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, whole_run
@@ -51,7 +50,7 @@ async def test_an_event_given_in_parts_is_stored_as_the_same_event_given_whole(s
 
 
 async def test_only_what_redaction_lets_through_is_stored(store: AnyStore) -> None:
-    ref = structs.replace(call_ref(), redact=lambda facts: {"params": "[redacted]", "size": len(facts["params"])})
+    ref = replace(call_ref(), redact=lambda facts: {"params": "[redacted]", "size": len(facts["params"])})
     store.events.emit(event(call=ref, facts={"params": JsonText('{"password":"hunter2"}')}))
 
     (stored,) = await store.events.read()
@@ -106,7 +105,7 @@ async def test_runs_are_listed_newest_first(store: AnyStore) -> None:
 
 async def test_a_run_says_how_it_stands(store: AnyStore) -> None:
     for each in whole_run("run_a"):
-        store.events.emit(structs.replace(each, at=1000.0 + each.code))
+        store.events.emit(replace(each, at=1000.0 + each.code))
 
     run = await store.events.run("run_a")
 

@@ -1,10 +1,9 @@
 """Forgetting a person, on disk and in memory."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from tests.stores.children import child, said
 from tests.stores.conftest import AnyStore, open_store
@@ -77,7 +76,7 @@ async def test_all_that_is_kept_of_a_person_goes_and_nothing_of_others(store: An
 
 async def tell(store: AnyStore, run_id: str, who: Principal, **facts: str) -> None:
     for each in whole_run(run_id, who=who):
-        store.events.emit(structs.replace(each, facts={"note": f"secret of {who.user}", **facts}))
+        store.events.emit(replace(each, facts={"note": f"secret of {who.user}", **facts}))
 
 
 async def test_events_keep_their_place_and_lose_what_they_say(store: AnyStore) -> None:

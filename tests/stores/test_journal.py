@@ -1,9 +1,9 @@
 """Intents and results, on disk and in memory."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, intent

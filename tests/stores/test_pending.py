@@ -1,10 +1,10 @@
 """Questions that wait for a person, on disk and in memory."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore, open_store
 from tests.stores.samples import ANN, EVE, question

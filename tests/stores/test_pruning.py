@@ -2,9 +2,10 @@
 
 import asyncio
 import os
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, EVE, REQUESTED, artifact, call_ref, event, intent, key_record, question, whole_run

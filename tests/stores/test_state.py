@@ -1,9 +1,9 @@
 """A planner's memory, on disk and in memory."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore, open_store
 from toolpost.contracts.events import EventCode, RemoteBinding, StoredEvent

@@ -4,11 +4,11 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState

@@ -7,10 +7,10 @@ import hashlib
 import socket
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.server import ServerConnection
 
 from tests.sources.websocket.servers import echo, serving, soon

@@ -6,8 +6,10 @@ Messages have the shape of Chat Completions with native tool calls, whichever wa
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, fields
 
 from toolpost.contracts.chat import ModelReply, Usage
 from toolpost.contracts.errors import ConfigError, did_you_mean
@@ -45,8 +47,7 @@ _NEXT = {
 _ELSE = "Try it in another way, or say what went wrong."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Struct, frozen=True, kw_only=True):
     """Limits of one run; None is no limit.
 
     `steps` are replies of the model, `time_s` are seconds without the waits for people, `tokens` those of prompts and
@@ -77,8 +78,7 @@ class Budget:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanningHints:
+class PlanningHints(Struct, frozen=True, kw_only=True):
     """Hints on planning for the prompt, and limits on it: `max_parallel` is the most calls that one reply may make."""
 
     max_parallel: int | None = None
@@ -115,8 +115,7 @@ class PlannerCall(NamedTuple):
     pending_id: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
-class Conversation:
+class Conversation(Struct, kw_only=True):
     """State of a run, with all that another process needs to go on with it.
 
     `mistakes` counts the replies without a usable call or answer since the last usable one, and `problem` is the last.

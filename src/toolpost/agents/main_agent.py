@@ -7,11 +7,13 @@ import inspect
 import logging
 from collections import deque
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.agents.agent import BUDGET, Agent, collection_members
 from toolpost.agents.catalogs import agent_registry
@@ -74,8 +76,7 @@ _REPORTED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """A message of a main agent on a channel; `reply_to` is the id of the message that it answers, if any."""
 
     channel_id: str

@@ -8,9 +8,11 @@ import logging
 import secrets
 import time
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolpost.agents import results
 from toolpost.agents.answers import AnswerSchema, action_rules, action_schema, as_actions, read_action
@@ -491,8 +493,7 @@ def _finish(
     return results.PlannerFinish(reason=reason, payload={"answer": answer}, metadata=facts, messages=messages)
 
 
-@dataclass(slots=True, kw_only=True)
-class Run:
+class Run(Struct, kw_only=True):
     """A run in progress, in one process.
 
     `pending_ids` are those of the questions that people were shown, `refused` says why answers were not taken. With a

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolpost.agents.answers import read_json
 from toolpost.agents.catalogs import agent_registry
@@ -83,8 +85,7 @@ class Reflector:
             return Reflection(verdict="continue", assessment="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostTaskReflection:
+class PostTaskReflection(Struct, frozen=True, kw_only=True):
     """Result of a reflection: an assessment of the task, and how many calls wrote to or read from memory."""
 
     assessment: str

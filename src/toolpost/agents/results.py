@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from toolpost.contracts.records import represent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,17 +17,19 @@ if TYPE_CHECKING:
 FinishReason = Literal["answer_complete", "no_path", "budget_exhausted"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerFinish:
+class PlannerFinish(Struct, frozen=True, kw_only=True):
     """Result of a run that ended: the model answered, found no way to, or used up a budget.
 
     `messages` is the whole conversation, for the next turn of it: `planner.run(query, messages=finish.messages)`.
     """
 
     reason: FinishReason
-    payload: Mapping[str, Any] = field(repr=False)
+    payload: Mapping[str, Any]
     metadata: Mapping[str, Any]
-    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], repr=False)
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def __repr__(self) -> str:
+        return represent(self, "payload", "messages")
 
     @property
     def answer(self) -> Any:
@@ -32,8 +37,7 @@ class PlannerFinish:
         return self.payload.get("answer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerQuestion:
+class PlannerQuestion(Struct, frozen=True, kw_only=True):
     """A question to a person, for which one call of a run waits; `payload` may say where to sign in and is a secret.
 
     `arguments`, with secrets masked and long values cut, and `target` say which call waits. `refused` says why the
@@ -45,10 +49,13 @@ class PlannerQuestion:
     prompt: str
     tool_name: str
     reason: str
-    payload: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     target: Mapping[str, str] = field(default_factory=dict[str, str])
     refused: str = ""
+
+    def __repr__(self) -> str:
+        return represent(self, "payload")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what may be shown of the question as JSON data."""
@@ -64,16 +71,18 @@ class PlannerQuestion:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerPause:
+class PlannerPause(Struct, frozen=True, kw_only=True):
     """A run that waits for people; `resume_token` is a secret.
 
     `questions` has every question that is open. The other members are those of the first.
     """
 
     questions: tuple[PlannerQuestion, ...]
-    resume_token: str = field(repr=False)
+    resume_token: str
     run_id: str = ""
+
+    def __repr__(self) -> str:
+        return represent(self, "resume_token")
 
     @property
     def reason(self) -> str:
@@ -124,8 +133,7 @@ class PlannerPause:
 PlannerResult: TypeAlias = PlannerFinish | PlannerPause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelText:
+class ModelText(Struct, frozen=True, kw_only=True):
     """A piece of the text that the model writes."""
 
     type: ClassVar[str] = "text"
@@ -137,8 +145,7 @@ class ModelText:
         return {"type": self.type, "run_id": self.run_id, "text": self.text}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReplied:
+class ModelReplied(Struct, frozen=True, kw_only=True):
     """The model has ended a reply; `steps` counts its replies, `usage` is what the run has used so far."""
 
     type: ClassVar[str] = "replied"
@@ -151,8 +158,7 @@ class ModelReplied:
         return {"type": self.type, "run_id": self.run_id, "steps": self.steps, "usage": self.usage._asdict()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallStarted:
+class CallStarted(Struct, frozen=True, kw_only=True):
     """The model calls a tool; in `arguments` secrets are masked and long values cut."""
 
     type: ClassVar[str] = "call_started"
@@ -167,8 +173,7 @@ class CallStarted:
         return {"type": self.type, "run_id": self.run_id, **facts}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallProgress:
+class CallProgress(Struct, frozen=True, kw_only=True):
     """A running call reports what it does, or a value of its stream, which is in `value` too unless it is large.
 
     `call_id` is that of `CallStarted`; it is empty for calls that tools make, and while several of one tool run.
@@ -180,7 +185,10 @@ class CallProgress:
     tool_name: str
     text: str
     fraction: float | None = None
-    value: Any = field(default=None, repr=False)
+    value: Any = None
+
+    def __repr__(self) -> str:
+        return represent(self, "value")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON data."""
@@ -188,8 +196,7 @@ class CallProgress:
         return {"type": self.type, "run_id": self.run_id, **facts, "fraction": self.fraction, "value": self.value}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallEnded:
+class CallEnded(Struct, frozen=True, kw_only=True):
     """A call has ended, or waits for a person; `text` is what the model reads of it."""
 
     type: ClassVar[str] = "call_ended"
@@ -197,8 +204,11 @@ class CallEnded:
     call_id: str
     tool_name: str
     status: str
-    text: str = field(repr=False)
+    text: str
     duration_ms: float = 0.0
+
+    def __repr__(self) -> str:
+        return represent(self, "text")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON data."""
@@ -206,8 +216,7 @@ class CallEnded:
         return {"type": self.type, "run_id": self.run_id, **facts, "duration_ms": round(self.duration_ms, 3)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPaused:
+class RunPaused(Struct, frozen=True, kw_only=True):
     """The run waits for people; the last event of a stream."""
 
     type: ClassVar[str] = "paused"
@@ -220,8 +229,7 @@ class RunPaused:
         return {"type": self.type, "run_id": self.run_id, "questions": questions}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinished:
+class RunFinished(Struct, frozen=True, kw_only=True):
     """The run has ended; the last event of a stream."""
 
     type: ClassVar[str] = "finished"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from toolpost.agents.conversation import Conversation, PlannerCall, advice
 from toolpost.agents.models.replies import ask_model
 from toolpost.contracts.errors import ToolError
+from toolpost.contracts.records import represent
 from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
 
@@ -155,35 +157,38 @@ def _shorten(message: dict[str, Any], most_chars: int) -> dict[str, Any]:
     return {**message, "content": content[:most_chars] + _CUT}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
+class PlanStep(Struct, frozen=True, kw_only=True):
     """One tool call of a plan; `params` that a model wrote may be JSON text."""
 
     id: str
     tool_name: str
-    params: dict[str, Any] | str = field(default_factory=dict[str, Any], repr=False)
+    params: dict[str, Any] | str = field(default_factory=dict[str, Any])
     description: str = ""
     action_type: ActionType = "tool_call"
 
+    def __repr__(self) -> str:
+        return represent(self, "params")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionResult:
+
+class ActionResult(Struct, frozen=True, kw_only=True):
     """Result of one step; `text` is what a model reads of it."""
 
     step_id: str
     tool_name: str
-    params: dict[str, Any] | str = field(repr=False)
+    params: dict[str, Any] | str
     success: bool
-    result: Any = field(default=None, repr=False)
+    result: Any = None
     error: str | None = None
     error_code: str = ""
-    text: str = field(default="", repr=False)
+    text: str = ""
     duration_ms: float | None = None
     action_type: ActionType = "tool_call"
 
+    def __repr__(self) -> str:
+        return represent(self, "params", "result", "text")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reflection:
+
+class Reflection(Struct, frozen=True, kw_only=True):
     """What follows from a step that failed."""
 
     verdict: Verdict
@@ -192,21 +197,23 @@ class Reflection:
     next_focus: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TaskContext:
+class TaskContext(Struct, kw_only=True):
     """State of one task: the actions done, the ids of the finished steps, and what was learned on the way.
 
     `plan` has the steps of the model's last reply, `iteration` counts its replies, `final_result` is the answer.
     """
 
     task_id: str
-    input_text: str = field(default="", repr=False)
+    input_text: str = ""
     plan: list[PlanStep] = field(default_factory=list[PlanStep])
     actions_done: list[ActionResult] = field(default_factory=list[ActionResult])
     steps_done: set[str] = field(default_factory=set[str])
     reflections: list[Reflection] = field(default_factory=list[Reflection])
     iteration: int = 0
-    final_result: Any = field(default=None, repr=False)
+    final_result: Any = None
+
+    def __repr__(self) -> str:
+        return represent(self, "input_text", "final_result")
 
     def mark_step_done(self, step_id: str) -> None:
         """Add a step to the finished ones."""

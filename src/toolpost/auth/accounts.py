@@ -8,9 +8,10 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from toolpost.auth.issuer_registry import IssuerBinding, IssuerRegistry
 from toolpost.auth.keys import UNREADABLE
@@ -185,8 +186,7 @@ def _ignore_secrets(_: set[str]) -> None:
     """Ignore secrets where nothing redacts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Struct, frozen=True, kw_only=True):
     """A connected account: its key, version, status and tokens (None once they were revoked)."""
 
     key: TokenKey
@@ -267,8 +267,7 @@ class Vault:
 Refresh: TypeAlias = Callable[[Account], Awaitable[RefreshOutcome]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentNeeded:
+class ConsentNeeded(Struct, frozen=True, kw_only=True):
     """The person must connect the account, for the first time or again."""
 
     key: TokenKey

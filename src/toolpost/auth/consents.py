@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, urlsplit, urlunsplit
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from toolpost.auth.issuer_registry import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import (
@@ -40,6 +42,7 @@ from toolpost.auth.services import Service, plan_secrets
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError
 from toolpost.contracts.expiring_secret import expiring
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.records import represent
 from toolpost.wire.messages import Headers
 
 if TYPE_CHECKING:
@@ -59,8 +62,7 @@ _MOST = 100_000
 _CODE_UNTOUCHED = frozenset({"temporarily_unavailable", "server_error"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentRequest:
+class ConsentRequest(Struct, frozen=True, kw_only=True):
     """Whose consent is needed, for which tool, and the challenge of the refused request."""
 
     person: Principal
@@ -88,8 +90,7 @@ class ConnectedAccount(NamedTuple):
     trace_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invitation:
+class Invitation(Struct, frozen=True, kw_only=True):
     """A link that starts a sign-in when a browser opens it; valid as long as the consent question."""
 
     provider: str
@@ -98,7 +99,10 @@ class Invitation:
     challenge: AuthChallenge = NO_CHALLENGE
     trace_id: str = ""
     tool: str = ""
-    secret: str = field(default="", repr=False)
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        return represent(self, "secret")
 
 
 class Consents:
@@ -451,13 +455,19 @@ def _request_device_code(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingSignIn:
+class PendingSignIn(Struct, frozen=True, kw_only=True):
     """A transaction that waits for its callback; `invitation` is the digest of the invitation that it uses up."""
 
     transaction: Transaction
     invitation: str = ""
-    version: int = field(default=0, compare=False)
+    version: int = 0  # of the row that it was read from, and so no part of what it is
+
+    def __eq__(self, other: object) -> bool:
+        is_alike = isinstance(other, PendingSignIn) and self.transaction == other.transaction
+        return is_alike and self.invitation == other.invitation
+
+    def __hash__(self) -> int:
+        return hash((self.transaction, self.invitation))
 
 
 class PendingSignIns(Protocol):

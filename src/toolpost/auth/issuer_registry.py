@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.metadata import ServerMetadata, covers
@@ -25,8 +27,7 @@ def program_key(kind: str, name: str) -> TokenKey:
     return TokenKey(PROGRAM, kind, name, "", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuerBinding:
+class IssuerBinding(Struct, frozen=True, kw_only=True):
     """The issuer, client and resource that a sign-in to a service used."""
 
     provider: str

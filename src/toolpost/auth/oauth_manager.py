@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
+
+from msgspec.structs import replace
 
 from toolpost.auth.accounts import Learn, Vault
 from toolpost.auth.consents import (

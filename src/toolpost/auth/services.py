@@ -20,9 +20,11 @@ variable that a command reads its token from. Secrets are best written as `env:N
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.auth.oauth.client import AUTH_METHODS, Client, ClientProfile
 from toolpost.auth.oauth.grants import IdentityProvider
@@ -32,6 +34,7 @@ from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, did_you_mean
+from toolpost.contracts.records import represent
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.wire.network import NetworkPolicy
 
@@ -62,8 +65,7 @@ _KNOWN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class Service(Struct, frozen=True, kw_only=True):
     """A service with accounts: its names, its sign-in plan and network policy.
 
     `resource` is what to request tokens for (RFC 8707) where nothing is discovered.
@@ -74,7 +76,10 @@ class Service:
     plan: SignInPlan
     network: NetworkPolicy
     resource: str | None = None
-    read_assertion: Callable[[], Assertion | IdentityProvider] | None = field(default=None, repr=False)
+    read_assertion: Callable[[], Assertion | IdentityProvider] | None = None
+
+    def __repr__(self) -> str:
+        return represent(self, "read_assertion")
 
     @property
     def attended(self) -> bool:

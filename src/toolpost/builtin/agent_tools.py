@@ -6,9 +6,9 @@ The agent that runs them stands in the context. Outside of a running call they o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Protocol
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from toolpost.builtin.argument_aliases import either, with_camel_case

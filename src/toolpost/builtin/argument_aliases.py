@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from pydantic import AliasChoices
 
 from toolpost.schema.json_values import is_array, is_object

@@ -12,11 +12,11 @@ import stat
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from msgspec import Struct, field
 from pydantic import Field
 
 from toolpost.catalog.function import FunctionTool, tool
@@ -89,8 +89,7 @@ class OpenFile(NamedTuple):
             return file.read()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileAccess:
+class FileAccess(Struct, frozen=True, kw_only=True):
     """Opens the paths that one call of a tool may reach; `allowed_paths=None` allows all but the kernel's own files.
 
     Protected paths are refused in any case; `writes` says that the tool changes files.

@@ -8,12 +8,12 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from io import FileIO
 from operator import attrgetter, itemgetter
 from typing import Annotated, NamedTuple
 
+from msgspec import Struct, field
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -293,8 +293,7 @@ async def glob_files(
     return await run_cancellable(partial(globbing.run, access.start_folder(path), deep=True))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Listing:
+class _Listing(Struct, kw_only=True):
     """Walks over folders and collects entries."""
 
     access: FileAccess

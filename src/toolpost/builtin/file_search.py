@@ -12,12 +12,12 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal, NamedTuple
 
+from msgspec import Struct
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -360,8 +360,7 @@ _SURROGATES = range(0xD800, 0xE000)
 _LINE_ENDS = (0x0A, 0x0D)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrepQuery:
+class GrepQuery(Struct, frozen=True, kw_only=True):
     """A search: the pattern, and the open folder or the file in it to search."""
 
     pattern: SearchPattern
@@ -383,8 +382,7 @@ def find_ripgrep(name: str | None) -> str | None:
     return None if name is None else shutil.which(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrepRunner:
+class GrepRunner(Struct, frozen=True, kw_only=True):
     """Runs searches, each in a process of its own that is killed at the timeout."""
 
     ripgrep: str | None

@@ -8,10 +8,11 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin
+
+from msgspec import Struct, field
 
 Cell = list[str]
 
@@ -75,8 +76,7 @@ _BLOCKS = _words(
 _NEVER = _words("head title button select option input textarea datalist dialog object embed canvas audio video")
 
 
-@dataclass(slots=True)
-class Element:
+class Element(Struct):
     """An element with its attributes and children; text is kept as it is written."""
 
     name: str
@@ -253,8 +253,7 @@ def page_markdown(source: str, *, base_url: str) -> MarkdownPage:
     return MarkdownPage(" ".join(_raw_text(title).split()) if title else "", text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
+class _Writer(Struct, frozen=True):
     """Converts elements; `whole` keeps navigation, header and footer."""
 
     base: str

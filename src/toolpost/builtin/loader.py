@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, builtin_target, read_specs
 from toolpost.catalog.function import FunctionTool

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast, get_args
+
+from msgspec.structs import replace
 
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.specs import clean_spec, has_plain_schemas

@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.questions import Question
@@ -37,8 +39,7 @@ DEFINITION = "definition"
 _ANYTHING = {"type": "object"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class Pin(Struct, frozen=True, kw_only=True):
     """One tool's definition: `hash` covers all of it, the other fields are for people and for the comparison."""
 
     hash: str
@@ -234,7 +235,7 @@ def _read(path: Path) -> dict[str, dict[str, Pin]]:
 
 
 def _pin(facts: dict[str, Any]) -> Pin:
-    texts = {key: str(facts.get(key, "")) for key in Pin.__slots__ if key != "arguments"}
+    texts = {key: str(facts.get(key, "")) for key in Pin.__struct_fields__ if key != "arguments"}
     if not texts["hash"]:
         raise ValueError("a tool has no hash")
     return Pin(**texts, arguments=tuple(map(str, facts.get("arguments", ()))))
@@ -268,8 +269,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else "\n".join(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """Blocks the calls of a tool whose definition (`after`) is not the pinned one (`before`; None: never pinned).
 
     `accept` pins the new definition and lifts the hold; `is_settled` lifts it if another process has done so.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
 
 from toolpost.catalog.entry import Entry, apply_override
 from toolpost.catalog.function import FunctionTool
@@ -29,8 +30,7 @@ class CatalogChange(NamedTuple):
     tool_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallStats:
+class CallStats(Struct, frozen=True):
     """Calls, failures and average duration (ms) of one tool.
 
     `misfits` counts results that violated the output schema and were returned all the same.
@@ -42,8 +42,7 @@ class CallStats:
     misfits: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStats:
+class ToolStats(Struct, frozen=True, kw_only=True):
     """The registry in numbers."""
 
     total: int

@@ -6,9 +6,10 @@ method or the kind of a GraphQL operation, is no claim.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, destructive_of, replay_of

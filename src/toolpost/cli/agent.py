@@ -9,10 +9,10 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
+from msgspec import Struct
 
 from toolpost.cli import completion
 from toolpost.cli.arguments import parse_duration_option, read_text
@@ -90,8 +90,7 @@ Keep = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions:
+class AgentOptions(Struct, frozen=True, kw_only=True):
     """Options of `run` and `chat`; `words` select the tools."""
 
     model: str | None

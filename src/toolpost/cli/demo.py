@@ -9,10 +9,11 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, assert_never
 
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 from pydantic import Field
 from rich import box as boxes
 from rich.console import Console, Group, RenderableType
@@ -49,8 +50,7 @@ sources:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoStep:
+class DemoStep(Struct, frozen=True, kw_only=True):
     """One step of the demo with its expected and its actual status."""
 
     title: str
@@ -73,8 +73,7 @@ class DemoStep:
         return {**facts, "detail": dict(self.detail)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True):
     """Toolbox and folder that every scene uses."""
 
     box: Toolbox

@@ -9,11 +9,11 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
+from msgspec.structs import asdict
 
 from toolpost import __version__
 from toolpost.cli.commands import Commands, Config, Json, User

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.output import Output, count_tools
@@ -117,8 +117,7 @@ def approve(
     run_command(work, as_json=json)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LockComparison:
+class _LockComparison(Struct, frozen=True, kw_only=True):
     """Lock file and the current tools of each source; `failed` has the sources that cannot be listed, and why.
 
     A source is `partial` when a user who signs in may see more tools: a tool that is not listed is not gone then.

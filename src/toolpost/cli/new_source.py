@@ -7,13 +7,14 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 import typer
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolpost.auth.credentials import static_credential, with_environment
 from toolpost.auth.providers import KNOWN_PROVIDERS
@@ -47,6 +48,7 @@ from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect
 from toolpost.connecting.presets import PACKAGES, Package, pinned_preset, unknown_preset, unpinned_package
 from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
+from toolpost.contracts.records import represent
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
@@ -68,20 +70,21 @@ _INSTALL = {"uvx": " (it comes with uv: pip install uv)", "npx": " (it comes wit
 _OUR_OWN = frozenset({"python", "python3"})  # the running interpreter stands in for it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectArguments:
+class ConnectArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `tools connect` as given."""
 
     words: Sequence[str]
     name: str | None = None
-    env: Sequence[str] = field(default=(), repr=False)
-    headers: Sequence[str] = field(default=(), repr=False)
+    env: Sequence[str] = ()
+    headers: Sequence[str] = ()
     cwd: Path | None = None
     transport: McpTransport = McpTransport.AUTO
 
+    def __repr__(self) -> str:
+        return represent(self, "env", "headers")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourcePlan:
+
+class SourcePlan(Struct, frozen=True, kw_only=True):
     """Source to be written, the variables that replace its secrets, and notes for the person who confirms."""
 
     source: ExternalToolConfig
@@ -720,8 +723,7 @@ def _finish(
     return int(status == "failed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ImportPlan:
+class _ImportPlan(Struct, frozen=True, kw_only=True):
     """Sources that a file of another program would add to the configuration."""
 
     file: Path

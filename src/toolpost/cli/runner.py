@@ -12,13 +12,13 @@ import signal
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import typer
+from msgspec.structs import replace
 
 from toolpost.cli.commands import NO_OPTIONS, CommonOptions
 from toolpost.cli.completion import cache_tool_names

@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from toolpost.cli.commands import Config, Json, User
 from toolpost.cli.output import Output

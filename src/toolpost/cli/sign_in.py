@@ -10,8 +10,9 @@ import time
 import webbrowser
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from toolpost.auth.consents import ConnectedAccount, callback_url, finish_device_sign_in, start_device_sign_in
 from toolpost.auth.oauth.authorization import callback_parameters
@@ -35,8 +36,7 @@ _STRAY_CODES = frozenset({"oauth_state", "oauth_person"})
 _DISPLAY_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignInOptions:
+class SignInOptions(Struct, frozen=True, kw_only=True):
     """Options of `accounts connect`."""
 
     device: bool = False

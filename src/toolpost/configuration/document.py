@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.records import represent
 from toolpost.schema.json_values import is_array, is_object
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -29,8 +30,7 @@ _SOURCE_LISTS: frozenset[Keys] = frozenset({("sources",), ("tools", "mcpServers"
 _IDENTIFYING = frozenset({"name", "transport"})  # without these a source cannot be reported
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigDocument:
+class ConfigDocument(Struct, frozen=True, kw_only=True):
     """The data of a file; `secrets` are the values that came from variables.
 
     `unset` has one message per source with unset variables, by the keys of its entry; the data keeps those
@@ -38,8 +38,11 @@ class ConfigDocument:
     """
 
     data: dict[str, Any]
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    secrets: frozenset[str] = frozenset()
     unset: Mapping[Keys, str] = field(default_factory=dict[Keys, str])
+
+    def __repr__(self) -> str:
+        return represent(self, "data", "secrets")
 
 
 def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> ConfigDocument:

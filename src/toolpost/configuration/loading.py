@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.records import represent
 from toolpost.schema.json_values import is_object
 from toolpost.transports.registry import describe_transport
 
@@ -26,13 +28,15 @@ ENV_FILE = ".env"
 _Source = TypeVar("_Source", ExternalToolConfig, McpServerSettings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedSettings:
+class LoadedSettings(Struct, frozen=True, kw_only=True):
     """Settings, the file they came from (None: defaults), and the secrets to redact everywhere."""
 
     settings: Settings
     path: Path | None
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    secrets: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return represent(self, "secrets")
 
 
 def load_settings(

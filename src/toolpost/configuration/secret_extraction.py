@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from toolpost.configuration.literal_secrets import MIN_SECRET
+from toolpost.contracts.records import represent
 from toolpost.schema.secrets import is_secret_variable
 
 # `$${NAME}` is the text `${NAME}` itself.
@@ -47,8 +49,7 @@ _KNOWN_KEY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class Variable(Struct, frozen=True, kw_only=True):
     """A variable that a configuration now refers to, and what it stands for.
 
     `value` is the secret that was written out, if any; it is never shown.
@@ -56,7 +57,10 @@ class Variable:
 
     name: str
     stands_for: str
-    value: str | None = field(default=None, repr=False)
+    value: str | None = None
+
+    def __repr__(self) -> str:
+        return represent(self, "value")
 
 
 def references(text: str) -> list[str]:
@@ -174,8 +178,7 @@ class SecretExtractor:
         return name not in taken and self._environ.get(name, secret) == secret
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Where a secret was found; `names` yields the possible names of its variable, the best first."""
 
     source: str

@@ -10,11 +10,11 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from toolpost.configuration.document import read_text
@@ -70,8 +70,7 @@ _TRAILING = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])', re.DOTALL)
 _NOT_BLANK = re.compile(r"[^\n]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedServers:
+class ImportedServers(Struct, frozen=True, kw_only=True):
     """The servers of a file as sources, notes about what was changed or left out, and the variables they need."""
 
     sources: tuple[ExternalToolConfig, ...]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.records import represent
 
 CallerScope = Literal["call", "answer", "admin"]
 SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin")
@@ -33,18 +35,20 @@ class Caller(NamedTuple):
         return "answer" in self.scopes and any(fnmatchcase(tool_name, pattern) for pattern in self.answers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallerKey:
+class CallerKey(Struct, frozen=True, kw_only=True):
     """A key of a caller as it is stored: its secret part only as a digest."""
 
     id: str
     name: str
     principal: Principal
     scopes: frozenset[CallerScope]
-    digest: bytes = field(repr=False)
+    digest: bytes
     created_at: float
     created_by: str
     expires_at: float | None = None
+
+    def __repr__(self) -> str:
+        return represent(self, "digest")
 
     def to_dict(self) -> dict[str, object]:
         """Return what is shown of the key."""

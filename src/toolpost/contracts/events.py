@@ -5,11 +5,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolpost.contracts.records import represent
 
@@ -147,8 +146,7 @@ def new_event(
     return RunEvent(code, time.time(), call, facts, f"event_{secrets.token_hex(8)}", cause, priority)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent:
+class StoredEvent(Struct, frozen=True, kw_only=True):
     """An event in the log: numbered without gaps within its run, chained by hash."""
 
     id: int
@@ -207,8 +205,7 @@ class StoredEvent:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventFilter:
+class EventFilter(Struct, frozen=True, kw_only=True):
     """Filter of events by tool (`*` matches any letters), by codes (empty: all), by time and by user."""
 
     tool: str | None = None
@@ -217,8 +214,7 @@ class EventFilter:
     user: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True, kw_only=True):
     """Summary of a run: the call that began it, its user and its status."""
 
     run_id: str
@@ -233,15 +229,17 @@ class RunSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as JSON data."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteBinding:
+class RemoteBinding(Struct, frozen=True, kw_only=True):
     """The address of a run's state at a remote agent."""
 
     trace_id: str
     context_id: str | None
     task_id: str
     agent_url: str
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __repr__(self) -> str:
+        return represent(self, "metadata")

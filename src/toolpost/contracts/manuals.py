@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
+from toolpost.contracts.records import represent
 from toolpost.contracts.spec import JsonSchema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedCommand:
+class DescribedCommand(Struct, frozen=True, kw_only=True):
     """One command of a manual; `args` are all words of the command, with `{name}` where an argument goes.
 
     Where the manual has no command that may be run, `args` is empty and `fault` says why.
@@ -22,11 +23,14 @@ class DescribedCommand:
     input_schema: JsonSchema | None = None
     output_schema: JsonSchema | None = None
     tags: tuple[str, ...] = ()
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str | None = None
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secrets: tuple[str, ...] = ()
     fault: str = ""
+
+    def __repr__(self) -> str:
+        return represent(self, "args", "env", "secrets")
 
 
 class DescribedCommands(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -112,21 +111,23 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
             return {**base, "pending": {"id": outcome.pending_id, **question.to_dict()}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True, kw_only=True):
     """The result of `Tool.execute` and `ToolExecutor.execute`; times are Unix milliseconds."""
 
     success: bool
-    result: Any = field(default=None, repr=False)
+    result: Any = None
     error: str | None = None
     started_at: float = 0.0
     completed_at: float | None = None
     duration_ms: float | None = None
-    content_text: str | None = field(default=None, repr=False)
+    content_text: str | None = None
     error_info: dict[str, Any] | None = None
     artifacts: tuple[str, ...] = ()
     call_id: str = ""
     run_id: str = ""
+
+    def __repr__(self) -> str:
+        return represent(self, "result", "content_text")
 
     @classmethod
     def completed(cls, content: Any, text: str | None = None, *, started_at: float) -> ToolResult:

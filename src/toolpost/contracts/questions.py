@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
+from msgspec import Struct, field
+
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.records import represent
 
 QuestionKind = Literal["approval", "call", "consent", "input", "restart", "unknown"]
 Decision = Literal["approve", "deny", "answer", "happened", "not_happened", "rerun"]
@@ -47,8 +49,7 @@ class CallPreview(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """A decision that only a person can make; of kind `call`, the end of a call that this one made and that waits.
 
     `key` identifies the question within its call: when the call runs again, its answer is found by this key. A value
@@ -63,17 +64,20 @@ class Question:
     kind: QuestionKind
     prompt: str
     reason: str = "approval_required"
-    payload: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)  # it may hold where to sign in
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])  # it may hold where to sign in
     key: str = "approval"
     expires_in_s: float | None = None
     answer_schema: Mapping[str, Any] | None = None
-    state: Any = field(default=None, repr=False)
+    state: Any = None
     deliver_denial: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     target: Mapping[str, str] = field(default_factory=dict[str, str])
     answerers: tuple[str, ...] | None = None
     four_eyes: bool = False
-    requests: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    requests: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __repr__(self) -> str:
+        return represent(self, "payload", "state", "requests")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what every surface shows of the question."""
@@ -104,23 +108,24 @@ class Question:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """A person's answer: the decision, a value for the tool, or changed arguments; `state` is the question's.
 
     `responses` are those of an MCP client to the question's `requests`, by key.
     """
 
     decision: Decision
-    value: Any = field(default=None, repr=False)
+    value: Any = None
     reason: str = ""
-    arguments: Mapping[str, Any] | None = field(default=None, repr=False)
-    state: Any = field(default=None, repr=False)
-    responses: Mapping[str, Any] | None = field(default=None, repr=False)
+    arguments: Mapping[str, Any] | None = None
+    state: Any = None
+    responses: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return represent(self, "value", "arguments", "state", "responses")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingAction:
+class PendingAction(Struct, frozen=True, kw_only=True):
     """A call that waits for a person, stored until it is answered, expires or is cancelled.
 
     It holds the exact call, so that an answer runs that call and nothing else. `answers` are the earlier answers of
@@ -133,21 +138,24 @@ class PendingAction:
     call_id: str
     run_id: str
     tool_name: str
-    arguments: Mapping[str, Any] = field(repr=False)
+    arguments: Mapping[str, Any]
     arguments_hash: str
     asked_by: Principal
     created_at: float
     expires_at: float
     status: PendingStatus = "open"
     answerers: tuple[str, ...] | None = None
-    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer], repr=False)
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
     started: bool = False
-    idempotency_key: str | None = field(default=None, repr=False)
+    idempotency_key: str | None = None
     correlation_id: str = ""
     task_id: str = ""
     timeout_s: float | None = None
-    context: Mapping[str, Any] | None = field(default=None, repr=False)
+    context: Mapping[str, Any] | None = None
     answer: Answer | None = None
     answered_by: str | None = None
     answered_at: float | None = None
-    outcome: Mapping[str, Any] | None = field(default=None, repr=False)
+    outcome: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return represent(self, "arguments", "answers", "idempotency_key", "context", "outcome")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 # A program that only lists tools needs nothing of what calls are made of.
 if TYPE_CHECKING:
@@ -100,8 +102,7 @@ class ToolTarget:
 _DERIVED: Any = None  # default of fields that __post_init__ derives from the side effects
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True, kw_only=True):
     """The specification of one tool.
 
     `input_schema` and `output_schema` are unchanged: calls are validated against them, and models see them. Where the
@@ -143,9 +144,9 @@ class ToolSpec:
             external = self.side_effects == "external"
             destructive = destructive_of(self.side_effects, None) if self.source else False
             derived = SafetyProfile(external, False, destructive, external)  # noqa: FBT003 - in the record's order
-            object.__setattr__(self, "safety", derived)
+            force_setattr(self, "safety", derived)
         if cast("ReplayClass | None", self.replay) is None:
-            object.__setattr__(self, "replay", replay_of(self.side_effects))
+            force_setattr(self, "replay", replay_of(self.side_effects))
 
     @property
     def has_effects(self) -> bool:

@@ -7,8 +7,9 @@ exactly one claimant in any number of processes; nothing is visible across tenan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from toolpost.contracts.callers import CallerKey
 from toolpost.contracts.events import (
@@ -22,6 +23,7 @@ from toolpost.contracts.events import (
 )
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+from toolpost.contracts.records import represent
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
 
@@ -36,8 +38,7 @@ class TokenKey(NamedTuple):
     client: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRow:
+class TokenRow(Struct, frozen=True, kw_only=True):
     """A stored token; `body` is JSON, sealed at rest and bound to the key and the version.
 
     A version belongs to one body and is never used again. A `doubtful` row was being refreshed when the result got
@@ -47,10 +48,13 @@ class TokenRow:
     key: TokenKey
     version: int
     status: TokenStatus
-    body: Mapping[str, Any] = field(repr=False)
+    body: Mapping[str, Any]
     changed_at: float
     holder: str = ""
     until: float = 0.0
+
+    def __repr__(self) -> str:
+        return represent(self, "body")
 
 
 class TokenRows(Protocol):
@@ -181,8 +185,7 @@ class EventLog(EventSink, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True, kw_only=True):
     """An intent, written before a call with effects, and its result, written after.
 
     `step` is "" for the call itself and the key of `ctx.once` for a step inside it. `call` holds what a later question
@@ -194,11 +197,14 @@ class JournalEntry:
     run_id: str
     tool_name: str
     principal: Principal
-    call: Mapping[str, Any] = field(repr=False)
+    call: Mapping[str, Any]
     at: float
     owner: str = ""
     done: bool = False
-    result: Any = field(default=None, repr=False)
+    result: Any = None
+
+    def __repr__(self) -> str:
+        return represent(self, "call", "result")
 
 
 class Journal(Protocol):
@@ -274,15 +280,17 @@ class PendingStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRecord:
+class KeyRecord(Struct, frozen=True, kw_only=True):
     """The call of an idempotency key, and its outcome (None: not finished)."""
 
     call_id: str
     tool_name: str
     arguments_hash: str
-    outcome: Mapping[str, Any] | None = field(default=None, repr=False)
+    outcome: Mapping[str, Any] | None = None
     owner_alive: bool = True
+
+    def __repr__(self) -> str:
+        return represent(self, "outcome")
 
 
 class KeyStore(Protocol):
@@ -325,8 +333,7 @@ class CallerKeyStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookProgress:
+class WebhookProgress(Struct, frozen=True, kw_only=True):
     """How far a webhook has come: `position` is the last event that was delivered, or is not for it.
 
     `failures` are in a row, `error` is of the last; while there are some, `next_try_at` says when it is tried again,
@@ -384,8 +391,7 @@ class CancelStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactRef:
+class ArtifactRef(Struct, frozen=True, kw_only=True):
     """A large or binary result, stored under the hash of its content; `user` is for whom it was made."""
 
     id: str
@@ -402,7 +408,7 @@ class ArtifactRef:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the reference as JSON data."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class ArtifactStore(Protocol):
@@ -435,8 +441,7 @@ class ArtifactStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(Struct, frozen=True, kw_only=True):
     """Limits of age and size of stored data; None is no limit."""
 
     max_age_s: float | None = None

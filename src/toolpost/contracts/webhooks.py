@@ -6,28 +6,32 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from msgspec import Struct
+
 from toolpost.contracts.events import StoredEvent
+from toolpost.contracts.records import represent
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what secrets begin with
 _SHORTEST_KEY = 24  # bytes, by the specification
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventWebhook:
+class EventWebhook(Struct, frozen=True, kw_only=True):
     """Where some events go; patterns (`*`, `?`) of types, tools and `tenant:user` must all match.
 
     The receiver may verify with any of `keys`, the newest first.
     """
 
     name: str
-    url: str = field(repr=False)
-    keys: tuple[bytes, ...] = field(repr=False)
+    url: str
+    keys: tuple[bytes, ...]
     events: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
     principals: tuple[str, ...] = ("*",)
+
+    def __repr__(self) -> str:
+        return represent(self, "url", "keys")
 
     def wants(self, event: StoredEvent) -> bool:
         """Return whether an event is for this webhook."""

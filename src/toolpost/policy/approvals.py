@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from msgspec import Struct
 
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.hidden_text import strip_invisible
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from toolpost.policy.redaction import Redactor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approvals:
+class Approvals(Struct, frozen=True, kw_only=True):
     """Who may answer questions about a tool; None leaves it to the general setting.
 
     `answerers` are patterns of `tenant:user`. With `four_eyes` whoever asked may not answer.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.contracts.calls import PermittedCall, ValidatedCall
 from toolpost.contracts.errors import ToolPermissionError
@@ -18,8 +20,7 @@ Action = Literal["allow", "ask", "deny"]
 Template = Literal["exploratory", "standard", "regulated", "audit"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """An action for the tools that match all conditions; an empty condition matches every tool."""
 
     action: Action

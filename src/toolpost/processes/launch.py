@@ -7,10 +7,12 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError
+from toolpost.contracts.records import represent
 
 _WINDOWS = (
     "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT",
@@ -34,13 +36,15 @@ _PYTHON = frozenset({"python", "python3"})
 _TEMPORARY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """A program with its arguments, its whole environment and its working directory (None: that of this process)."""
 
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(repr=False)
+    env: Mapping[str, str]
     cwd: str | None = None
+
+    def __repr__(self) -> str:
+        return represent(self, "env")
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -9,8 +9,9 @@ import re
 import secrets
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _MEMBERSHIPS = Path("/proc/self/cgroup")
@@ -18,8 +19,7 @@ _PR_GET_PDEATHSIG = 2
 _PR_GET_CHILD_SUBREAPER = 37
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlGroup:
+class ControlGroup(Struct, frozen=True, kw_only=True):
     """A group of processes that is killed as one: a member's children are members, whatever session they make."""
 
     path: Path
@@ -77,8 +77,7 @@ def _unescape(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxReport:
+class SandboxReport(Struct, frozen=True, kw_only=True):
     """Mechanisms of this machine that keep child processes from outliving their host.
 
     Supervisors use all but `pid_namespace`: that is bubblewrap, for sandboxes; servers that leave their process id

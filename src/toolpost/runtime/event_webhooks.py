@@ -11,9 +11,10 @@ import json
 import logging
 import time
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import StoreError, ToolError

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from toolpost.auth.credentials import Authorizer
 from toolpost.catalog.registry import ToolRegistry

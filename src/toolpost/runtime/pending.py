@@ -6,11 +6,10 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from toolpost.catalog.lock import DEFINITION
 from toolpost.contracts.calls import RequestedCall, ValidatedCall
@@ -494,7 +493,7 @@ class PauseWriter:
             await writing  # it stops here anyway, and can be answered in another process
         attempt.journaled = False
         self._emitter.emit_pause(attempt.call, action)
-        return structs.replace(paused_outcome(action), duration_ms=attempt.elapsed_ms)
+        return replace(paused_outcome(action), duration_ms=attempt.elapsed_ms)
 
     async def _write(self, action: PendingAction, *, journaled: bool) -> None:
         await self._store.pending.add(action)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from toolpost.contracts.context import inner_call_question
 from toolpost.contracts.errors import StoreError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import jsonschema_rs
+from msgspec import Struct
 
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.spec import JsonSchema
@@ -277,8 +277,7 @@ class Weight(NamedTuple):
     recursive: bool
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """One schema on the stack, with the sums of its parts so far."""
 
     where: str

@@ -9,7 +9,6 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from inspect import Parameter
 from types import GenericAlias
 from typing import (
@@ -30,6 +29,7 @@ import docstring_parser
 import typing_extensions
 from docstring_parser import Docstring, DocstringStyle
 from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
@@ -82,8 +82,7 @@ _CONTEXT_NAME = re.compile(r"(Optional\[)?(\w+\.)*ToolContext\]?(\s*\|\s*None)?"
 _RESULT_NAME = re.compile(r"\b(ToolOutput|ToolResult)\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSchema:
+class FunctionSchema(Struct, frozen=True, kw_only=True):
     """The schemas of a function, and the functions that convert for it.
 
     `convert` turns JSON arguments into keyword arguments and `render` a result into JSON; each is None where nothing

@@ -6,13 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind
+from msgspec import Struct
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
 from toolpost.contracts.spec import JsonSchema
@@ -46,8 +46,7 @@ def coerce_value(schema: JsonSchema, instance: Any) -> Any:
     return _Coercion(SchemaDocument(schema)).value(schema, instance, 0)
 
 
-@dataclass(slots=True)
-class _Coercion:
+class _Coercion(Struct):
     """One walk over a value and its schema; `left` bounds the number of steps."""
 
     document: SchemaDocument
@@ -264,8 +263,7 @@ _MAX_MATCHED = 100_000
 _NO_WEIGHT = Weight(1, 1, 1, 1, recursive=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validator:
+class Validator(Struct, frozen=True, kw_only=True):
     """Validate values against one schema.
 
     `is_valid` is the engine's own method, the fastest there is; for a value that is not JSON it may raise ValueError.
@@ -486,8 +484,7 @@ def _schema_error(exc: Exception) -> ToolSchemaError:
     return ToolSchemaError(f"Schema is unusable at {where}: {problem[:400]}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class Engine(Struct, frozen=True, kw_only=True):
     """A compiled schema: the verdict, all violations, or only the first one.
 
     Each may raise ValueError for a value that is not JSON or nested too deeply.

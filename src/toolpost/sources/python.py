@@ -8,9 +8,10 @@ import importlib.util
 import re
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
+
+from msgspec.structs import replace
 
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.names import canonical_name

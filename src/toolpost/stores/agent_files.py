@@ -16,13 +16,15 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.records import represent
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.stores.agent_folders import SESSION_FOLDER, TASK_FOLDER, TENANTS, session_folder, tenant_folder
 from toolpost.stores.liveness import try_lock
@@ -186,8 +188,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedTask:
+class LoggedTask(Struct, frozen=True, kw_only=True):
     """A task as its log has it; times are in milliseconds since 1970. `created` and `last` are data of its events.
 
     `restarts` counts how often it went on after its process had ended, since a person last gave it something to do.
@@ -199,9 +200,12 @@ class LoggedTask:
     created_at: int
     updated_at: int
     restarts: int
-    messages: list[Message] = field(repr=False)
-    created: Mapping[str, Any] = field(repr=False)
-    last: Mapping[str, Any] = field(repr=False)
+    messages: list[Message]
+    created: Mapping[str, Any]
+    last: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return represent(self, "messages", "created", "last")
 
     @property
     def input_text(self) -> str:

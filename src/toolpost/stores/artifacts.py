@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from msgspec.structs import astuple, replace
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import ArtifactRef, Sealer
@@ -33,7 +34,7 @@ _HEADER_BYTES = len(_MARK) + 4
 _CHUNK = 1 << 16
 
 Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
-_NAMES = tuple(field.name for field in fields(ArtifactRef))
+_NAMES = ArtifactRef.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
 _INSERT = f"INSERT INTO artifacts ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - constants
 _OF = "(:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)"

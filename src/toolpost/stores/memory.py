@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Self, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
@@ -23,9 +24,9 @@ if TYPE_CHECKING:  # the store in memory, which shares this module, opens no dat
 
 # What changes in the life of a question stands beside the record, not in it.
 _CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome"})
-_KEPT = tuple(field.name for field in fields(PendingAction) if field.name not in _CHANGING)
-_QUESTION = tuple(field.name for field in fields(Question))
-_ANSWER = tuple(field.name for field in fields(Answer))
+_KEPT = tuple(name for name in PendingAction.__struct_fields__ if name not in _CHANGING)
+_QUESTION = Question.__struct_fields__
+_ANSWER = Answer.__struct_fields__
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = list[Row]

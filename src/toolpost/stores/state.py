@@ -7,9 +7,10 @@ import json
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from msgspec.structs import asdict
 
 from toolpost.contracts.events import EventCode, RemoteBinding, RunEvent, StoredEvent
 from toolpost.contracts.principal import Principal
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # the store in memory, which shares this module, opens no dat
     from toolpost.stores.writer import Writer
 
 OF_RUNS = ("event", "binding")  # kinds whose key is the run
-_EVENT = tuple(field.name for field in fields(StoredEvent))
+_EVENT = StoredEvent.__struct_fields__
 _ROW = "INTO state (kind, key, item, body, owner, until) VALUES (?, ?, ?, ?, ?, ?)"
 
 _PAGE = 1000

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
 
 from toolpost.contracts.storage import TokenKey, TokenRow, TokenStatus
 from toolpost.stores.sealing import ROW_FAULTS, RowSealer, copy_json, skip_damaged

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import astuple, replace
 
 from toolpost.contracts.storage import WebhookProgress
 
@@ -63,7 +64,7 @@ class SQLiteWebhookStore:
 
 
 def _progress(row: Sequence[object]) -> WebhookProgress:
-    return WebhookProgress(**dict(zip(WebhookProgress.__dataclass_fields__, row, strict=True)))  # type: ignore[arg-type]
+    return WebhookProgress(**dict(zip(WebhookProgress.__struct_fields__, row, strict=True)))  # type: ignore[arg-type]
 
 
 class MemoryWebhookStore:

@@ -9,11 +9,12 @@ import sqlite3
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
@@ -59,16 +60,14 @@ def _set_results(results: list[JobResult]) -> None:
 # No tuples, so that every tuple in the queue is an event.
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A function to run on the writer's connection, and the future of its result."""
 
     work: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(Struct, frozen=True):
     """A future that is done once all items before it are durable."""
 
     future: asyncio.Future[Any]

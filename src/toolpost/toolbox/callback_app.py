@@ -10,15 +10,17 @@ import inspect
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import Struct
 
 from toolpost.auth.consents import Invitation, StartedSignIn
 from toolpost.auth.oauth.authorization import browser_binding, callback_parameters
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolError
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.records import represent
 
 if TYPE_CHECKING:
     from toolpost.toolbox.accounts import AccountManager
@@ -113,14 +115,16 @@ def callback_app(box: Toolbox, *, identify: Identify) -> CallbackApp:
     return CallbackApp(box, identify)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Visit:
+class _Visit(Struct, frozen=True, kw_only=True):
     """One request of a browser."""
 
     scope: Scope
-    fields: Mapping[str, str] = field(repr=False)
-    cookie: str = field(repr=False)
+    fields: Mapping[str, str]
+    cookie: str
     provider: str = ""
+
+    def __repr__(self) -> str:
+        return represent(self, "fields", "cookie")
 
 
 class CallbackApp:

@@ -8,11 +8,11 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
-from msgspec import structs
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from toolpost.auth.credentials import Authorizer
@@ -478,7 +478,7 @@ class StandaloneRouter:
             moved = await context.save_artifact(data, media_type=ref.media_type, name=ref.name)
             encoded = encoded.replace(artifact_id, moved)
         content, text = json.loads(encoded)
-        return structs.replace(completed, content=content, text=text)
+        return replace(completed, content=content, text=text)
 
     async def read_artifact(self, artifact_id: str) -> tuple[ArtifactRef, bytes]:
         """Return a stored file and what is known of it; KeyError when there is none."""

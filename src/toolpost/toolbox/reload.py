@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from toolpost.builtin.specs import COLLECTIONS
 from toolpost.configuration.literal_secrets import literal_secrets
@@ -23,8 +25,7 @@ _APPLIED = ("policy", "approvals", "collections", "overrides", "views", "view", 
 _SERVERS = "mcp_servers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reload:
+class Reload(Struct, frozen=True, kw_only=True):
     """What other settings changed: sources, and the keys that hold now (`applied`) or after a restart (`restart`).
 
     `failed` has the sources whose new settings do not work, with the reason; these stay as they were.

@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolpost.auth.credentials import (
     Authorizer,
@@ -87,8 +89,7 @@ _MAX_DRAFTS = 5
 _GRACE_S = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
+class SourceState(Struct, frozen=True, kw_only=True):
     """The state of a source: how many tools it has, or the error.
 
     A source is `connecting` until its first answer. Its tools may be in the catalog before that, from a cached
@@ -103,8 +104,7 @@ class SourceState:
     state: Literal["up", "connecting", "down"] = "up"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceChanges:
+class SourceChanges(Struct, frozen=True):
     """The sources that other settings added, replaced and removed, and why others of them stay as they were."""
 
     added: list[str] = field(default_factory=list[str])

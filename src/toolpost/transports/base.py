@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from importlib import import_module
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec import Struct, field
 
 from toolpost.contracts.calls import (
     NO_CREDENTIAL,
@@ -45,8 +46,7 @@ API_TIMEOUT_S = 30.0
 API_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(Struct, frozen=True, kw_only=True):
     """Services injected into a source by the Toolbox that it belongs to.
 
     `credential` lists the tools; calls bring their own. `emit` sends an event of the source to every sink. `make`

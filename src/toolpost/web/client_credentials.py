@@ -7,9 +7,10 @@ import base64
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from toolpost.contracts.errors import (
     ConfigError,
@@ -19,6 +20,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     from_status,
 )
+from toolpost.contracts.records import represent
 from toolpost.schema.json_values import as_object
 from toolpost.web.content import parse_json
 from toolpost.web.requests import (
@@ -38,17 +40,19 @@ _SKEW_S = 30.0
 _SKEW_SHARE = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientGrant:
+class ClientGrant(Struct, frozen=True, kw_only=True):
     """A client and the token that it requests; `method` says how it authenticates to the token endpoint."""
 
     scheme: str
     token_url: str
     client_id: str
-    client_secret: str = field(repr=False)
+    client_secret: str
     scope: str = ""
     extra: tuple[Pair, ...] = ()
     method: Literal["basic", "post"] = "basic"
+
+    def __repr__(self) -> str:
+        return represent(self, "client_secret")
 
 
 class ClientToken(NamedTuple):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple, Self
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from toolpost.contracts.errors import ToolError
+from toolpost.contracts.records import represent
 
 HOST = "127.0.0.1"
 PATH = "/callback"
@@ -35,13 +37,15 @@ class CallbackResponse(NamedTuple):
         return f"{start}{head}\r\n".encode("latin-1", "replace") + self.body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallbackRequest:
+class CallbackRequest(Struct, frozen=True, kw_only=True):
     """The redirect of a browser, which waits for `respond`. `name` is the last part of the path."""
 
     name: str
-    query: str = field(repr=False)
+    query: str
     response: asyncio.Future[CallbackResponse]
+
+    def __repr__(self) -> str:
+        return represent(self, "query")
 
     def respond(self, response: CallbackResponse) -> None:
         """Send a response, once."""

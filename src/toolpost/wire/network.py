@@ -13,13 +13,16 @@ import socket
 import ssl
 import unicodedata
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote, urljoin, urlsplit
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from toolpost.contracts.errors import ConfigError, ErrorCategory, ToolConnectionError, ToolPermissionError
+from toolpost.contracts.records import represent
 from toolpost.wire.addresses import PRIVATE_REASONS, Address, refusal_reason, unmap_ipv4
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -60,13 +63,15 @@ class ProxyError(OSError):
     """Raised when a proxy opens no tunnel; the text says what the proxy answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proxy:
+class Proxy(Struct, frozen=True, kw_only=True):
     """Host, port and login of a proxy."""
 
     host: str
     port: int
-    login: str = field(default="", repr=False)
+    login: str = ""
+
+    def __repr__(self) -> str:
+        return represent(self, "login")
 
     def connect_request(self, address: Address, port: int) -> bytes:
         """Build the CONNECT request for a tunnel to an address (RFC 9110 section 9.3.6)."""
@@ -141,8 +146,7 @@ def check_tunnel(head: bytes) -> None:
         raise ProxyError(f"the proxy answered {line[:80]!r}, which opens no tunnel")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """Scheme, host and port of a URL; `ascii_host` is the name to look up, `address` is set for an IP literal."""
 
     scheme: str
@@ -170,8 +174,7 @@ class Resolver(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkPolicy:
+class NetworkPolicy(Struct, frozen=True, kw_only=True):
     """Which addresses a source may connect to besides public ones.
 
     `allow_hosts` and `allow_private` are the configuration's `network`; `operator_hosts` are entries of the same
@@ -184,8 +187,11 @@ class NetworkPolicy:
     allow_private: bool = False
     operator_hosts: frozenset[str] = frozenset()
     document_host: str | None = None
-    proxy: str | None = field(default=None, repr=False)
+    proxy: str | None = None
     trace_context: bool = False
+
+    def __repr__(self) -> str:
+        return represent(self, "proxy")
 
     def __post_init__(self) -> None:
         allow_rules(self.allow_hosts | self.operator_hosts)
@@ -267,8 +273,7 @@ async def resolve(
     return list(dict.fromkeys(unmap_ipv4(address) for address in addresses))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowRule:
+class AllowRule(Struct, frozen=True, kw_only=True):
     """One entry of `network.allow_hosts`: a name (`.example.org` for all below it) or a network, at one port or any.
 
     A name allows only loopback and private use, because its owner controls its DNS;

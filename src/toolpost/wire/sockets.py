@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 from toolpost.wire.addresses import Address

@@ -4,8 +4,9 @@ import base64
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from toolpost.auth.oauth.authorization import Transaction, exchange_code, read_callback
 from toolpost.auth.oauth.client import Client

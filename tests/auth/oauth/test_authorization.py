@@ -2,11 +2,11 @@
 
 import base64
 import hashlib
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from tests.auth.oauth.flows import (
     ISSUER,

@@ -1,9 +1,9 @@
 """Consent on another device."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, TRUST, Script, at, public_client, server, told
 from toolpost.auth.oauth.flow import FlowResponse

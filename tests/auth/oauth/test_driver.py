@@ -3,9 +3,9 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.auth.oauth.flows import public_client, server, told
 from tests.auth.oauth.test_device import GRANT

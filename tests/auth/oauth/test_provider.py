@@ -3,11 +3,11 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from joserfc import jwk
+from msgspec.structs import replace
 
 from tests.auth.oauth.flows import claims_of, finish_authorization
 from tests.auth.oauth.provider import RESOURCE, Browser, provider

@@ -1,7 +1,6 @@
 """A value becomes the body that its media type asks for."""
 
 import json
-from dataclasses import replace
 from email.parser import BytesParser
 from email.policy import HTTP
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import parse_qsl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.specs import build_request
 from toolpost.contracts.errors import ToolValidationError

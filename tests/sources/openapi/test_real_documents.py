@@ -4,12 +4,12 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from tests.specs import no_network, octokit, real_documents
 from toolpost.auth.keys import FileSealer

@@ -4,10 +4,10 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.parts import reserved_port
 from tests.sources.openapi.apps.serving import Caller, api_from, calling, served

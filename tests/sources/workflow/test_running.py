@@ -1,11 +1,11 @@
 """Workflows through a Toolbox: steps, conditions, loops, retries, outputs and what is told when one fails."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from toolpost import Completed, Failed, Paused, Settings, Toolbox, model_text, tool
 from toolpost.errors import ToolExecutionError

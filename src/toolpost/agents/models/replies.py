@@ -6,8 +6,9 @@ import asyncio
 import json
 import secrets
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+
+from msgspec import Struct, field
 
 from toolpost.contracts.chat import ChatModel, ModelReply, StreamingChatModel, TextDelta, ToolCallDelta, Usage
 from toolpost.contracts.config import RetryPolicy
@@ -210,8 +211,7 @@ def _ignore(delta: TextDelta | ToolCallDelta) -> None:
     """Take a piece that nobody asked for."""
 
 
-@dataclass(slots=True)
-class CallParts:
+class CallParts(Struct):
     """The pieces of one tool call."""
 
     id: str = ""
@@ -224,8 +224,7 @@ class CallParts:
         return {"id": self.id or f"call_{secrets.token_hex(8)}", "type": "function", "function": function}
 
 
-@dataclass(slots=True)
-class ReplyParts:
+class ReplyParts(Struct):
     """The pieces of one reply; `finish` is empty until the provider says why the reply ended."""
 
     api: str

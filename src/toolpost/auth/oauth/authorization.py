@@ -8,8 +8,9 @@ import hmac
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.flow import Clock, Flow, OAuthProblem, OAuthResponseError, presentable
@@ -18,6 +19,7 @@ from toolpost.auth.oauth.jose import DpopKey
 from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata, is_loopback
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.contracts.records import represent
 from toolpost.wire.messages import Pairs
 from toolpost.wire.network import parse_target
 
@@ -25,8 +27,7 @@ TRANSACTION_TTL_S = 600.0
 OFFLINE = "offline_access"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignInContext:
+class SignInContext(Struct, frozen=True, kw_only=True):
     """Whom a sign-in is for, and where the browser comes back to.
 
     `browser` is the `browser_binding` of the starting browser's cookie; empty where the sign-in is bound otherwise.
@@ -35,16 +36,18 @@ class SignInContext:
     redirect_uri: str
     tenant: str = ""
     user: str = ""
-    browser: str = field(default="", repr=False)
+    browser: str = ""
     provider: str = ""
     trace_id: str = ""
 
+    def __repr__(self) -> str:
+        return represent(self, "browser")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+
+class Transaction(Struct, frozen=True, kw_only=True):
     """One sign-in in progress: all that is needed to finish it, in any process, once."""
 
-    state: str = field(repr=False)
+    state: str
     verifier: Secret | None
     server: ServerMetadata
     client: Client
@@ -55,13 +58,18 @@ class Transaction:
     scopes: tuple[str, ...] = ()
     dpop_key: Secret | None = None
 
+    def __repr__(self) -> str:
+        return represent(self, "state")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationRequest:
+
+class AuthorizationRequest(Struct, frozen=True, kw_only=True):
     """The URL for the person's browser, and the transaction to store until the callback."""
 
-    url: str = field(repr=False)
+    url: str
     transaction: Transaction
+
+    def __repr__(self) -> str:
+        return represent(self, "url")
 
 
 def begin_authorization(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import secrets
 import time
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.auth.oauth.flow import Clock, Flow, FlowRequest, json_object, parse_problem, presentable, refusal_error
 from toolpost.auth.oauth.jose import sign_jws
@@ -30,8 +32,7 @@ _CODE_GRANTS = ("authorization_code", "refresh_token")
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class Client(Struct, frozen=True, kw_only=True):
     """An OAuth client at one issuer.
 
     `origin` is how it was registered: by an operator, by a document of ours (its id is the URL), or dynamically. An
@@ -99,8 +100,7 @@ def _assertion(client: Client, server: ServerMetadata, now: float) -> str:
     return sign_jws(claims, key=client.private_key, algorithm=client.algorithm, header=header)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientProfile:
+class ClientProfile(Struct, frozen=True, kw_only=True):
     """Metadata of this program as a client; `document_url` is where it is published, if it is."""
 
     name: str = "Toolpost"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
+from msgspec import Struct
+
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolNodeError, from_status
+from toolpost.contracts.records import represent
 from toolpost.schema.json_values import is_object
 from toolpost.wire.messages import Headers, Pairs, Request
 
@@ -44,8 +46,7 @@ CLIENT_REFUSED = "oauth_client_refused"
 _ABOUT_THE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowRequest:
+class FlowRequest(Struct, frozen=True, kw_only=True):
     """One request of a flow; `form` or `json` is its body.
 
     `documents` are the URLs of the documents that led here, the first one first. Their authors may point at less than
@@ -53,11 +54,14 @@ class FlowRequest:
     """
 
     method: Literal["GET", "POST"]
-    url: str = field(repr=False)
-    headers: Pairs = field(default=ACCEPT_JSON, repr=False)
-    form: Pairs | None = field(default=None, repr=False)
-    json: Any = field(default=None, repr=False)
+    url: str
+    headers: Pairs = ACCEPT_JSON
+    form: Pairs | None = None
+    json: Any = None
     documents: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return represent(self, "url", "headers", "form", "json")
 
 
 class FlowResponse(NamedTuple):

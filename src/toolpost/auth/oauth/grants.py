@@ -6,8 +6,10 @@ import asyncio
 import math
 import re
 import time
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.auth.oauth.client import DEVICE_GRANT, Client, authenticate_client
 from toolpost.auth.oauth.flow import (
@@ -29,6 +31,7 @@ from toolpost.auth.oauth.jose import DpopKey, dpop_nonce
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust
 from toolpost.auth.secret import Secret, revealed
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
+from toolpost.contracts.records import represent
 from toolpost.schema.json_values import finite_number
 from toolpost.wire.messages import Pairs
 
@@ -68,8 +71,7 @@ _SENDABLE = re.compile(r"[!-~]{1,65536}")
 _BEARERS = frozenset({"", "bearer", "bot", "user"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentityProvider:
+class IdentityProvider(Struct, frozen=True, kw_only=True):
     """Identity provider of an enterprise, configured by an operator."""
 
     server: ServerMetadata
@@ -165,20 +167,22 @@ def _add_scopes(form: Pairs, scopes: tuple[str, ...]) -> Pairs:
     return (*form, ("scope", " ".join(scopes))) if scopes else form
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceGrant:
+class DeviceGrant(Struct, frozen=True, kw_only=True):
     """A device code: show `user_code` and `verification_uri`, then poll every `interval` seconds."""
 
     device_code: Secret
-    user_code: str = field(repr=False)
+    user_code: str
     verification_uri: str
-    verification_uri_complete: str | None = field(default=None, repr=False)
+    verification_uri_complete: str | None = None
     interval: float = _INTERVAL_S
     expires: float
     server: ServerMetadata
     client: Client
     resource: str | None = None
     scopes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return represent(self, "user_code", "verification_uri_complete")
 
 
 def begin_device(
@@ -418,8 +422,7 @@ def _outcome(reply: FlowResponse, request: TokenRequest, old: TokenSet) -> Refre
     return RefreshedTokens(tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSet:
+class TokenSet(Struct, frozen=True, kw_only=True):
     """Tokens of one grant, for one resource at one issuer.
 
     `scopes` are those granted, `asked` those requested. A DPoP token is of no use without its `dpop_key`.
@@ -452,8 +455,7 @@ class TokenSet:
         return revealed(secret for secret in secrets if secret)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRequest:
+class TokenRequest(Struct, frozen=True, kw_only=True):
     """What was requested from a token endpoint, as far as reading the response needs it."""
 
     issuer: str
@@ -462,7 +464,10 @@ class TokenRequest:
     scopes: tuple[str, ...] = ()
     dpop_key: DpopKey | None = None
     began: float = 0.0
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return represent(self, "secrets")
 
     @property
     def subject(self) -> str:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
 
 from toolpost.auth.oauth.flow import Flow, FlowRequest, host_of, json_object, refusal_error, with_context
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolPermissionError
@@ -23,8 +24,7 @@ _OPENID = "/.well-known/openid-configuration"
 _CODE = "oauth_metadata"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class Trust(Struct, frozen=True, kw_only=True):
     """Checks URLs of documents by the network policy of the source that the sign-in is for.
 
     Only the text of a URL is checked, for a browser may be sent there; the HTTP client checks its own requests again.
@@ -82,8 +82,7 @@ def _refusal(name: str, documents: tuple[str, ...], reason: str) -> ToolAuthErro
     return ToolAuthError(f"{name}{where} is refused: {reason}.", code="oauth_endpoint_refused")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceMetadata:
+class ResourceMetadata(Struct, frozen=True, kw_only=True):
     """Metadata of a protected server (RFC 9728). Lists are None where the document has none."""
 
     resource: str
@@ -93,8 +92,7 @@ class ResourceMetadata:
     documents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerMetadata:
+class ServerMetadata(Struct, frozen=True, kw_only=True):
     """Metadata of an authorization server with checked endpoints.
 
     `issuer_known` is False for one that an operator described without naming its issuer. `documents` led to the

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
+
+from msgspec import Struct
 
 from toolpost.auth.keys import UNREADABLE
 from toolpost.auth.oauth.authorization import Transaction
@@ -21,7 +22,7 @@ Record = TypeVar("Record", Client, DeviceGrant, ServerMetadata, TokenSet, Transa
 
 def pack_record(record: StoredRecord) -> dict[str, Any]:
     """Return a record as plain data with its secrets in clear: seal it before it is stored."""
-    return {one.name: _plain(getattr(record, one.name)) for one in fields(record)}
+    return {name: _plain(getattr(record, name)) for name in record.__struct_fields__}
 
 
 def unpack_record(kind: type[Record], data: object) -> Record:
@@ -38,8 +39,8 @@ def unpack_record(kind: type[Record], data: object) -> Record:
 def _plain(value: Any) -> Any:
     if isinstance(value, Secret):
         return value.reveal()
-    if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     return value if value is None or isinstance(value, str | int | float) else list(value)
 
 
@@ -62,6 +63,6 @@ def _value(kind: Any, data: object) -> Any:
     inner = next((one for one in get_args(kind) or (kind,) if one is not type(None)), kind)
     if inner is Secret:
         return Secret(str(data))
-    if is_dataclass(inner) and isinstance(inner, type):
+    if isinstance(inner, type) and issubclass(inner, Struct):
         return _whole(inner, data)
     return tuple(data) if is_array(data) else data

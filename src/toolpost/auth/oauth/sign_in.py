@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
+
+from msgspec import Struct, field
 
 from toolpost.auth.oauth.authorization import SignInContext, Transaction, begin_authorization, select_scopes
 from toolpost.auth.oauth.client import Client, ClientProfile, obtain_client
@@ -26,6 +27,7 @@ from toolpost.auth.oauth.metadata import (
 )
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.contracts.records import represent
 from toolpost.wire.messages import Headers
 
 _LONGEST = 16 * 1024
@@ -39,8 +41,7 @@ _ANYBODY = Trust()
 _NOBODY_KNOWN: Mapping[str, Client] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Challenge:
+class Challenge(Struct, frozen=True, kw_only=True):
     """One challenge of a WWW-Authenticate field (RFC 9110 section 11.6.1).
 
     Names are in lower case; of two parameters with one name the first counts.
@@ -51,8 +52,7 @@ class Challenge:
     token68: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthChallenge:
+class AuthChallenge(Struct, frozen=True, kw_only=True):
     """The tokens and scopes that a protected server demands (RFC 6750, RFC 9449).
 
     `scopes` are None where it did not say. `resource_metadata` is the URL of its metadata (RFC 9728).
@@ -123,8 +123,7 @@ def _skip(text: str, at: int) -> int:
     return between.end() if between else at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assertion:
+class Assertion(Struct, frozen=True, kw_only=True):
     """A signed assertion that authenticates a workload."""
 
     token: Secret
@@ -133,8 +132,7 @@ class Assertion:
 Grant: TypeAlias = Literal["code", "client"] | Assertion | IdentityProvider
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignInPlan:
+class SignInPlan(Struct, frozen=True, kw_only=True):
     """How to sign in to one protected server, as configured by an operator.
 
     `grant` is `code` for a person's consent, `client` for the program itself. `registered` is a client that the
@@ -163,8 +161,7 @@ class SignInPlan:
         return self.resource is not None and (self.issuer is not None or self.server is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveredIssuer:
+class DiscoveredIssuer(Struct, frozen=True, kw_only=True):
     """The authorization server of a protected server, and the resource of its tokens."""
 
     server: ServerMetadata
@@ -172,8 +169,7 @@ class DiscoveredIssuer:
     metadata: ResourceMetadata | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenGrant:
+class TokenGrant(Struct, frozen=True, kw_only=True):
     """Tokens, with the server and client to store with them."""
 
     tokens: TokenSet
@@ -181,13 +177,15 @@ class TokenGrant:
     server: ServerMetadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentRedirect:
+class ConsentRedirect(Struct, frozen=True, kw_only=True):
     """A person must consent at the URL; store the transaction and the client until the callback."""
 
-    url: str = field(repr=False)
+    url: str
     transaction: Transaction
     client: Client
+
+    def __repr__(self) -> str:
+        return represent(self, "url")
 
 
 def discover(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from msgspec import Struct, field
 
 from toolpost.contracts.errors import (
     ErrorCategory,
@@ -17,6 +18,7 @@ from toolpost.contracts.errors import (
     ToolRateLimitError,
     ToolServerError,
 )
+from toolpost.contracts.records import represent
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.web.content import parse_json, parse_media_type
@@ -43,15 +45,17 @@ _LOOKED_AT = 20_000
 _WHOLE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
+class Api(Struct, frozen=True, kw_only=True):
     """Client of an API below one URL; `secrets` and keys in the query of the URL are redacted from all it returns."""
 
     name: str
     web: WebClient
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return represent(self, "url", "headers", "secrets")
 
     async def get(self, path: str = "", *, query: Mapping[str, str | int] | None = None) -> Any:
         """Send a GET and return the JSON of its response."""

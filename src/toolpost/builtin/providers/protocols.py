@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from msgspec import Struct, field
 from typing_extensions import TypedDict
 
 from toolpost.contracts.context import ToolContext
@@ -29,8 +29,7 @@ class SearchResult(TypedDict):
     score: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResults:
+class SearchResults(Struct, frozen=True, kw_only=True):
     """Results of a search, the best first, and the provider they are from."""
 
     query: str
@@ -38,8 +37,7 @@ class SearchResults:
     results: tuple[SearchResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrapedPage:
+class ScrapedPage(Struct, frozen=True, kw_only=True):
     """A page as Markdown; `url` is its address after redirects."""
 
     url: str
@@ -60,8 +58,7 @@ class RetrievedChunk(TypedDict):
     metadata: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievedChunks:
+class RetrievedChunks(Struct, frozen=True, kw_only=True):
     """Chunks that a store returned for a query, the best first."""
 
     query: str
@@ -69,8 +66,7 @@ class RetrievedChunks:
     chunks: tuple[RetrievedChunk, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class Filters(Struct, frozen=True, kw_only=True):
     """How many chunks to retrieve at most, and the values that their metadata must have."""
 
     limit: int = 10

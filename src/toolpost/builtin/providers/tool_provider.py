@@ -6,8 +6,10 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolpost.builtin.providers.api import finite_number, first_text, objects, page_address
 from toolpost.builtin.providers.protocols import (
@@ -43,8 +45,7 @@ _LABELS = {
 _LABEL = re.compile(rf"[\s#*-]*(?:\d+[.)]\s+)?\**({'|'.join(_LABELS)})\**:\**[ \t]*(.*)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpProvider:
+class McpProvider(Struct, frozen=True, kw_only=True):
     """Calls a tool as a provider, in the run that needs it and under the same policy.
 
     `query`, `count`, `url` and `filters` name the arguments of the tool; None where the tool has no such argument.

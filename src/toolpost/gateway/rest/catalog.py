@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
 from pydantic import ValidationError
 from starlette.responses import Response
 

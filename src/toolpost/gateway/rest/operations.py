@@ -8,10 +8,10 @@ import binascii
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -55,8 +55,7 @@ def json_bytes(value: Any) -> bytes:
         return json.dumps(json.loads(text, parse_constant=lambda _: None), separators=(",", ":")).encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestRequest:
+class RestRequest(Struct, frozen=True, kw_only=True):
     """A request to an operation: who sends it, and its parts as they fit the declaration."""
 
     service: RestService
@@ -95,8 +94,7 @@ class RestRequest:
 Handler: TypeAlias = Callable[[RestRequest], Awaitable[Response]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Operation:
+class Operation(Struct, frozen=True, kw_only=True, dict=True):
     """An operation of the interface.
 
     `scope` is what a caller needs, any one of them; `answers` are the responses: a status, and the schema of its JSON

@@ -6,7 +6,6 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from graphql import (
@@ -39,6 +38,8 @@ from graphql import (
     validate,
     value_from_ast_untyped,
 )
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.spec import JsonSchema
@@ -409,8 +410,7 @@ def _form_part(name: str, path: str, value: Any, artifacts: Mapping[str, File]) 
     return FormPart(name, file.data, file_media_type(file), file.name or name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphqlOperation:
+class GraphqlOperation(Struct, frozen=True, kw_only=True):
     """One root field as an operation; `head` is the document up to `selection`, which is empty for scalars.
 
     `selection_argument` names the argument with which a call selects other fields; None for scalars and for
@@ -687,8 +687,7 @@ class Fragment(NamedTuple):
     selection: Selection
 
 
-@dataclass(slots=True)
-class Selection:
+class Selection(Struct):
     """A selection set on one type; fields are keyed by their response key."""
 
     type: Composite

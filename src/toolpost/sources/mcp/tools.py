@@ -17,7 +17,6 @@ from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
 from toolpost.contracts.config import AuthType, ExternalToolConfig
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolSchemaError
-from toolpost.contracts.fast_dataclass import fast_frozen
 from toolpost.contracts.sources import ServerContents, SourceHealth
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from toolpost.stores.sealing import CacheFolder
 
 _MAX_DESCRIPTION_LENGTH = 32_768
-_new_spec = fast_frozen(ToolSpec)
 
 
 class ServerTool(SourceTool):
@@ -94,7 +92,7 @@ def _spec(
     )
     extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": raw["name"]}
     extra |= {key.strip("_"): raw[key] for key in ("title", "annotations", "icons", "_meta") if raw.get(key)}
-    return _new_spec(
+    return ToolSpec(
         name=canonical,
         description=_description(raw, config),
         category=ToolCategory.MCP,

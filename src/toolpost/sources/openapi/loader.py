@@ -8,10 +8,13 @@ import json
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields, replace
 
 from toolpost.contracts.errors import (
     ConfigError,
@@ -419,17 +422,22 @@ def _texts(definitions: Mapping[str, AnySchema]) -> dict[str, str]:
 
 def _record(record: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the fields of a record that differ from their defaults."""
-    values = {one.name: (getattr(record, one.name), _default(one)) for one in fields(record) if one.name not in without}
-    return {name: _plain(value) for name, (value, default) in values.items() if value != default}
+    values = {name: (getattr(record, name), default) for name, default in _defaults(type(record)).items()}  # type: ignore[arg-type]  # every class can be hashed
+    return {
+        name: _plain(value) for name, (value, default) in values.items() if name not in without and value != default
+    }
 
 
-def _default(one: Field[Any]) -> Any:
-    """Return the default of a field; MISSING for required ones."""
-    return one.default if one.default_factory is MISSING else one.default_factory()
+@cache
+def _defaults(kind: type[Struct]) -> dict[str, Any]:
+    """Return the defaults of all fields of a record; NODEFAULT for required ones."""
+    return {
+        one.name: one.default if one.default_factory is NODEFAULT else one.default_factory() for one in fields(kind)
+    }
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
+    if isinstance(value, Struct):
         return _record(value)
     if isinstance(value, tuple):
         return list(map(_plain, value))  # pyright: ignore[reportUnknownArgumentType] - a tuple of anything

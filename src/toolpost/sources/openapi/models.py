@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import AnySchema, is_array, is_object
@@ -20,8 +21,7 @@ DEFINITION_PREFIX = "#/$defs/"
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """Parameter of an operation; `argument` is its name in the tool, unique across locations.
 
     With a `content_type` the value is sent as one document of that type, and `style` does not apply.
@@ -43,8 +43,7 @@ class Parameter:
     item_delimiters: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldEncoding:
+class FieldEncoding(Struct, frozen=True, kw_only=True):
     """Encoding of one form field (OpenAPI Encoding Object)."""
 
     content_type: str | None = None
@@ -55,8 +54,7 @@ class FieldEncoding:
     item_delimiters: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestBody:
+class RequestBody(Struct, frozen=True, kw_only=True):
     """Request body in the media type chosen among those that the document offers."""
 
     argument: str
@@ -67,8 +65,7 @@ class RequestBody:
     parts: Mapping[str, FieldEncoding] = field(default_factory=dict[str, FieldEncoding])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiResponse:
+class ApiResponse(Struct, frozen=True, kw_only=True):
     """Response schemas of one status (`200`, `2XX`, `default`), by media type."""
 
     status: str
@@ -77,16 +74,14 @@ class ApiResponse:
     links: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityRequirement:
+class SecurityRequirement(Struct, frozen=True, kw_only=True):
     """Security scheme that an operation requires, with its scopes."""
 
     scheme: str
     scopes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityScheme:
+class SecurityScheme(Struct, frozen=True, kw_only=True):
     """Security scheme declared in the document."""
 
     name: str
@@ -98,8 +93,7 @@ class SecurityScheme:
     flows: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiOperation:
+class ApiOperation(Struct, frozen=True, kw_only=True):
     """One method on one path.
 
     `tool_name` is unique within the document and legal as the second part of a tool's
@@ -127,8 +121,7 @@ class ApiOperation:
     response_definitions: Mapping[str, JsonSchema | bool] = field(default_factory=dict[str, "JsonSchema | bool"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiDescription:
+class ApiDescription(Struct, frozen=True, kw_only=True):
     """API read from its documents: operations, security schemes and problems found.
 
     `files` are the paths of the other files that the API was read from.

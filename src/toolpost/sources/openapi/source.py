@@ -7,11 +7,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from toolpost.catalog.specs import SAFE_METHODS
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, ToolOutput
@@ -128,7 +127,7 @@ def _redact_header(value: str, secrets: Sequence[str]) -> str:
 def _with_next_page(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
     """Add the next page to the output: a note for the model, arguments in `meta` for programs."""
     meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
-    return structs.replace(output, meta=meta).with_note(redactor.text(page.note))
+    return replace(output, meta=meta).with_note(redactor.text(page.note))
 
 
 def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:

@@ -9,9 +9,10 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
+
+from msgspec.structs import replace
 
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import ExternalToolConfig, TransportType, UtcpMode

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import ToolAuthError, ToolPermissionError, ToolValidationError
 from toolpost.contracts.lines import RateLimit
+from toolpost.contracts.records import represent
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandRunner
 from toolpost.schema.json_values import is_object
@@ -38,8 +39,7 @@ _MAX_PROGRESS_CHARS = 200
 _SCHEMES = ("http://", "https://", "ws://", "wss://")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManualContext:
+class ManualContext(Struct, frozen=True, kw_only=True):
     """Clients and settings that all tools of one manual share.
 
     `headers` come from the operator and are secret. `trusted_origins` may receive them and every credential; None
@@ -51,11 +51,14 @@ class ManualContext:
     send: Send
     tokens: TemplateTokens
     commands: CommandRunner
-    headers: tuple[Pair, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    headers: tuple[Pair, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     folder: Path | None = None
     trusted_origins: frozenset[str] | None = None
-    closing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], repr=False)
+    closing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def __repr__(self) -> str:
+        return represent(self, "headers", "env", "closing")
 
     @property
     def header_secrets(self) -> tuple[str, ...]:

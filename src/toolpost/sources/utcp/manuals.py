@@ -10,15 +10,17 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolpost.auth.secret import parse_env
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.errors import ConfigError, ToolClientError
+from toolpost.contracts.records import represent
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import SCHEMA_MAPS, as_object, cooperative_decoder, is_array, is_object
 
@@ -45,8 +47,7 @@ _OTHER_FORMATS = {
 _YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManualTool:
+class ManualTool(Struct, frozen=True, kw_only=True):
     """A tool as its manual describes it, with the variables of `template` unfilled.
 
     `name` is its name in the source: the last part of `full_name`, or more of it where two tools share that part.
@@ -58,7 +59,10 @@ class ManualTool:
     inputs: JsonSchema = field(default_factory=lambda: {"type": "object"})
     outputs: JsonSchema | None = None
     tags: tuple[str, ...] = ()
-    template: Mapping[str, Any] = field(repr=False)
+    template: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return represent(self, "template")
 
     @property
     def kind(self) -> str:
@@ -66,8 +70,7 @@ class ManualTool:
         return str(self.template.get("call_template_type"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manual:
+class Manual(Struct, frozen=True, kw_only=True):
     """Tools of a manual and where it came from.
 
     `remote` is the URL of a manual from another machine, `operator_url` the URL that the operator wrote for it.
@@ -82,7 +85,10 @@ class Manual:
     operator_url: str = ""
     folder: Path | None = None
     allowed: frozenset[str] | None = None
-    variables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    variables: tuple[Mapping[str, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        return represent(self, "variables")
 
     def allows(self, kind: str) -> bool:
         """Return whether tools may be of this kind; by default, a remote manual may only use its own kind."""

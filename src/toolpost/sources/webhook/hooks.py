@@ -8,9 +8,10 @@ import hmac
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
 
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.config import WebhookSignature, WebhookTool
@@ -35,8 +36,7 @@ CONNECTION_TOOL = {"call": WebhookTool(description="Call the webhook; the argume
 """The connection itself as a tool that accepts any object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(Struct, frozen=True, kw_only=True):
     """The request of a webhook.
 
     `slots` are the path parameters (`:name`) and `key_header` carries the idempotency key. For n8n, `workflow` is
@@ -62,8 +62,7 @@ class Hook:
         return ToolTarget.of("webhook", f"{self.method} {url}", slots=self.slots, workflow=self.workflow)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookDefinition:
+class HookDefinition(Struct, frozen=True, kw_only=True):
     """A webhook with the name and spec of its tool."""
 
     name: str

@@ -8,11 +8,12 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.config import WebhookTool
@@ -191,8 +192,7 @@ _MAX_SLUG_CHARS = 200
 _HASH_CHARS = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class N8nToolBuilder:
+class N8nToolBuilder(Struct, frozen=True, kw_only=True):
     """Builds tools from workflows; `tools` are the configured options, by tool name."""
 
     source: str
@@ -319,8 +319,7 @@ def _duplicate_name_problems(triggers: Sequence[WebhookTrigger], names: Sequence
             yield f"{len(ids)} workflows are named {workflow!r}, so that their tools are named by their paths: {tools}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookTrigger:
+class WebhookTrigger(Struct, frozen=True, kw_only=True):
     """A Webhook node with one method: its URL path, response mode, authentication, notes and pinned sample."""
 
     workflow: str
@@ -335,8 +334,7 @@ class WebhookTrigger:
     sample: Any = None
 
 
-@dataclass(slots=True)
-class TriggerReader:
+class TriggerReader(Struct):
     """Collects the Webhook nodes of workflows, and the problems of nodes that were left out."""
 
     triggers: list[WebhookTrigger] = field(default_factory=list["WebhookTrigger"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, ToolOutput
@@ -385,8 +387,7 @@ class DedicatedExchange:
         return UNRELATED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePlan:
+class MessagePlan(Struct, frozen=True, kw_only=True):
     """How the message of a tool is built and sent; only a stream has limits."""
 
     build: Build

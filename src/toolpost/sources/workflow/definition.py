@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import yaml
+from msgspec import Struct
 from pydantic import Field, ValidationError
 
 from toolpost.contracts.config import ConfigModel
@@ -108,8 +108,7 @@ class WorkflowData(ConfigModel):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedStep:
+class PlannedStep(Struct, frozen=True, kw_only=True):
     """A step with its compiled expressions, the steps it depends on and those that depend on it."""
 
     name: str
@@ -122,8 +121,7 @@ class PlannedStep:
     when_is_of_item: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow:
+class Workflow(Struct, frozen=True, kw_only=True):
     """A checked workflow: its data, its steps in an order in which they can run, and its compiled outputs."""
 
     data: WorkflowData

@@ -9,8 +9,10 @@ import base64
 import binascii
 import functools
 import inspect
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.compat.penguiflow.catalog import NodeSpec
