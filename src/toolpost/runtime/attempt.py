@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from weakref import WeakSet
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from toolpost.contracts.context import ProtectedPath, ToolContext
 from toolpost.contracts.errors import PauseSignal, ToolError
@@ -101,15 +101,15 @@ class Attempt(Struct, eq=False):
     runtime: ToolRuntime | None
     call: CallRef
     snapshot: Any
-    began: float = field(default_factory=_now)  # by the monotonic clock, as the deadline
-    deadline: float = 0.0
-    timeout_s: float = 0.0
-    task: asyncio.Task[Any] | None = None
-    cancelling: int = 0  # cancellations of the task before this call began
+    began: float  # by the monotonic clock, as the deadline
+    deadline: float
+    timeout_s: float
+    task: asyncio.Task[Any] | None
+    cancelling: int  # cancellations of the task before this call began
+    started: bool
     cancels: int = 0
     stopped: Stop | None = None
     announced: bool = False
-    started: bool = False
     invoked: bool = False
     renewals: int = 0  # of a credential that was refused
     journaled: bool = False
@@ -380,20 +380,30 @@ class InFlightCalls:
         """Refuse calls in other event loops than the current one."""
         self._loop, self._thread = asyncio.get_running_loop(), get_ident()
 
-    def enter(self, attempt: Attempt, timeout_s: float) -> None:
-        """Add a call of the current task, with its deadline."""
+    def begin(
+        self,
+        router: RouterServices,
+        request: RequestedCall,
+        runtime: ToolRuntime | None,
+        call: CallRef,
+        snapshot: Any,
+        timeout_s: float,
+    ) -> Attempt:
+        """Add a call of the current task, with its deadline, and return its state."""
         # In the thread of the loop nothing else can run a task of it; asking for the running loop takes longer.
         task = asyncio.current_task(self._loop) if get_ident() == self._thread else None
         if task is None:
             self.check_loop()
             task = asyncio.current_task()
-        attempt.task = task
-        attempt.cancelling = 0 if task is None else task.cancelling()
-        attempt.timeout_s = timeout_s
-        attempt.deadline = deadline = attempt.began + timeout_s
+        began = _now()
+        deadline, cancelling = began + timeout_s, 0 if task is None else task.cancelling()
+        attempt = Attempt(
+            router, request, runtime, call, snapshot, began, deadline, timeout_s, task, cancelling, request.started
+        )
         self._attempts.add(attempt)
         if deadline < self._armed_for:
             self._arm(deadline)
+        return attempt
 
     def move_deadline(self, attempt: Attempt, timeout_s: float) -> None:
         """Change the timeout of a running call, counted from its beginning."""

@@ -404,8 +404,8 @@ class ToolRouter:
         if runtime is not None and sources.connecting and sources.is_stale(name):
             runtime = None  # wait for the new listing, which may change the schema and the verdict
         call = self._unknown_ref(request) if runtime is None else runtime.call_ref(request)
-        attempt = Attempt(self._inner, request, runtime, call, snapshot, started=request.started)
-        self.inflight.enter(attempt, request.timeout_s or (self._timeout_s if runtime is None else runtime.timeout_s))
+        timeout_s = request.timeout_s or (self._timeout_s if runtime is None else runtime.timeout_s)
+        attempt = self.inflight.begin(self._inner, request, runtime, call, snapshot, timeout_s)
         if runtime is not None or not (self._registry.has(name) or sources.may_have(name)):
             self._emit_requested(attempt, snapshot)
         return attempt
