@@ -463,8 +463,9 @@ class PendingSignIn(Struct, frozen=True, kw_only=True):
     version: int = 0  # of the row that it was read from, and so no part of what it is
 
     def __eq__(self, other: object) -> bool:
-        is_alike = isinstance(other, PendingSignIn) and self.transaction == other.transaction
-        return is_alike and self.invitation == other.invitation
+        if not isinstance(other, PendingSignIn):
+            return NotImplemented
+        return (self.transaction, self.invitation) == (other.transaction, other.invitation)
 
     def __hash__(self) -> int:
         return hash((self.transaction, self.invitation))
