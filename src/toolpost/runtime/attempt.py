@@ -370,6 +370,7 @@ class InFlightCalls:
         self._thread: int | None = None  # of the loop
         self._is_closed = False
         self._attempts: set[Attempt] = set()
+        self.leave = self._attempts.discard  # removes a call; the timer stays armed and checks the calls left
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = float("inf")
 
@@ -422,10 +423,6 @@ class InFlightCalls:
     def close(self) -> None:
         """Refuse further calls."""
         self._is_closed, self._thread = True, None
-
-    def leave(self, attempt: Attempt) -> None:
-        """Remove a call; the timer stays armed and checks the calls left."""
-        self._attempts.discard(attempt)
 
     def cancel(self, target_id: str, *, tenant: str | None = None, before: float = float("inf")) -> int:
         """Cancel a call, or every call of a run that began before a time, and return their number."""

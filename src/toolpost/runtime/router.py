@@ -180,19 +180,19 @@ class ToolRouter:
     def call(
         self,
         tool_name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
+        arguments: Mapping[str, Any] | str | None,
         principal: Principal,
         run_id: str | None = None,
-        task_id: str = "",
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
-        correlation_id: str = "",
         context: ToolContext | None = None,
+        task_id: str = "",
+        correlation_id: str = "",
         held: tuple[object, ...] = (),
         call_id: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name; the arguments may be JSON text, as models write it."""
+        # No parameter is for keywords alone, because the interpreter is quicker to call functions without such.
         if isinstance(arguments, str):
             arguments = read_arguments(arguments)
         if timeout_s is not None and not timeout_s > 0:  # NaN too

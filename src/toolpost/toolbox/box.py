@@ -278,11 +278,11 @@ class Toolbox:
         return self.router.call(
             name,
             arguments,
-            principal=known[user] if context is None else known.within(context.user_id, context.tenant_id, user),
-            run_id=run_id,
-            timeout_s=timeout_s,
-            idempotency_key=idempotency_key,
-            context=context,
+            known[user] if context is None else known.within(context.user_id, context.tenant_id, user),
+            run_id,
+            timeout_s,
+            idempotency_key,
+            context,
         )
 
     async def call_many(
