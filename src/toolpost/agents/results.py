@@ -29,7 +29,7 @@ class PlannerFinish(Struct, frozen=True, kw_only=True):
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def __repr__(self) -> str:
-        return represent(self, "payload", "messages")
+        return represent(self, without=("payload", "messages"))
 
     @property
     def answer(self) -> Any:
@@ -55,7 +55,7 @@ class PlannerQuestion(Struct, frozen=True, kw_only=True):
     refused: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "payload")
+        return represent(self, without=("payload",))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what may be shown of the question as JSON data."""
@@ -82,7 +82,7 @@ class PlannerPause(Struct, frozen=True, kw_only=True):
     run_id: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "resume_token")
+        return represent(self, without=("resume_token",))
 
     @property
     def reason(self) -> str:
@@ -188,7 +188,7 @@ class CallProgress(Struct, frozen=True, kw_only=True):
     value: Any = None
 
     def __repr__(self) -> str:
-        return represent(self, "value")
+        return represent(self, without=("value",))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON data."""
@@ -208,7 +208,7 @@ class CallEnded(Struct, frozen=True, kw_only=True):
     duration_ms: float = 0.0
 
     def __repr__(self) -> str:
-        return represent(self, "text")
+        return represent(self, without=("text",))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON data."""

@@ -167,7 +167,7 @@ class PlanStep(Struct, frozen=True, kw_only=True):
     action_type: ActionType = "tool_call"
 
     def __repr__(self) -> str:
-        return represent(self, "params")
+        return represent(self, without=("params",))
 
 
 class ActionResult(Struct, frozen=True, kw_only=True):
@@ -185,7 +185,7 @@ class ActionResult(Struct, frozen=True, kw_only=True):
     action_type: ActionType = "tool_call"
 
     def __repr__(self) -> str:
-        return represent(self, "params", "result", "text")
+        return represent(self, without=("params", "result", "text"))
 
 
 class Reflection(Struct, frozen=True, kw_only=True):
@@ -213,7 +213,7 @@ class TaskContext(Struct, kw_only=True):
     final_result: Any = None
 
     def __repr__(self) -> str:
-        return represent(self, "input_text", "final_result")
+        return represent(self, without=("input_text", "final_result"))
 
     def mark_step_done(self, step_id: str) -> None:
         """Add a step to the finished ones."""

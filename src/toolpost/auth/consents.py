@@ -102,7 +102,7 @@ class Invitation(Struct, frozen=True, kw_only=True):
     secret: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "secret")
+        return represent(self, without=("secret",))
 
 
 class Consents:

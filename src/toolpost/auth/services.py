@@ -79,7 +79,7 @@ class Service(Struct, frozen=True, kw_only=True):
     read_assertion: Callable[[], Assertion | IdentityProvider] | None = None
 
     def __repr__(self) -> str:
-        return represent(self, "read_assertion")
+        return represent(self, without=("read_assertion",))
 
     @property
     def attended(self) -> bool:

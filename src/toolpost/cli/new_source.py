@@ -81,7 +81,7 @@ class ConnectArguments(Struct, frozen=True, kw_only=True):
     transport: McpTransport = McpTransport.AUTO
 
     def __repr__(self) -> str:
-        return represent(self, "env", "headers")
+        return represent(self, without=("env", "headers"))
 
 
 class SourcePlan(Struct, frozen=True, kw_only=True):

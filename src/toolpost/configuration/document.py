@@ -42,7 +42,7 @@ class ConfigDocument(Struct, frozen=True, kw_only=True):
     unset: Mapping[Keys, str] = field(default_factory=dict[Keys, str])
 
     def __repr__(self) -> str:
-        return represent(self, "data", "secrets")
+        return represent(self, without=("data", "secrets"))
 
 
 def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> ConfigDocument:

@@ -36,7 +36,7 @@ class LoadedSettings(Struct, frozen=True, kw_only=True):
     secrets: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
-        return represent(self, "secrets")
+        return represent(self, without=("secrets",))
 
 
 def load_settings(

@@ -60,7 +60,7 @@ class Variable(Struct, frozen=True, kw_only=True):
     value: str | None = None
 
     def __repr__(self) -> str:
-        return represent(self, "value")
+        return represent(self, without=("value",))
 
 
 def references(text: str) -> list[str]:

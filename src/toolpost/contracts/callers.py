@@ -48,7 +48,7 @@ class CallerKey(Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
 
     def __repr__(self) -> str:
-        return represent(self, "digest")
+        return represent(self, without=("digest",))
 
     def to_dict(self) -> dict[str, object]:
         """Return what is shown of the key."""

@@ -242,4 +242,4 @@ class RemoteBinding(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __repr__(self) -> str:
-        return represent(self, "metadata")
+        return represent(self, without=("metadata",))

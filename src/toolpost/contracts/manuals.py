@@ -30,7 +30,7 @@ class DescribedCommand(Struct, frozen=True, kw_only=True):
     fault: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "args", "env", "secrets")
+        return represent(self, without=("args", "env", "secrets"))
 
 
 class DescribedCommands(NamedTuple):

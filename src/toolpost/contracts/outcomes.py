@@ -127,7 +127,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     run_id: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "result", "content_text")
+        return represent(self, without=("result", "content_text"))
 
     @classmethod
     def completed(cls, content: Any, text: str | None = None, *, started_at: float) -> ToolResult:

@@ -77,7 +77,7 @@ class Question(Struct, frozen=True, kw_only=True):
     requests: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __repr__(self) -> str:
-        return represent(self, "payload", "state", "requests")
+        return represent(self, without=("payload", "state", "requests"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what every surface shows of the question."""
@@ -122,7 +122,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     responses: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
-        return represent(self, "value", "arguments", "state", "responses")
+        return represent(self, without=("value", "arguments", "state", "responses"))
 
 
 class PendingAction(Struct, frozen=True, kw_only=True):
@@ -158,4 +158,4 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     outcome: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
-        return represent(self, "arguments", "answers", "idempotency_key", "context", "outcome")
+        return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome"))

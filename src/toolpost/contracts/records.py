@@ -8,9 +8,9 @@ from typing import Any, cast
 _MAX_NAMES = 10
 
 
-def represent(record: Any, *hidden: str) -> str:
-    """Return the repr of a record, with the shape of each field of `hidden` in place of its value."""
-    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+def represent(record: Any, *hidden: str, without: tuple[str, ...] = ()) -> str:
+    """Return the repr of a record, with the shape of each field of `hidden` in place of its value, `without` others."""
+    fields = {name: getattr(record, name) for name in record.__struct_fields__ if name not in without}
     shown = (f"{name}={shape(value) if name in hidden else repr(value)}" for name, value in fields.items())
     return f"{type(record).__name__}({', '.join(shown)})"
 

@@ -54,7 +54,7 @@ class TokenRow(Struct, frozen=True, kw_only=True):
     until: float = 0.0
 
     def __repr__(self) -> str:
-        return represent(self, "body")
+        return represent(self, without=("body",))
 
 
 class TokenRows(Protocol):
@@ -204,7 +204,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     result: Any = None
 
     def __repr__(self) -> str:
-        return represent(self, "call", "result")
+        return represent(self, without=("call", "result"))
 
 
 class Journal(Protocol):
@@ -290,7 +290,7 @@ class KeyRecord(Struct, frozen=True, kw_only=True):
     owner_alive: bool = True
 
     def __repr__(self) -> str:
-        return represent(self, "outcome")
+        return represent(self, without=("outcome",))
 
 
 class KeyStore(Protocol):

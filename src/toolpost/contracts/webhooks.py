@@ -31,7 +31,7 @@ class EventWebhook(Struct, frozen=True, kw_only=True):
     principals: tuple[str, ...] = ("*",)
 
     def __repr__(self) -> str:
-        return represent(self, "url", "keys")
+        return represent(self, without=("url", "keys"))
 
     def wants(self, event: StoredEvent) -> bool:
         """Return whether an event is for this webhook."""

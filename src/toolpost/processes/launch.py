@@ -44,7 +44,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
 
     def __repr__(self) -> str:
-        return represent(self, "env")
+        return represent(self, without=("env",))
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:

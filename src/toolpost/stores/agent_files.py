@@ -205,7 +205,7 @@ class LoggedTask(Struct, frozen=True, kw_only=True):
     last: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return represent(self, "messages", "created", "last")
+        return represent(self, without=("messages", "created", "last"))
 
     @property
     def input_text(self) -> str:

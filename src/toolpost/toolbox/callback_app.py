@@ -124,7 +124,7 @@ class _Visit(Struct, frozen=True, kw_only=True):
     provider: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "fields", "cookie")
+        return represent(self, without=("fields", "cookie"))
 
 
 class CallbackApp:

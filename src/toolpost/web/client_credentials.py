@@ -52,7 +52,7 @@ class ClientGrant(Struct, frozen=True, kw_only=True):
     method: Literal["basic", "post"] = "basic"
 
     def __repr__(self) -> str:
-        return represent(self, "client_secret")
+        return represent(self, without=("client_secret",))
 
 
 class ClientToken(NamedTuple):

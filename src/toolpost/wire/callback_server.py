@@ -45,7 +45,7 @@ class CallbackRequest(Struct, frozen=True, kw_only=True):
     response: asyncio.Future[CallbackResponse]
 
     def __repr__(self) -> str:
-        return represent(self, "query")
+        return represent(self, without=("query",))
 
     def respond(self, response: CallbackResponse) -> None:
         """Send a response, once."""

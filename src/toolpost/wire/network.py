@@ -71,7 +71,7 @@ class Proxy(Struct, frozen=True, kw_only=True):
     login: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "login")
+        return represent(self, without=("login",))
 
     def connect_request(self, address: Address, port: int) -> bytes:
         """Build the CONNECT request for a tunnel to an address (RFC 9110 section 9.3.6)."""
@@ -191,7 +191,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     trace_context: bool = False
 
     def __repr__(self) -> str:
-        return represent(self, "proxy")
+        return represent(self, without=("proxy",))
 
     def __post_init__(self) -> None:
         allow_rules(self.allow_hosts | self.operator_hosts)

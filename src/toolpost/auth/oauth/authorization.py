@@ -41,7 +41,7 @@ class SignInContext(Struct, frozen=True, kw_only=True):
     trace_id: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, "browser")
+        return represent(self, without=("browser",))
 
 
 class Transaction(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Transaction(Struct, frozen=True, kw_only=True):
     dpop_key: Secret | None = None
 
     def __repr__(self) -> str:
-        return represent(self, "state")
+        return represent(self, without=("state",))
 
 
 class AuthorizationRequest(Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class AuthorizationRequest(Struct, frozen=True, kw_only=True):
     transaction: Transaction
 
     def __repr__(self) -> str:
-        return represent(self, "url")
+        return represent(self, without=("url",))
 
 
 def begin_authorization(

@@ -61,7 +61,7 @@ class FlowRequest(Struct, frozen=True, kw_only=True):
     documents: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return represent(self, "url", "headers", "form", "json")
+        return represent(self, without=("url", "headers", "form", "json"))
 
 
 class FlowResponse(NamedTuple):

@@ -182,7 +182,7 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return represent(self, "user_code", "verification_uri_complete")
+        return represent(self, without=("user_code", "verification_uri_complete"))
 
 
 def begin_device(
@@ -467,7 +467,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return represent(self, "secrets")
+        return represent(self, without=("secrets",))
 
     @property
     def subject(self) -> str:

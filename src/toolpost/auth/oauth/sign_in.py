@@ -185,7 +185,7 @@ class ConsentRedirect(Struct, frozen=True, kw_only=True):
     client: Client
 
     def __repr__(self) -> str:
-        return represent(self, "url")
+        return represent(self, without=("url",))
 
 
 def discover(

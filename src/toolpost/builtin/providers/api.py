@@ -55,7 +55,7 @@ class Api(Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return represent(self, "url", "headers", "secrets")
+        return represent(self, without=("url", "headers", "secrets"))
 
     async def get(self, path: str = "", *, query: Mapping[str, str | int] | None = None) -> Any:
         """Send a GET and return the JSON of its response."""

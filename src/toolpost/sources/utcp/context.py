@@ -58,7 +58,7 @@ class ManualContext(Struct, frozen=True, kw_only=True):
     closing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def __repr__(self) -> str:
-        return represent(self, "headers", "env", "closing")
+        return represent(self, without=("headers", "env", "closing"))
 
     @property
     def header_secrets(self) -> tuple[str, ...]:

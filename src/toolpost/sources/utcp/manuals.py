@@ -62,7 +62,7 @@ class ManualTool(Struct, frozen=True, kw_only=True):
     template: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return represent(self, "template")
+        return represent(self, without=("template",))
 
     @property
     def kind(self) -> str:
@@ -88,7 +88,7 @@ class Manual(Struct, frozen=True, kw_only=True):
     variables: tuple[Mapping[str, Any], ...] = ()
 
     def __repr__(self) -> str:
-        return represent(self, "variables")
+        return represent(self, without=("variables",))
 
     def allows(self, kind: str) -> bool:
         """Return whether tools may be of this kind; by default, a remote manual may only use its own kind."""
