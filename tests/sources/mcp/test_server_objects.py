@@ -34,9 +34,8 @@ OLDER = pytest.mark.filterwarnings("ignore:.*deprecated as of 2026-07-28")
 
 
 def toolbox(server: Any, protocol: str, *, chat_model: Any = None, **options: Any) -> Any:
-    source = ExternalToolConfig(
-        name="srv", transport="mcp", connection="memory:here", mcp={"protocol": protocol, **options}
-    )
+    chosen: Any = {"protocol": protocol, **options}
+    source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:here", mcp=chosen)
     settings = Settings(data_dir=None, policy="exploratory", builtins="none", sources=[source])
     return Toolbox(settings=settings, servers={"srv": server}, chat_model=chat_model)
 
@@ -273,7 +272,7 @@ async def test_a_person_is_asked_in_the_stateless_protocol_and_the_state_comes_b
     @server.tool
     async def greet(ctx: Context) -> Any:
         if ctx.input_responses is None:
-            asked = {"who": types.ElicitRequest(params=form)}
+            asked: Any = {"who": types.ElicitRequest(params=form)}
             return types.InputRequiredResult(input_requests=asked, request_state="s3cret-state")
         return [ctx.request_state, ctx.input_responses["who"].content]  # type: ignore[union-attr]
 
@@ -293,8 +292,9 @@ async def test_the_model_and_the_folders_of_the_toolbox_are_there_for_the_older_
     @server.tool
     async def consult(ctx: Context) -> list[Any]:
         question = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="How are you?"))
-        reply: Any = await ctx.session.create_message(messages=[question], max_tokens=10)
-        given = await ctx.session.list_roots()
+        session: Any = ctx.session
+        reply = await session.create_message(messages=[question], max_tokens=10)
+        given = await session.list_roots()
         return [reply.content.text, [root.name for root in given.roots]]
 
     model = ScriptedModel("fine, thanks")
@@ -308,7 +308,7 @@ async def test_the_model_and_the_folders_of_the_toolbox_are_there_for_the_statel
         messages=[types.SamplingMessage(role="user", content=types.TextContent(type="text", text="How are you?"))],
         max_tokens=10,
     )
-    asked = {"words": types.CreateMessageRequest(params=question), "roots": types.ListRootsRequest()}
+    asked: Any = {"words": types.CreateMessageRequest(params=question), "roots": types.ListRootsRequest()}
 
     async def consult(_ctx: Any, params: types.CallToolRequestParams) -> Any:
         given: Any = params.input_responses
@@ -510,6 +510,23 @@ async def test_a_handler_of_the_sdk_returns_a_model_or_data(protocol: str, resul
     async with toolbox(lowlevel(go), protocol) as box:
         outcome = await box.call("srv.go", {})
     assert outcome.content == "done"
+
+
+async def test_a_call_that_a_server_makes_a_task_of_is_followed_to_its_end() -> None:
+    task = {"taskId": "t1", "createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z", "ttlMs": None}
+
+    async def go(_ctx: Any, _params: Any) -> Any:
+        return {"resultType": "task", "status": "working", "pollIntervalMs": 100, **task}
+
+    async def get_task(_ctx: Any, _params: Any) -> Any:
+        done = {"content": [{"type": "text", "text": "at last"}]}
+        return {"status": "completed", "result": done, **task}
+
+    server = lowlevel(go)
+    server.add_request_handler("tasks/get", types.RequestParams, get_task)
+    async with toolbox(server, STATELESS) as box:
+        outcome = await box.call("srv.go", {})
+    assert outcome.content == "at last"
 
 
 async def fail(_ctx: Any, _params: Any) -> Any:

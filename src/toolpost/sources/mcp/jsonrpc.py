@@ -652,7 +652,9 @@ def _copy(value: Any) -> Any:
     """Copy JSON data, so that neither side changes what the other one holds."""
     if is_object(value):
         return {name: _copy(member) if isinstance(member, _CONTAINERS) else member for name, member in value.items()}
-    return [_copy(item) for item in value] if is_array(value) else value
+    if is_array(value):
+        return [_copy(item) if isinstance(item, _CONTAINERS) else item for item in value]
+    return value
 
 
 _CONTAINERS = (dict, list)

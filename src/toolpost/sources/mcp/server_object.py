@@ -1,27 +1,55 @@
-"""Server objects of this process: their handlers are called over a loopback, without encoding a message."""
+"""Server objects of this process: their handlers are called over a loopback, without encoding a message.
+
+A call of a tool goes to the server's own middleware and handler at once. All other requests go to the SDK's kernel,
+which checks them and their results as if they had come over a wire.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from mcp import MCPError
+from fastmcp.telemetry import suppress_fastmcp_telemetry
+from mcp import MCPError, ServerSession
+from mcp.server import ServerRequestContext
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
-from mcp_types.version import LATEST_MODERN_VERSION
-from pydantic import ValidationError
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    CORE_RESULT_TYPES,
+    INTERNAL_ERROR,
+    PROTOCOL_VERSION_META_KEY,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+)
+from mcp_types.methods import serialize_server_result
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ValidationError
 
+from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp.jsonrpc import JsonRpc, Loopback, PeerMessage
+from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
+    from contextlib import AbstractContextManager
 
     from mcp.server import Server
-    from mcp_types import InitializeRequestParams
+    from mcp.server.context import CallNext, ServerMiddleware
 
     from toolpost.sources.mcp.jsonrpc import Link
+
+_CALL = "tools/call"
+_LIBRARIES = ("mcp.", "fastmcp.")
+_ENVELOPE = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
+
+_log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -52,37 +80,40 @@ class _Handlers:
         self._rpc = rpc
         self._outbound = NotifyOnlyOutbound(rpc)
         self._handshake: ServerRunner[Any] | None = None
-        self._envelope: tuple[str, Any, Any] | None = None
-        self._client: InitializeRequestParams | None = None
+        self._envelope: tuple[Any, ...] | None = None
+        self._connection: Connection | None = None
 
     async def on_request(self, context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         if method == "initialize" and self._handshake is None:
             self._handshake = ServerRunner(self._server, Connection.for_loop(self._rpc), self._state)
         if self._handshake is not None:
-            return await self._handshake.on_request(context, method, params)
-        route = classify_inbound_request({"method": method, "params": params})
-        if isinstance(route, InboundLadderRejection):
-            raise MCPError(code=route.code, message=route.message, data=route.data)
-        connection = self._connect(route.protocol_version, route.client_info, route.client_capabilities)
+            return await _handle(self._handshake, context, method, params)
+        connection = self._connect(method, params)
         cast("PeerMessage", context).may_ask = False  # the stateless protocol has no requests of servers
         try:
-            return await ServerRunner(self._server, connection, self._state).on_request(context, method, params)
+            return await _handle(ServerRunner(self._server, connection, self._state), context, method, params)
         except (MCPError, ValidationError):
             raise
         except Exception as raised:
             error = modern_error_data(raised)
             raise MCPError(code=error.code, message=error.message, data=error.data) from raised
         finally:
-            await aclose_shielded(connection)
+            await _close(connection)
 
-    def _connect(self, *envelope: *tuple[str, Any, Any]) -> Connection:
-        """Return the connection of one request, whose envelope is only validated where it differs from the last one."""
-        if envelope != self._envelope:
-            self._envelope, self._client = envelope, Connection.from_envelope(*envelope).client_params
-        if self._client is None:
-            return Connection.from_envelope(*envelope, outbound=self._outbound)
-        connection = Connection(self._outbound, protocol_version=envelope[0], client_params=self._client)
-        connection.initialized.set()
+    def _connect(self, method: str, params: Mapping[str, Any] | None) -> Connection:
+        """Return the connection of one request; its envelope is validated where it differs from the last one's."""
+        meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
+        envelope = tuple(meta.get(key) for key in _ENVELOPE)
+        if self._connection is None or envelope != self._envelope:
+            route = classify_inbound_request({"method": method, "params": params})
+            if isinstance(route, InboundLadderRejection):
+                raise MCPError(code=route.code, message=route.message, data=route.data)
+            self._envelope = envelope
+            self._connection = Connection.from_envelope(
+                route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
+            )
+        connection = copy(self._connection)
+        connection.state, connection.exit_stack = {}, AsyncExitStack()
         return connection
 
     async def on_notify(self, context: Any, method: str, params: Mapping[str, Any] | None) -> None:
@@ -93,8 +124,117 @@ class _Handlers:
         try:
             await ServerRunner(self._server, connection, self._state).on_notify(context, method, params)
         finally:
-            await aclose_shielded(connection)
+            await _close(connection)
 
     async def close(self) -> None:
         if self._handshake is not None:
-            await aclose_shielded(self._handshake.connection)
+            await _close(self._handshake.connection)
+
+
+async def _close(connection: Connection) -> None:
+    """Do the cleanup that handlers have asked for."""
+    cleanup: Any = connection.exit_stack
+    if cleanup._exit_callbacks:  # noqa: SLF001 - the shield around none takes longer than most tools
+        await aclose_shielded(connection)
+
+
+# ---------------------------------------------------------------- calls of tools
+
+
+async def _handle(
+    kernel: ServerRunner[Any], context: PeerMessage, method: str, params: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Handle a request: a call of a tool at once where that is the same, anything else by the kernel of the SDK."""
+    call = _read_call(kernel.server, params) if method == _CALL and kernel.connection.initialize_accepted else None
+    if call is None:
+        return await kernel.on_request(cast("Any", context), method, params)
+    return await _run_call(kernel, context, call)
+
+
+class _ToolCall(NamedTuple):
+    """The parameters of a call as they came and parsed, and the handler that takes them."""
+
+    raw: Mapping[str, Any]
+    parsed: CallToolRequestParams
+    handler: Any
+
+
+def _read_call(server: Server[Any], params: Mapping[str, Any] | None) -> _ToolCall | None:
+    """Parse the parameters of a call; None where the kernel makes a difference.
+
+    That is where parameters do not parse, which middleware is to hear of, where a handler reads others, and where
+    somebody's own middleware of the SDK may turn one request into another.
+    """
+    entry = server.get_request_handler(_CALL)
+    if params is None or entry is None or entry.params_type is not CallToolRequestParams:
+        return None
+    if not all(type(one).__module__.startswith(_LIBRARIES) for one in server.middleware):
+        return None
+    try:
+        return _ToolCall(params, CallToolRequestParams.model_validate(params, by_name=False), entry.handler)
+    except ValidationError:
+        return None
+
+
+async def _run_call(kernel: ServerRunner[Any], context: PeerMessage, call: _ToolCall) -> dict[str, Any]:
+    """Run a call through the middleware of its server, and return the result as data."""
+    connection, meta = kernel.connection, call.parsed.meta
+    version = connection.protocol_version
+
+    async def handle(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        same = request.params is call.raw
+        parsed = call.parsed if same else CallToolRequestParams.model_validate(request.params, by_name=False)
+        return _to_data(await call.handler(request, parsed), version)
+
+    chain: CallNext = handle
+    for middleware in reversed(kernel.server.middleware):
+        chain = _wrap(middleware, chain)
+    request = ServerRequestContext(
+        session=ServerSession(context, connection, request_meta=meta),
+        lifespan_context=kernel.lifespan_state,
+        protocol_version=version,
+        method=_CALL,
+        params=call.raw,
+        request_id=context.request_id,
+        meta=meta,
+    )
+    with _spans():
+        result = await chain(request)
+    return result if isinstance(result, dict) else _to_data(result, version)
+
+
+def _wrap(middleware: ServerMiddleware[Any], call_next: CallNext) -> CallNext:
+    return lambda request: middleware(request, call_next)
+
+
+def _spans() -> AbstractContextManager[None]:
+    """Have FastMCP make no spans where nobody collects them: describing them would be a sixth of its work."""
+    return suppress_fastmcp_telemetry() if find_tracer() is None else nullcontext()
+
+
+def _to_data(result: object, version: str) -> dict[str, Any]:
+    """Return what a handler returned as the data of a response; raise MCPError where it is none.
+
+    A result of a tool was validated when it was made. Whatever else there is, is checked as the kernel does.
+    """
+    if isinstance(result, ErrorData):
+        raise MCPError.from_error_data(result)
+    if isinstance(result, BaseModel):
+        data = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    elif result is None or is_object(result):
+        data = dict(result or {})
+    else:
+        raise TypeError(f"handler returned {type(result).__name__}; expected BaseModel, dict, or None")
+    if isinstance(result, CallToolResult) or _is_of_extension(data, version):
+        return data
+    try:
+        return serialize_server_result(_CALL, version, data)
+    except ValidationError as error:
+        _log.warning("a tool's handler returned what is no result: %s", error.errors(include_input=False))
+        raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None
+
+
+def _is_of_extension(data: Mapping[str, Any], version: str) -> bool:
+    """Return whether a result is of a kind that an extension of the stateless protocol defines, such as a task."""
+    kind = data.get("resultType")
+    return isinstance(kind, str) and kind not in CORE_RESULT_TYPES and version in MODERN_PROTOCOL_VERSIONS
