@@ -47,6 +47,12 @@ TABLES: dict[str, dict[str, str]] = {
         "many_per_s": "calls/s, 50 at once",
         "of_floor": "CPU x floor",
     },
+    "mcp_in_process": {
+        "name": "client, server object",
+        "cpu_us": "CPU µs",
+        "of_call_tool": "CPU x call_tool",
+        "many_of_call_tool": "50 at once",
+    },
     "mcp_discovery": {
         "name": "client, first connection to 5,000 tools",
         "cpu_ms": "CPU ms",

@@ -69,6 +69,7 @@ async def _in_process(stack: AsyncExitStack) -> list[Contender]:
     return [
         *await seated(names.FLOOR, lambda: echo(**ARGUMENTS)),
         *await seated(names.CLIENT, lambda: sdk.call_tool(ECHO, ARGUMENTS)),
+        *await seated(names.CALL_TOOL, lambda: server.call_tool(ECHO, dict(ARGUMENTS))),
         *await seated(names.FASTMCP, lambda: client.call_tool(ECHO, ARGUMENTS)),
     ]
 

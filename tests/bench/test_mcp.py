@@ -36,6 +36,9 @@ def test_calls_are_measured_beside_the_floor_the_sdk_and_fastmcp(wire: calls.Wir
     rows = {row["name"]: row for row in figure.rows}
     assert list(rows) == [name for name in wire.rows if name in names.OWN]
     assert rows[names.FLOOR]["of_floor"] == rows[names.FASTMCP]["of_fastmcp"] == 1
+    beside = {name: row["of_call_tool"] for name, row in rows.items() if "of_call_tool" in row}
+    assert beside.get(names.CALL_TOOL, 1) == 1
+    assert (names.MEMORY in beside) == (wire.key == "in_process")
     goals = [goal for goal in wire.goals if goal is not None]
     assert [target.limit for target in figure.targets] == [*[calls.CPU_OF_FASTMCP] * 4, *goals]
     assert len(ticks) == calls.count(TINY, wire, peers=False)
