@@ -39,7 +39,8 @@ from starlette.routing import Route
 from toolpost import Settings, Toolbox
 from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.mcp_http import http_sessions
-from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.gateway.mcp_progress import ProgressRelay
+from toolpost.gateway.mcp_server import McpServer
 from toolpost.gateway.mcp_tasks import McpTask, Tasks, knows_tasks, missing_tasks
 from toolpost.gateway.views import View
 from toolpost.wire.http_server import listen, serve_until_stopped

@@ -3,7 +3,7 @@
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -101,10 +101,15 @@ def furnish(home: Path, *, config: str = CONFIG) -> Path:
 
 
 @contextmanager
-def running(home: Path, *, stopping: bool = False, stderr: IO[str] | None = None) -> Iterator[Gateway]:
-    """Start `toolpost up` on a free port; it is stopped in the end unless that is what the test does."""
+def running(
+    home: Path, *, stopping: bool = False, stderr: IO[str] | None = None, program: Sequence[str] | None = None
+) -> Iterator[Gateway]:
+    """Start `toolpost up` on a free port; it is stopped in the end unless that is what the test does.
+
+    A `program` in its place does the same, and something for the test besides.
+    """
     started = subprocess.Popen(
-        command("up", "--port", "0", "--json"),
+        program or command("up", "--port", "0", "--json"),
         cwd=home,
         env=child_environment(),
         stdout=subprocess.PIPE,

@@ -13,11 +13,11 @@ from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.callers import Callers, new_caller_key
 from toolpost.gateway.event_feed import EventFeed
-from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
-from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.gateway.http import gateway_app, open_callers
+from toolpost.gateway.mcp_progress import ProgressRelay
 from toolpost.gateway.siblings import Siblings, WorkerPlace
 from toolpost.gateway.view_servers import ViewServers
-from toolpost.gateway.views import View, default_view
+from toolpost.gateway.views import default_view
 from toolpost.wire.http_server import listen, serve_until_stopped
 from toolpost.wire.unix_http import listen_unix
 
@@ -87,14 +87,8 @@ def whole_app(
     siblings: Siblings | None = None,
 ) -> Any:
     """The application of an open Toolbox, with its default view alone."""
-
-    def make(view: View | None = None) -> McpServer:
-        return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=view)
-
-    named = ViewServers(make, mcp_sessions)
-    return gateway_app(
-        box, make(default_view(box)), named, callers, feed or EventFeed(), public_url=url, siblings=siblings
-    )
+    mcp = ViewServers(box, default_view(box), relay=relay)
+    return gateway_app(box, mcp, callers, feed or EventFeed(), public_url=url, siblings=siblings)
 
 
 @asynccontextmanager

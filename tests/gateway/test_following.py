@@ -47,7 +47,7 @@ async def until_listed(client: Client, fits: Callable[[set[str]], bool]) -> None
 
 async def test_clients_of_up_see_sources_and_views_come_and_go(home: Path) -> None:
     with running(home) as gateway:
-        async with httpx2.AsyncClient(headers=gateway.headers) as http:
+        async with httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
             missing = await http.post(f"{gateway.address}/late", json={})
             async with Client(streamable_http_client(gateway.address, http_client=http)) as client:
                 async with listen(client.session, tools_list_changed=True) as changes:

@@ -14,7 +14,8 @@ from mcp.client.subscriptions import listen
 from mcp_types import ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from toolpost import Completed, Settings, Toolbox, ToolContext, tool
-from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.gateway.mcp_progress import ProgressRelay
+from toolpost.gateway.mcp_server import McpServer
 
 Era = Literal["legacy", "auto"]
 ERAS: list[Era] = ["legacy", "auto"]

@@ -22,7 +22,8 @@ from mcp_types import (
 from conformance.fixture import Fixture, serving_fixture
 from toolpost import Settings, Toolbox
 from toolpost.configuration.settings import ViewSettings
-from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+from toolpost.gateway.mcp_progress import ProgressRelay
+from toolpost.gateway.mcp_server import McpServer
 from toolpost.gateway.views import View
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # of what is old

@@ -6,6 +6,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,19 @@ HANGING_CALL = [
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
     {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "local__hang", "arguments": {}}},
 ]
+WATCHED = """
+import importlib.abc, sys, threading
+from toolpost.cli import main
+
+class Watch(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in ("mcp.server", "httpx2"):
+            with open("imports", "a") as file:
+                print(name, threading.current_thread() is threading.main_thread(), file=file)
+
+sys.meta_path.insert(0, Watch())
+sys.exit(main(["up", "--port", "0", "--json"]))
+"""
 
 
 @pytest.fixture
@@ -47,7 +61,7 @@ async def test_a_client_that_starts_serve_lists_and_calls(home: Path, era: Any) 
 async def test_up_serves_whoever_shows_the_token_of_the_data_folder(home: Path) -> None:
     with running(home) as gateway:
         address, token = gateway.address, home / ".toolpost" / "token"
-        async with httpx2.AsyncClient(headers=gateway.headers) as http:
+        async with httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
             async with Client(streamable_http_client(address, http_client=http)) as client:
                 result = await client.call_tool("local__add", {"a": 2, "b": 3})
             foreign = await http.post(address, json={}, headers={"Host": "evil.example"})
@@ -64,9 +78,23 @@ async def test_up_serves_whoever_shows_the_token_of_the_data_folder(home: Path) 
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
 
 
+async def test_up_imports_the_sdk_of_mcp_for_its_first_client_and_not_on_the_event_loop(home: Path) -> None:
+    with running(home, program=[sys.executable, "-c", WATCHED]) as gateway:
+        async with httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
+            tools = await http.get(gateway.address.replace("/mcp", "/api/v1/tools"))
+            early = (home / "imports").exists()
+            async with Client(streamable_http_client(gateway.address, http_client=http)) as client:
+                names = {one.name for one in (await client.list_tools()).tools}
+        imported = dict(line.split() for line in (home / "imports").read_text().splitlines())
+
+    assert (tools.status_code, early) == (200, False)
+    assert "local__add" in names
+    assert imported == {"mcp.server": "False", "httpx2": "False"}
+
+
 async def test_up_finishes_the_calls_under_way_and_leaves_with_success(home: Path) -> None:
     with running(home, stopping=True) as gateway:
-        http = httpx2.AsyncClient(headers=gateway.headers)
+        http = httpx2.AsyncClient(headers=gateway.headers, timeout=60)
         async with http, Client(streamable_http_client(gateway.address, http_client=http)) as client:
             await client.list_tools()  # a client looks up the output schema when the result comes
             call = asyncio.create_task(client.call_tool("local__nap", {}))

@@ -9,6 +9,7 @@ import signal
 import sys
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
+    from toolpost.gateway.siblings import Siblings
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.reload import Reload
     from toolpost.wire.http_server import ListeningSocket
@@ -53,7 +55,8 @@ async def _serve_stdio(config: Path | None, user: str, view: str | None, output:
     from mcp.server.stdio import stdio_server
 
     from toolpost.configuration.loading import load_settings
-    from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+    from toolpost.gateway.mcp_progress import ProgressRelay
+    from toolpost.gateway.mcp_server import McpServer
     from toolpost.gateway.views import default_view
     from toolpost.toolbox.box import Toolbox
 
@@ -124,6 +127,8 @@ def _data_folder(loaded: LoadedSettings) -> Path:
 
 
 async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Output) -> int:
+    if find_spec("mcp") is None:  # the first request that needs it would be too late to learn of this
+        raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
     from toolpost.configuration.loading import load_settings
     from toolpost.gateway.callers import local_token
     from toolpost.gateway.observation import logging_to_stderr
@@ -158,13 +163,13 @@ async def _serve_on(
 ) -> int:
     from toolpost.configuration.loading import load_settings
     from toolpost.gateway.event_feed import EventFeed
-    from toolpost.gateway.http import caller_in, gateway_app, mcp_sessions, open_callers
-    from toolpost.gateway.mcp_server import McpServer, ProgressRelay
+    from toolpost.gateway.http import gateway_app, open_callers
+    from toolpost.gateway.mcp_progress import ProgressRelay
     from toolpost.gateway.observation import CallLog
     from toolpost.gateway.rest.catalog import apply_changes
-    from toolpost.gateway.siblings import ChangedSources, Siblings, WorkerPlace
+    from toolpost.gateway.source_changes import ChangedSources
     from toolpost.gateway.view_servers import ViewServers
-    from toolpost.gateway.views import View, default_view, make_views
+    from toolpost.gateway.views import make_views
     from toolpost.processes.worker_pool import watch_parent
     from toolpost.toolbox.box import Toolbox
     from toolpost.wire.http_server import notify_service_manager, serve_until_stopped
@@ -175,26 +180,20 @@ async def _serve_on(
     relay, feed = ProgressRelay(), EventFeed() if worker is None else EventFeed(look_s=_SIBLINGS_LOOK_S)
     opened = Toolbox.open(_as_gateway(loaded, address), sinks=[relay, feed, CallLog()])
     async with opened as box, open_callers(box, folder, options.user, host=options.host) as callers:
-        siblings = None if worker is None else Siblings(WorkerPlace(*worker[:3]), callers.token)
+        siblings = None if worker is None else worker.siblings(callers.token)
         changed = ChangedSources()
         if siblings is not None and worker is not None and worker.again:
             changed = await siblings.changed_sources()
             await apply_changes(box, changed)
 
-        def make_server(shown: View) -> McpServer:
-            return McpServer(box, principal=lambda ctx: str(caller_in(ctx.request).principal), relay=relay, view=shown)
-
-        mcp, named = make_server(default_view(box, view)), ViewServers(make_server, mcp_sessions)
-        await named.show(make_views(box, view))
+        views = make_views(box, view)
+        mcp = ViewServers(box, views[view or box.settings.view], views, relay=relay)
         public_url = (box.settings.server.public_url or address).rstrip("/")
-        app = gateway_app(
-            box, mcp, named, callers, feed, public_url=public_url, siblings=siblings, changed_sources=changed
-        )
+        app = gateway_app(box, mcp, callers, feed, public_url=public_url, siblings=siblings, changed_sources=changed)
 
         async def show_views() -> None:
             views = make_views(box, view)
-            mcp.show(views[view or box.settings.view])
-            await named.show(views)
+            await mcp.show(views[view or box.settings.view], views)
 
         def load() -> LoadedSettings:
             return _as_gateway(load_settings(box.config_path), address)
@@ -383,6 +382,12 @@ class WorkerStart(NamedTuple):
     def of_option(cls, text: str) -> WorkerStart:
         """Restore what `to_option` returned."""
         return cls(**json.loads(text))
+
+    def siblings(self, token: str) -> Siblings:
+        """Return the other workers; `token` is the operator's."""
+        from toolpost.gateway.siblings import Siblings, WorkerPlace
+
+        return Siblings(WorkerPlace(self.number, self.workers, self.folder), token)
 
 
 async def run_workers(

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 
 from toolpost.contracts.callers import SCOPES
 from toolpost.contracts.errors import ToolAuthError, ToolError
@@ -121,7 +117,6 @@ class Access:
         except ToolError as error:
             return problem_of(error)
         scope[CALLER] = caller
-        scope["user"] = _sdk_user(caller)
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
         return None
 
@@ -176,13 +171,6 @@ class Access:
             raise insufficient_scope(*SCOPES)
         if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
             raise insufficient_scope("call")
-
-
-@lru_cache(maxsize=1000)
-def _sdk_user(caller: Caller) -> AuthenticatedUser:
-    """Return a caller as the SDK has users; it ties a session to the one that opened it."""
-    token = AccessToken(token="", client_id=caller.id, scopes=list(caller.scopes), subject=str(caller.principal))
-    return AuthenticatedUser(token)
 
 
 def insufficient_scope(*scopes: str) -> Problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -14,9 +14,8 @@ from toolpost.auth.caller_tokens import CallerTokens
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
-from toolpost.gateway.access import CALLER, METADATA, Access, is_loopback
+from toolpost.gateway.access import METADATA, Access, is_loopback
 from toolpost.gateway.callers import Callers, local_token
-from toolpost.gateway.mcp_http import http_sessions
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
 from toolpost.gateway.rates import Rates
@@ -30,33 +29,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.requests import Request
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from toolpost.contracts.callers import Caller
     from toolpost.gateway.event_feed import EventFeed
-    from toolpost.gateway.mcp_server import McpServer
-    from toolpost.gateway.siblings import ChangedSources, Siblings
+    from toolpost.gateway.siblings import Siblings
+    from toolpost.gateway.source_changes import ChangedSources
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.toolbox.box import Toolbox
 
 
-def mcp_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
-    """Return the sessions of an MCP server over HTTP."""
-
-    def listed(version: str, scope: Scope) -> bytes | None:
-        return mcp.encoded_list(version, str(scope[CALLER].principal))
-
-    # Access has looked at host and origin already.
-    return http_sessions(mcp.server, check_hosts=False, listed=listed)
-
-
 def gateway_app(
     box: Toolbox,
-    mcp: McpServer,
-    named: ViewServers,
+    mcp: ViewServers,
     callers: Callers,
     feed: EventFeed,
     *,
@@ -66,12 +52,11 @@ def gateway_app(
 ) -> ASGIApp:
     """Return the ASGI application of the gateway, which others reach at `public_url`.
 
-    `mcp` is served at `/mcp`, the views of `named` below it. The `feed` must be among the sinks of the Toolbox.
+    `mcp` is served at `/mcp` and below it. The `feed` must be among the sinks of the Toolbox.
     `siblings` are the other workers, which were told of `changed_sources` before this one was started.
     """
-    sessions = mcp_sessions(mcp)
     rest = RestService(
-        box, feed, lambda: mcp.view, public_url=public_url, siblings=siblings, changed_sources=changed_sources
+        box, feed, lambda: mcp.default, public_url=public_url, siblings=siblings, changed_sources=changed_sources
     )
 
     shared = None if siblings is None else siblings.rates
@@ -80,12 +65,12 @@ def gateway_app(
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
         with closing(rates):
-            async with mcp.publishing(), sessions.run(), named.running(), rest.running():
+            async with mcp.running(), rest.running():
                 yield
 
     host = urlsplit(public_url).hostname
     routes: list[BaseRoute] = [
-        Route("/mcp/{view}", endpoint=named),
+        Route("/mcp/{view}", endpoint=mcp),
         *service_routes(rest),
         *rest_routes(rest),
         *a2a_routes(rest),
@@ -99,7 +84,7 @@ def gateway_app(
     async def routed(scope: Scope, receive: Receive, send: Send) -> None:
         # What most requests are for does not pass the layers and routes of everything else.
         is_mcp = scope["type"] == "http" and scope["path"] == "/mcp"
-        await (sessions.handle_request if is_mcp else app)(scope, receive, send)
+        await (mcp.serve_default if is_mcp else app)(scope, receive, send)
 
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
     access = Access(
@@ -149,9 +134,3 @@ async def open_callers(box: Toolbox, folder: Path, operator: str, *, host: str) 
             stack.push_async_callback(tokens.close)
         who = Principal.parse(operator)
         yield Callers(operator=who, token=local_token(folder), keys=keys, oidc=oidc, tokens=tokens)
-
-
-def caller_in(request: Any) -> Caller:
-    """Return the caller of a request that came through `Access`."""
-    caller: Caller = request.scope[CALLER]
-    return caller

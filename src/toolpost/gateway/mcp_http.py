@@ -13,11 +13,13 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp.server.auth.provider import AccessToken
 from mcp.server.connection import Connection
 from mcp.server.runner import ServerRunner, modern_error_data
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, EventMessage, EventStore, check_accept_headers
@@ -39,6 +41,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import Response
 
+from toolpost.gateway.access import CALLER
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import CallOptions
     from mcp_types import JSONRPCMessage
     from starlette.types import Message, Receive, Scope, Send
+
+    from toolpost.contracts.callers import Caller
+    from toolpost.gateway.mcp_server import McpServer
 
 _OK = 200
 _PING_S = 15.0  # proxies close a connection that is silent for longer
@@ -179,6 +185,15 @@ def _event(message: Mapping[str, Any]) -> bytes:
     return f"event: message\r\ndata: {json.dumps(message, separators=(',', ':'))}\r\n\r\n".encode()
 
 
+def gateway_sessions(mcp: McpServer) -> StreamableHTTPSessionManager:
+    """Return the sessions of an MCP server behind `Access`, which has looked at host and origin already."""
+
+    def listed(version: str, scope: Scope) -> bytes | None:
+        return mcp.encoded_list(version, str(scope[CALLER].principal))
+
+    return http_sessions(mcp.server, check_hosts=False, listed=listed)
+
+
 def http_sessions(
     server: Server[Any], *, check_hosts: bool = True, listed: EncodedList | None = None
 ) -> StreamableHTTPSessionManager:
@@ -217,6 +232,8 @@ class _Sessions(StreamableHTTPSessionManager):
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is as it should be; all that is odd is the SDK's to refuse."""
+        if (caller := scope.get(CALLER)) is not None:
+            scope["user"] = _sdk_user(caller)
         if scope["method"] != "POST" or self._checks_hosts:
             await self._limited(scope, receive, send)
             return
@@ -297,6 +314,13 @@ class _Sessions(StreamableHTTPSessionManager):
     @event_store.setter
     def event_store(self, given: EventStore | None) -> None:
         """Take no other store."""
+
+
+@lru_cache(maxsize=1000)
+def _sdk_user(caller: Caller) -> AuthenticatedUser:
+    """Return a caller as the SDK has users; it ties a session to the one that opened it."""
+    token = AccessToken(token="", client_id=caller.id, scopes=list(caller.scopes), subject=str(caller.principal))
+    return AuthenticatedUser(token)
 
 
 class _PlainRequest(NamedTuple):

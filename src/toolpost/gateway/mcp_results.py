@@ -81,6 +81,14 @@ def _annotations(spec: ToolSpec) -> dict[str, Any]:
     return {**known, **claimed} if is_object(claimed) else known
 
 
+def differs(before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec]) -> bool:
+    """Return whether clients would see another list of tools, by their names."""
+    return list(before) != list(after) or any(
+        spec is not after[name] and tool_definition(name, spec) != tool_definition(name, after[name])
+        for name, spec in before.items()
+    )
+
+
 async def completed_result(
     outcome: Completed, spec: ToolSpec, artifacts: ArtifactStore, *, owner: Principal
 ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -38,7 +38,6 @@ from toolpost import __version__
 from toolpost.configuration.settings import ViewSettings
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolNotFoundError
-from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.mcp_client import RequestClient
@@ -54,8 +53,10 @@ from toolpost.gateway.mcp_pauses import (
     pending_result,
     where_to_answer,
 )
+from toolpost.gateway.mcp_progress import ProgressRelay
 from toolpost.gateway.mcp_results import (
     completed_result,
+    differs,
     failed_result,
     is_refusal,
     protocol_error,
@@ -63,7 +64,7 @@ from toolpost.gateway.mcp_results import (
     tool_definition,
 )
 from toolpost.gateway.mcp_tasks import McpTask, Restored, Tasks, knows_tasks
-from toolpost.gateway.views import View, differs
+from toolpost.gateway.views import View
 from toolpost.runtime.persistence import kept_outcome
 from toolpost.wire.tracing import TRACEPARENT, find_tracer
 
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp_types import CallToolResult, InputRequiredResult, SubscriptionsListenResult
 
-    from toolpost.contracts.events import RunEvent
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.spec import ToolSpec
     from toolpost.toolbox.box import Toolbox
@@ -92,69 +92,6 @@ _INSTRUCTIONS = (
     "Tools of many sources under one policy. Some calls wait until a person has agreed; the result says so, and the "
     "same call is never carried out twice."
 )
-
-
-class ProgressRelay:
-    """Event sink that passes the progress of calls to the requests that made them, by run."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, _Progress] = {}
-
-    def emit(self, event: RunEvent) -> None:
-        run = self._runs.get(event.call.run_id) if event.code is EventCode.SUBAGENT_ACTION else None
-        if run is not None:
-            run.report(event.payload)
-
-    @asynccontextmanager
-    async def to_client(self, run_id: str, ctx: Context) -> AsyncGenerator[None]:
-        """Send the progress of a run to the client of a request, which gets all of it before the result."""
-        progress = self._runs[run_id] = _Progress(ctx)
-        try:
-            yield
-        finally:
-            del self._runs[run_id]
-            await progress.finish()
-
-
-class _Progress:
-    """The progress of one run; the task that sends it starts with the first report, for most calls make none."""
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._loop = asyncio.get_running_loop()
-        self._reports: asyncio.Queue[Mapping[str, Any] | None] | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._is_reported = False
-
-    def report(self, facts: Mapping[str, Any] | None) -> None:
-        """Send a report after those before it; plain functions report from their thread."""
-        self._is_reported = True
-        self._loop.call_soon_threadsafe(self._put, facts)
-
-    def _put(self, facts: Mapping[str, Any] | None) -> None:
-        if self._reports is None:
-            self._reports = asyncio.Queue()
-            self._sending = self._loop.create_task(_send_progress(self._reports, self._ctx))
-        self._reports.put_nowait(facts)
-
-    async def finish(self) -> None:
-        """Wait until all that was reported is sent."""
-        if self._is_reported:
-            self.report(None)
-            await asyncio.sleep(0)  # until the reports are in the queue
-            if self._sending is not None:
-                await self._sending
-
-
-async def _send_progress(queue: asyncio.Queue[Mapping[str, Any] | None], ctx: Context) -> None:
-    """Send progress until None comes; it must always increase, which fractions need not."""
-    last = 0.0
-    while (facts := await queue.get()) is not None:
-        fraction = facts.get("fraction")
-        last = last + 1e-6 if fraction is None else max(last + 1e-6, float(fraction))
-        total = None if fraction is None else 1.0
-        with suppress(Exception):  # the client may have gone
-            await ctx.session.report_progress(last, total, str(facts.get("text") or "") or None)
 
 
 class McpServer:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from toolpost.contracts.callers import SCOPES
 from toolpost.gateway.access import CALLER, METADATA, insufficient_scope
 from toolpost.gateway.problems import ProblemResponse
-from toolpost.gateway.siblings import FROM_SIBLING, SOURCE_CHANGES
+from toolpost.gateway.source_changes import FROM_SIBLING, SOURCE_CHANGES
 from toolpost.sources.utcp.export import export_manual, http_route, serialize_manual
 
 if TYPE_CHECKING:

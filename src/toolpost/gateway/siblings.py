@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.gateway.problems import ProblemResponse
+from toolpost.gateway.source_changes import FROM_SIBLING, SOURCE_CHANGES, ChangedSources
 from toolpost.wire.unix_http import UnixHttpError, unix_request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from toolpost.wire.unix_http import StreamedReply
 
-FROM_SIBLING = "toolpost.sibling"
-SOURCE_CHANGES = "/workers/source-changes"
 _SESSION = b"mcp-session-id"
 _CLIENT = b"x-toolpost-client"  # the address of a client whose request was passed on; from siblings alone
 _MOST_BODY = 4_100_000
@@ -33,33 +30,6 @@ _MARK = "."
 # RFC 9110, 7.6.1; the server adds the last two by itself.
 _OF_A_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"date", b"server"})
 _log = logging.getLogger("toolpost.gateway")
-
-
-class ChangedSources:
-    """Sources that were changed since the gateway runs, for a worker that is started later: of each the last change.
-
-    `count` is that of all changes: whoever has seen more of them knows better.
-    """
-
-    def __init__(self, changes: Mapping[str, dict[str, Any]] | None = None, count: int = 0) -> None:
-        self.changes = dict(changes or {})
-        self.count = count
-
-    def add(self, name: str, body: dict[str, Any]) -> None:
-        """Note that a source was added, in place of one that was removed before, if there was one."""
-        self.changes[name] = {"add": body}
-        self.count += 1
-
-    def remove(self, name: str, *, is_configured: bool) -> None:
-        """Note that a source was removed; of one that is not in the configuration nothing is left to know."""
-        self.changes.pop(name, None)
-        if is_configured:
-            self.changes[name] = {"remove": name}
-        self.count += 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON data, by which another worker makes its own."""
-        return {"changes": self.changes, "count": self.count}
 
 
 class WorkerPlace(NamedTuple):

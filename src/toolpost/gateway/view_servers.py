@@ -1,41 +1,59 @@
-"""The MCP servers of named views at `/mcp/NAME`, which come and go while the gateway runs."""
+"""The MCP servers of a gateway: of its default view at `/mcp`, of named views at `/mcp/NAME`.
+
+Each is started by the first request for it. Until then nothing of the SDK is loaded, which takes longer to import than
+all the rest of the gateway, and which callers of the REST interface never need.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextvars import copy_context
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from toolpost.gateway.access import CALLER
 from toolpost.gateway.problems import ProblemResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from contextvars import Context
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from starlette.types import Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller
+    from toolpost.gateway.mcp_progress import ProgressRelay
     from toolpost.gateway.mcp_server import McpServer
     from toolpost.gateway.views import View
+    from toolpost.toolbox.box import Toolbox
+
+_DEFAULT = ""  # stands for the name of the view at `/mcp` itself
+_MODULES = ("toolpost.gateway.mcp_http", "toolpost.gateway.mcp_server")
 
 
 class _Server:
-    """One MCP server while it runs, with its view, its sessions and the task that keeps them open."""
+    """One MCP server while it runs, with its sessions and the task that keeps them open."""
 
-    def __init__(self, mcp: McpServer, view: View, sessions: StreamableHTTPSessionManager) -> None:
+    def __init__(self, mcp: McpServer, sessions: StreamableHTTPSessionManager) -> None:
         self.mcp = mcp
-        self.view = view
         self.sessions = sessions
         self._stopping = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+    async def start(self, context: Context) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), context=context)
         ready = asyncio.ensure_future(self._ready.wait())
-        await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
+        try:
+            await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._stopping.set()
+            raise
+        finally:
+            ready.cancel()
+        if self._task.done():
+            await self._task  # raises what went wrong
 
     async def _run(self) -> None:
         # In one task: a task group is left where it was entered.
@@ -50,60 +68,102 @@ class _Server:
 
 
 class ViewServers:
-    """ASGI application of the named views. A view that is gone, or not for a caller, is not found."""
+    """The servers of a default view and of named ones, by what follows `/mcp/`.
+
+    As an ASGI application it serves the named views; one that is gone, or not for a caller, is not found. `relay` must
+    be among the sinks of the Toolbox for progress to reach clients.
+    """
 
     def __init__(
-        self, make: Callable[[View], McpServer], sessions: Callable[[McpServer], StreamableHTTPSessionManager]
+        self, box: Toolbox, default: View, named: Mapping[str, View] | None = None, *, relay: ProgressRelay | None
     ) -> None:
-        self._make = make
-        self._sessions = sessions
-        self._views: Mapping[str, View] = {}
+        self._box = box
+        self._relay = relay
+        self._views: dict[str, View] = {**(named or {}), _DEFAULT: default}
         self._servers: dict[str, _Server] = {}
         self._running = False
         self._changing = asyncio.Lock()
+        self._context = copy_context()  # a server outlives the request that starts it
 
-    async def show(self, views: Mapping[str, View]) -> None:
-        """Serve these views: start the new ones, change those that run, stop the others."""
+    @property
+    def default(self) -> View:
+        """What clients see at `/mcp`."""
+        return self._views[_DEFAULT]
+
+    async def show(self, default: View, named: Mapping[str, View]) -> None:
+        """Serve these views: change the servers that run, stop those of views that are gone."""
         async with self._changing:
-            self._views = views
-            if self._running:
-                await self._serve(views)
-
-    async def _serve(self, views: Mapping[str, View]) -> None:
-        for name in [name for name in self._servers if name not in views]:
-            await self._servers.pop(name).stop()
-        for name, view in views.items():
-            server = self._servers.get(name)
-            if server is not None:
-                server.view = view
-                server.mcp.show(view)
-                continue
-            mcp = self._make(view)
-            server = _Server(mcp, view, self._sessions(mcp))
-            await server.start()
-            self._servers[name] = server
+            self._views = {**named, _DEFAULT: default}
+            await self._stop([name for name in self._servers if name not in self._views])
+            for name, server in self._servers.items():
+                server.mcp.show(self._views[name])
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Serve the views while this is open."""
-        async with self._changing:
-            self._running = True
-            await self._serve(self._views)
+        self._running = True
         try:
             yield
         finally:
             async with self._changing:
                 self._running = False
-                await self._serve({})
+                await self._stop([*self._servers])
+
+    async def _stop(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self._servers.pop(name).stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name: str = scope["path_params"]["view"]
-        server, caller = self._servers.get(name), self._caller(scope)
-        if server is None or not server.view.is_for(str(caller.principal)):
-            await ProblemResponse(404, "view_not_found", f"there is no view {name!r}")(scope, receive, send)
+        view, caller = self._views.get(name), _caller_of(scope)
+        if view is None or not view.is_for(str(caller.principal)):
+            await _not_found(name)(scope, receive, send)
+            return
+        await self._serve(name, scope, receive, send)
+
+    async def serve_default(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request at `/mcp`."""
+        await self._serve(_DEFAULT, scope, receive, send)
+
+    async def _serve(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+        server = self._servers.get(name) or await self._start(name)
+        if server is None:
+            await _not_found(name)(scope, receive, send)
             return
         await server.sessions.handle_request(scope, receive, send)
 
-    def _caller(self, scope: Scope) -> Caller:
-        caller: Caller = scope[CALLER]
-        return caller
+    async def _start(self, name: str) -> _Server | None:
+        """Return the server of a view, which is started now if no other request was faster; None if it is gone."""
+        async with self._changing:
+            server, view = self._servers.get(name), self._views.get(name)
+            if server is not None or view is None:
+                return server
+            if not self._running:
+                raise RuntimeError("the gateway has ended")
+            for module in _MODULES:  # in a thread: other requests are answered meanwhile
+                await asyncio.to_thread(import_module, module)
+            server = self._make(view)
+            await server.start(self._context)
+            self._servers[name] = server
+            return server
+
+    def _make(self, view: View) -> _Server:
+        from toolpost.gateway.mcp_http import gateway_sessions  # noqa: PLC0415 - as said above
+        from toolpost.gateway.mcp_server import McpServer  # noqa: PLC0415
+
+        mcp = McpServer(self._box, principal=_principal_of, relay=self._relay, view=view)
+        return _Server(mcp, gateway_sessions(mcp))
+
+
+def _not_found(name: str) -> ProblemResponse:
+    return ProblemResponse(404, "view_not_found", f"there is no view {name!r}")
+
+
+def _principal_of(ctx: Any) -> str:
+    """Return for whom a request is that an MCP server handles."""
+    return str(_caller_of(ctx.request.scope).principal)
+
+
+def _caller_of(scope: Scope) -> Caller:
+    caller: Caller = scope[CALLER]
+    return caller

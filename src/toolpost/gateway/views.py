@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 from toolpost.configuration.settings import PLAIN_VIEWS
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
-from toolpost.gateway.mcp_results import tool_definition
 from toolpost.toolbox.views import CALL, OWN, SelectedTools
 
 if TYPE_CHECKING:
@@ -91,14 +90,6 @@ def _own_spec(name: str, description: str, schema: dict[str, Any]) -> ToolSpec:
         return ToolSpec(name=name, description=description, input_schema=schema, side_effects="external")
     safety = SafetyProfile(destructive=False)
     return ToolSpec(name=name, description=description, input_schema=schema, side_effects="pure", safety=safety)
-
-
-def differs(before: Shown, after: Shown) -> bool:
-    """Return whether clients would see another list."""
-    return list(before) != list(after) or any(
-        spec is not after[name] and tool_definition(name, spec) != tool_definition(name, after[name])
-        for name, spec in before.items()
-    )
 
 
 def make_views(box: Toolbox, default: str | None = None) -> dict[str, View]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.gateway.siblings import ChangedSources
+    from toolpost.gateway.source_changes import ChangedSources
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.source_manager import SourceState
 

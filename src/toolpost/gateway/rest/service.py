@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.outcomes import Outcome
-from toolpost.gateway.siblings import FROM_SIBLING, ChangedSources
+from toolpost.gateway.source_changes import FROM_SIBLING, ChangedSources
 from toolpost.toolbox.views import SelectedTools
 
 if TYPE_CHECKING:
