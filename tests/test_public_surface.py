@@ -91,6 +91,32 @@ def test_importing_the_package_alone_imports_nothing_heavy() -> None:
     assert json.loads(_python_without_site(program)) == []
 
 
+CALL = """
+import asyncio, json, sys
+from toolpost import Toolbox, tool
+
+@tool(side_effects="pure")
+async def add(a: int, b: int) -> int:
+    "Add two numbers."
+    return a + b
+
+async def main():
+    async with Toolbox(tools=[add], settings={"data_dir": None}) as box:
+        return (await box.call("add", {"a": 1, "b": 2})).content
+"""
+
+
+@pytest.mark.programs
+def test_a_call_of_a_plain_function_builds_no_validators_of_pydantic_and_imports_nothing_heavy() -> None:
+    needless = [  # pydantic reads the metadata of everything installed when it builds its first validator
+        *("pydantic.plugin._loader", "pydantic.root_model", "docstring_parser", "cryptography", "rich", "sqlite3"),
+        *("typer", "yaml", "aiohttp", "mcp", "httpx2", "toolpost.toolbox.accounts", "toolpost.stores.sqlite"),
+    ]
+    told = f"print(json.dumps([asyncio.run(main()), [name for name in {needless} if name in sys.modules]]))"
+
+    assert json.loads(_python_without_site(CALL + told)) == [3, []]
+
+
 def _python_without_site(program: str) -> str:
     """Run a program with the packages but without their start-up hooks: coverage's own hook imports sqlite3."""
     path = os.pathsep.join([str(SRC), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from toolpost.configuration.loading import parse_settings
 from toolpost.configuration.settings import SCHEMA_FILE, McpServerSettings, Settings, file_schema, parse_duration
 from toolpost.contracts.config import ConfigModel, TransportType
 from toolpost.contracts.storage import Retention
@@ -45,6 +46,13 @@ def test_defaults_are_the_same_whether_they_are_validated_or_not() -> None:
     for model in models:
         assert model.defaults() == model.model_validate({})
         assert model.defaults().model_dump() == model.model_validate({}).model_dump()
+
+
+def test_settings_in_memory_are_the_same_whether_they_are_validated_or_not() -> None:
+    quick, validated = parse_settings({"data_dir": None}), Settings.model_validate({"data_dir": None})
+
+    assert quick == validated
+    assert (quick.model_dump(), quick.model_fields_set) == (validated.model_dump(), validated.model_fields_set)
 
 
 @pytest.mark.parametrize(("written", "ms"), [(30_000, 30_000), ("30s", 30_000), ("30000ms", 30_000), (1500, 1500)])

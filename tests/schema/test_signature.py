@@ -18,6 +18,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolOutputError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import ToolResult
+from toolpost.schema.docstrings import parse_docstring
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.signature import function_schema, to_jsonable
 from toolpost.schema.validator import compile_validator
@@ -328,6 +329,25 @@ def test_a_class_that_is_not_defined_yet_is_not_found() -> None:
 
     class Inner(BaseModel):
         n: int
+
+
+@pytest.mark.parametrize("text", ["", "Add two numbers.", "Returns", "Note", "  Args  ", "@param x", "Parameters ----"])
+def test_one_line_is_read_as_the_parsers_of_longer_docstrings_read_it(text: str) -> None:
+    def fn(x: int) -> int:
+        return x
+
+    fn.__doc__ = text
+
+    assert function_schema(fn).description == parse_docstring(text).description
+    assert parse_docstring(text).parameters == {}
+
+
+def test_one_line_may_describe_a_parameter() -> None:
+    def fn(x: int) -> int:
+        """:param x: A number."""
+        return x
+
+    assert function_schema(fn).input_schema["properties"]["x"]["description"] == "A number."
 
 
 def test_a_docstring_in_no_known_style_is_all_description() -> None:

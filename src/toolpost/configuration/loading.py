@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "toolpost.yaml"
 ENV_FILE = ".env"
+_IN_MEMORY = {"data_dir": None}  # all that most programs without a file set
 _Source = TypeVar("_Source", ExternalToolConfig, McpServerSettings)
 
 
@@ -112,6 +113,8 @@ def parse_settings(data: Mapping[str, Any], *, shown: str = "settings", secrets:
     """Validate a mapping with the keys of the file; ConfigError describes every error without any of `secrets`."""
     if not data:
         return Settings.defaults()
+    if data == _IN_MEMORY:
+        return Settings.model_construct(data_dir=None)  # as `defaults`: no validator is built for so little
     try:
         return Settings.model_validate(data)
     except ValidationError as error:

@@ -149,7 +149,7 @@ class PolicyRule(ConfigModel):
             side_effects=tuple(self.side_effects or ()),
             destructive=self.destructive,
             reason=self.reason,
-            approvals=(self.approvals or ApprovalSettings()).to_approvals(),
+            approvals=(self.approvals or ApprovalSettings.defaults()).to_approvals(),
         )
 
 

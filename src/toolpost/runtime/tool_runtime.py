@@ -413,7 +413,7 @@ class ToolRuntimes:
             upstream=self._upstream(entry),
             hosts=self._hosts_of(spec),
             limiters=self._limits(entry),
-            retry_policy=config.retry_policy if config else RetryPolicy(),
+            retry_policy=config.retry_policy if config else RetryPolicy.defaults(),
             timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
             redactor=self._redactor,
         )

@@ -25,12 +25,9 @@ from typing import (
     get_type_hints,
 )
 
-import docstring_parser
 import typing_extensions
-from docstring_parser import Docstring, DocstringStyle
-from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -65,10 +62,6 @@ _SIMPLE: dict[type, str] = {
     type(None): "null",
 }
 _SINGLE_NAMES = ("args", "params", "input")
-# Sections that tell a caller something; the parser of Google's style drops those that it does not know.
-_REMARKS = ("Note", "Notes", "Warning", "Warnings", "Important", "Caution")
-_SECTIONS = [Section(title, title.lower(), SectionType.SINGULAR) for title in _REMARKS]
-_google = GoogleParser([*DEFAULT_SECTIONS, *_SECTIONS])
 NO_DEFAULT = Parameter.empty
 _CONTEXT = object()
 _ATOMS = (str, int, float, bool, type(None), None, Any, object, list, dict, inspect.Parameter.empty)
@@ -101,19 +94,28 @@ class FunctionSchema(Struct, frozen=True, kw_only=True):
 def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
     """Derive the schemas of a function; ToolSchemaError where it cannot be called with JSON."""
     parameters = read_parameters(fn)
-    documentation = parse_docstring(unwrap_function(fn))
+    description, described = _documentation(inspect.getdoc(unwrap_function(fn)) or "")
     inputs = _simple_input(fn, parameters) or _single_model_input(fn, parameters) or _input(fn, parameters)
-    _describe(inputs.schema, documentation.parameters)
+    _describe(inputs.schema, described)
     output = _output(fn)
     return FunctionSchema(
         input_schema=inputs.schema,
         output_schema=output.schema,
-        description=documentation.description,
+        description=description,
         context_parameter=parameters.context,
         single_model=inputs.single,
         convert=inputs.convert,
         render=output.render,
     )
+
+
+def _documentation(docstring: str) -> tuple[str, Mapping[str, str]]:
+    """Return the description of a function, and that of each parameter."""
+    if ":" not in docstring and len(docstring.splitlines()) <= 1:  # no style has lists in one such line
+        return docstring.strip(), {}
+    from toolpost.schema.docstrings import parse_docstring  # noqa: PLC0415 - the parsers take longer to load than most docstrings need
+
+    return parse_docstring(docstring)
 
 
 class _Input(NamedTuple):
@@ -134,7 +136,7 @@ def _single_model_input(fn: Callable[..., Any], parameters: Parameters) -> _Inpu
     name, model, _ = parameters.arguments[0]
     if name not in _SINGLE_NAMES or not isinstance(model, type) or not issubclass(model, BaseModel):
         return None
-    if issubclass(model, RootModel):
+    if model.__pydantic_root_model__:  # to import `RootModel` builds validators that most programs have no use for
         return None
     adapter, schema = _adapted(fn, model, "validation")
     if "extra" not in model.model_config:
@@ -301,40 +303,6 @@ def _streamed_type(annotation: Any, fn: Callable[..., Any]) -> Any:
         return annotation
     value = next(iter(get_args(annotation)), Any)
     return value if value is Any or is_raw_result(value) else value | None
-
-
-class Documentation(NamedTuple):
-    """A function's description without its lists of parameters and results, and the description of each parameter."""
-
-    description: str
-    parameters: Mapping[str, str]
-
-
-def parse_docstring(fn: Callable[..., Any]) -> Documentation:
-    """Parse a docstring in Google's, NumPy's or Sphinx's style; in no known style it is all description."""
-    text = inspect.getdoc(fn) or ""
-    try:
-        parsed = docstring_parser.parse(text)
-        if parsed.style is DocstringStyle.GOOGLE:
-            parsed = _google.parse(text)
-    except docstring_parser.ParseError:
-        return Documentation(text.strip(), {})
-    described = {
-        name.strip().lstrip("*"): " ".join(param.description.split())
-        for param in parsed.params
-        if param.description
-        for name in param.arg_name.split(",")  # NumPy's style may describe several at once
-    }
-    return Documentation("\n\n".join(_paragraphs(parsed)), described)
-
-
-def _paragraphs(parsed: Docstring) -> Iterator[str]:
-    """Yield the description, and the remarks after the lists."""
-    if parsed.description:
-        yield parsed.description.strip()
-    for section in parsed.meta:
-        if section.description and section.args[0].capitalize() in _REMARKS:
-            yield f"{section.args[0].capitalize()}: {section.description.strip()}"
 
 
 class Argument(NamedTuple):
