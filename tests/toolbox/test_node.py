@@ -6,6 +6,7 @@ import logging
 import re
 import shlex
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -244,6 +245,58 @@ async def test_closing_twice_is_fine_and_takes_the_tools_out_of_the_registry() -
     await made.connect()
     assert await made.call("mul", {"a": 2, "b": 2}) == {"result": 4}
     await made.close()
+
+
+@pytest.mark.req("NODE-10")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda made: made.call("mul", {"a": 2, "b": 2}),
+        lambda made: made.list_resources(),
+        lambda made: made.read_resource("file:///x"),
+        lambda made: made.list_prompts(),
+        lambda made: made.get_prompt("x"),
+        lambda made: made.read_artifact("art_1"),
+    ],
+    ids=["call", "list resources", "read a resource", "list prompts", "get a prompt", "read an artifact"],
+)
+@pytest.mark.parametrize("was_connected", [True, False])
+async def test_a_closed_node_says_so_and_does_not_connect_again_by_itself(
+    was_connected: bool, use: Callable[[ToolNode], Awaitable[object]]
+) -> None:
+    registry = ToolRegistry()
+    made = node(registry)
+    if was_connected:
+        await made.connect()
+    await made.close()
+    with pytest.raises(
+        ToolNodeError, match=r"^ToolNode 'math' not connected: it was closed; .*`await connect\(\)` again"
+    ):
+        await use(made)
+    with pytest.raises(ToolNodeError, match="it was closed"):
+        made.get_tools()
+    assert registry.list() == []
+
+
+async def test_a_tool_of_a_closed_node_fails() -> None:
+    made = node()
+    await made.connect()
+    add = made.get_tools()[0]
+    await made.close()
+    with pytest.raises(ToolNodeError, match="ToolNode 'math' not connected: it was closed"):
+        await add.execute({"a": 1, "b": 2}, ToolContext())
+
+
+async def test_a_call_that_waits_while_the_node_is_closed_does_not_connect_it_again() -> None:
+    made = node()
+    connecting = asyncio.create_task(made.connect())
+    await asyncio.sleep(0)  # it holds the lock now, for which the two others wait in their order
+    closing = asyncio.create_task(made.close())
+    await asyncio.sleep(0)
+    calling = asyncio.create_task(made.call("mul", {"a": 2, "b": 2}))
+    await asyncio.gather(connecting, closing)
+    with pytest.raises(ToolNodeError, match="it was closed"):
+        await calling
 
 
 async def test_a_tool_says_where_it_comes_from_and_what_is_known_of_its_effects() -> None:

@@ -270,6 +270,14 @@ async def test_tools_in_the_shared_registry_act_for_whoever_a_toolbox_calls_them
     assert [each.content["authorization"] for each in (ann, bob)] == ["Bearer token-of-ann", "Bearer token-of-bob"]
 
 
+async def test_a_closed_node_asks_nobody_to_sign_in() -> None:
+    made = node(Ledger())
+    await made.connect()
+    await made.close()
+    with pytest.raises(ToolNodeError, match="ToolNode 'github' not connected: it was closed"):
+        await made.call("headers", {}, of("ann"))
+
+
 async def test_a_consent_is_never_taken_for_the_answer_to_another_question() -> None:
     ledger = Ledger()
     async with node(ledger) as made:

@@ -52,6 +52,8 @@ async def test_a_manager_that_is_left_disconnects_its_servers() -> None:
     assert result.result == {"result": 3}
     with pytest.raises(ToolNodeError, match="connect_all"):
         manager.list_tools("abacus")
+    late = await manager.call_tool("abacus", "add", {"a": 1, "b": 2})
+    assert (late.success, late.error) == (False, "no MCP server is connected; call connect_all first")
 
 
 @pytest.mark.req("PMCP-01", "PMCP-03", "PMCP-10")

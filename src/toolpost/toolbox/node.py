@@ -136,6 +136,7 @@ class ToolNode:
     name, or the call pauses until the user has signed in. Without an `auth_manager` the credential of the
     configuration is used. `server` is an MCP server object of this process. Tools that differ from the file `lock`
     are held back: their calls fail until `toolpost lock approve`. Unlike a Toolbox, a node raises its errors.
+    A call connects a node that was not connected yet; once it is closed, only `connect` does.
     """
 
     config: ExternalToolConfig
@@ -144,6 +145,7 @@ class ToolNode:
     server: Any = None
     lock: str | Path | None = None
     _open: StandaloneRouter | None = field(default=None, init=False, repr=False)
+    _is_closed: bool = field(default=False, init=False, repr=False)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _redactor: Redactor = field(default_factory=Redactor, init=False, repr=False)
     _users: UserCredentials | None = field(default=None, init=False, repr=False)
@@ -157,23 +159,28 @@ class ToolNode:
             self._users = UserCredentials(self.config, self.auth_manager, self._redactor.learn)
 
     async def connect(self, ctx: ToolContext | None = None) -> None:
-        """Connect and register the tools; does nothing when the node is connected.
+        """Connect and register the tools, also those of a closed node; does nothing when the node is connected.
 
         A server that lists no tools without a user is asked again with the token of the user of `ctx`, or at the
         first call of a user who has signed in. `auth_config.discovery_auth` lists the tools at once.
         """
         async with self._turn:
-            if self._open is not None:
-                return
-            if self._users is None:
-                self._open = await self._open_router(self.config)
-                return
-            config = await self._users.discovery_config(ctx)
-            try:
-                self._open = await self._open_router(config)
-            except (errors.ToolAuthError, errors.ToolConnectionError) as refused:
-                if not may_list_later(config, refused):
-                    raise
+            self._is_closed = False
+            await self._connect(ctx)
+
+    async def _connect(self, ctx: ToolContext | None) -> None:
+        """Connect while the lock is held."""
+        if self._open is not None:
+            return
+        if self._users is None:
+            self._open = await self._open_router(self.config)
+            return
+        config = await self._users.discovery_config(ctx)
+        try:
+            self._open = await self._open_router(config)
+        except (errors.ToolAuthError, errors.ToolConnectionError) as refused:
+            if not may_list_later(config, refused):
+                raise
 
     async def _open_router(self, config: ExternalToolConfig) -> StandaloneRouter:
         name, users = config.name, self._users
@@ -227,7 +234,8 @@ class ToolNode:
     def get_tools(self) -> list[Tool]:
         """Return the tools that this node has registered."""
         if self._open is None or self._catalog is None:
-            raise errors.ToolNodeError(f"ToolNode '{self.config.name}' not connected")
+            self._refuse_closed()
+            raise errors.ToolNodeError(f"ToolNode '{self.config.name}' not connected; `await connect()` connects it")
         return [tool for tool in self._catalog.shown.values() if not tool.spec.is_helper]
 
     async def call(self, tool_name: str, args: Any, ctx: ToolContext | None = None) -> Any:
@@ -274,6 +282,7 @@ class ToolNode:
         name = tool_name if tool_name.startswith(prefix) else prefix + tool_name
         if self._users is None:
             return await (await self._ready(ctx)).call(name, args, ctx)
+        self._refuse_closed()  # before the user is asked to sign in
         credential = await self._users.credential(ctx)
         try:
             return await self._run_for(credential, name, args, ctx)
@@ -293,14 +302,22 @@ class ToolNode:
 
     async def _ready(self, ctx: ToolContext | None) -> StandaloneRouter:
         if self._open is None:
-            await self.connect(ctx)
+            async with self._turn:
+                self._refuse_closed()
+                await self._connect(ctx)
         if self._open is None:
             raise errors.ToolConnectionError(f"ToolNode '{self.config.name}' not connected", sent=False)
         return self._open
 
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            remedy = "make the call before, or `await connect()` again"
+            raise errors.ToolNodeError(f"ToolNode '{self.config.name}' not connected: it was closed; {remedy}")
+
     async def close(self) -> None:
-        """Disconnect and unregister the tools; safe to call twice."""
+        """Disconnect and unregister the tools; safe to call twice. Calls after this raise ToolNodeError."""
         async with self._turn:
+            self._is_closed = True
             opened, self._open = self._open, None
             if opened is not None:
                 await _close_router(opened)
