@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,17 @@ from toolpost import (
 from toolpost.catalog.function import FunctionTool
 from toolpost.testing import ScriptedModel, tool_calls
 
-ENDS = {KeyboardInterrupt: "RuntimeError: the tool raised KeyboardInterrupt", SystemExit: "SystemExit: enough"}
+
+class Odd(BaseException):
+    """An exception that is no `Exception`, as libraries have them."""
+
+
+ENDS = {
+    KeyboardInterrupt: "RuntimeError: the tool raised KeyboardInterrupt",
+    GeneratorExit: "RuntimeError: the tool raised GeneratorExit",
+    SystemExit: "SystemExit: enough",
+    Odd: "Odd: enough",
+}
 kinds = pytest.mark.parametrize("kind", list(ENDS))
 
 
@@ -108,8 +118,8 @@ async def test_a_call_inside_a_call_and_one_of_a_planner_fail_alone(
 @kinds
 async def test_a_tool_of_a_node_raises_the_error_of_a_failed_call(tmp_path: Path, kind: type[BaseException]) -> None:
     (tmp_path / "own.py").write_text(
-        f"from toolpost import tool\n\n@tool(side_effects='pure')\nasync def leave() -> str:\n"
-        f"    raise {kind.__name__}('enough')\n"
+        "from toolpost import tool\n\nclass Odd(BaseException):\n    pass\n\n"
+        f"@tool(side_effects='pure')\nasync def leave() -> str:\n    raise {kind.__name__}('enough')\n"
     )
     config = ExternalToolConfig(name="own", transport="python", connection=str(tmp_path / "own.py"))
 
@@ -141,3 +151,34 @@ async def test_ctrl_c_within_a_tool_is_no_failure_of_it(make_box: MakeBox, run: 
         calling: Callable[[], Any] = {"call": lambda: box.call("busy"), "execute": lambda: busy.execute({}, {})}[run]
         with plain_keyboard(), pytest.raises(KeyboardInterrupt):
             await calling()
+
+
+@pytest.mark.parametrize("run", ["call", "call inside a call", "execute"])
+async def test_a_call_whose_coroutine_is_closed_has_no_outcome(make_box: MakeBox, run: str) -> None:
+    ends: list[str] = []
+
+    @tool(side_effects="pure")
+    async def wait() -> str:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except GeneratorExit:
+            ends.append("closed")
+            raise
+        return "never"
+
+    @tool(side_effects="pure")
+    async def outer(ctx: ToolContext) -> str:
+        return (await ctx.call("wait")).status
+
+    async with make_box(wait, outer) as box:
+        calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+            "call": lambda: box.call("wait"),
+            "call inside a call": lambda: box.call("outer"),
+            "execute": lambda: wait.execute({}, {}),
+        }
+        waiting = calls[run]()
+        waiting.send(None)  # as far as the future of the tool
+        with pytest.raises(GeneratorExit):
+            waiting.throw(GeneratorExit)
+
+    assert ends == ["closed"]

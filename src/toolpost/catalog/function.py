@@ -182,7 +182,9 @@ class FunctionTool:
         started, given = now_ms(), ToolContext.of(context)
         try:
             output = self.output(await self._run(params, lambda: given))
-        except (Exception, SystemExit, KeyboardInterrupt) as raised:  # foreign code is called here
+        except (asyncio.CancelledError, PauseSignal):
+            raise
+        except BaseException as raised:  # foreign code is called here
             if is_interrupt(raised):
                 raise
             error = raised if isinstance(raised, ToolError) else raised_by_tool(raised, self.spec.name)

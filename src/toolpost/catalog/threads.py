@@ -81,10 +81,14 @@ async def run_cancellable(work: Callable[[Callable[[], None]], T]) -> T:
 
 
 def is_interrupt(raised: BaseException) -> bool:
-    """Return whether an exception may come from Ctrl-C, and not from the code that raised it.
+    """Return whether an exception may come from outside, and not from the foreign code that the caller awaits.
 
-    Ctrl-C reaches the main thread alone, and there `asyncio.run` cancels the main task in place of raising.
+    Ctrl-C reaches the main thread alone, and there `asyncio.run` cancels the main task in place of raising. To be
+    asked where the exception is caught: a closed coroutine raises its GeneratorExit there, after the coroutine that
+    it awaits has swallowed another, so that the traceback has no deeper frame.
     """
+    if isinstance(raised, GeneratorExit):
+        return raised.__traceback__ is None or raised.__traceback__.tb_next is None
     return (
         isinstance(raised, KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()

@@ -237,7 +237,7 @@ class ToolRouter:
             outcome = (
                 await self._park(attempt) if attempt.may_be_parked else self._failed(attempt, self._stopped(attempt))
             )
-        except (Exception, SystemExit, KeyboardInterrupt) as raised:  # the caller gets an outcome, and the log an end
+        except BaseException as raised:  # the caller gets an outcome, and the log an end
             if is_interrupt(raised):
                 raise
             outcome = self._failed(attempt, failure_of(raised, attempt.call.tool_name))
@@ -613,7 +613,7 @@ def _read_exception(
     if isinstance(raised, PauseSignal):
         return raised.question, None
     stopped = isinstance(raised, asyncio.CancelledError) and attempt.is_cancelled
-    if stopped or isinstance(raised, GeneratorExit) or is_interrupt(raised):
+    if stopped or is_interrupt(raised):
         upstream.breaker.abandoned()
         raise raised
     error = failure_of(raised, runtime.name)
