@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.auth.oauth.flows import ISSUER, NOW, REDIRECT, Script, at, public_client, server, told
-from toolpost.auth.oauth.client import Client, ClientProfile, client_document, document_client, obtain_client, register
+from toolpost.auth.oauth.client import Client, ClientProfile, document_client, obtain_client, register
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolServerError
 
@@ -132,11 +132,3 @@ def test_a_server_that_takes_only_certificates_cannot_be_registered_with() -> No
 def test_our_document_must_be_published_over_tls_and_have_a_path(url: str) -> None:
     with pytest.raises(ConfigError, match="https and have a path"):
         document_client(server(), ClientProfile(document_url=url))
-
-
-def test_our_document_says_what_we_are() -> None:
-    document = client_document(PUBLISHED)
-    assert document["client_id"] == PUBLISHED.document_url
-    assert document["redirect_uris"] == [REDIRECT]
-    assert "refresh_token" in document["grant_types"]
-    assert document["token_endpoint_auth_method"] == "none"

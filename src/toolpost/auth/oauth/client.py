@@ -148,11 +148,6 @@ def document_client(server: ServerMetadata, profile: ClientProfile) -> Client:
     )
 
 
-def client_document(profile: ClientProfile) -> dict[str, Any]:
-    """Return the document to publish at `document_url`."""
-    return {"client_id": profile.document_url, **_describe(profile, "none")}
-
-
 def register(server: ServerMetadata, profile: ClientProfile) -> Flow[Client]:
     """Register a client dynamically (RFC 7591)."""
     method = _choose_method(server, profile)
