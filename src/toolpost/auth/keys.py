@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from toolpost.auth.secret import keyring_text, no_keyring
 from toolpost.contracts.errors import ConfigError, StoreError
+from toolpost.files.durable import sync_folder, write_synced
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -202,17 +203,13 @@ def write_private(path: Path, data: bytes, *, first: bool) -> None:
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(aside, [data])
         if first:
             with contextlib.suppress(FileExistsError):
                 os.link(aside, path)
         else:
             aside.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)  # a key whose name is lost in a power cut opens nothing
     except OSError as error:
         raise _unusable(path, error) from error
     finally:
@@ -222,16 +219,6 @@ def write_private(path: Path, data: bytes, *, first: bool) -> None:
 
 def _unusable(path: Path, error: OSError) -> StoreError:
     return StoreError(f"the key {path} cannot be read or made: {error.strerror}", cause=error)
-
-
-def _sync_folder(path: Path) -> None:
-    """Sync a folder: a key whose name is lost in a power cut opens nothing. Windows cannot and need not."""
-    with contextlib.suppress(PermissionError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from msgspec import Struct
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.records import represent
+from toolpost.files.durable import sync_file, sync_folder
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.stores.agent_folders import SESSION_FOLDER, TASK_FOLDER, TENANTS, session_folder, tenant_folder
 from toolpost.stores.liveness import try_lock
@@ -102,13 +103,13 @@ class SessionFile:
         following.unlink(missing_ok=True)
         append_lines(following, [self._line(opening)])
         try:
-            _sync(following)
+            sync_file(following)
             (self.folder / CURRENT).rename(self.folder / archive)
             following.replace(self.folder / CURRENT)
         except OSError as error:
             raise self._unwritable(error) from error
         with suppress(OSError):  # not every system opens folders
-            _sync(self.folder)
+            sync_folder(self.folder)
         return [opening]
 
     def remove(self, before: float = math.inf) -> int:
@@ -178,14 +179,6 @@ class SessionFile:
     def _line(self, message: Message) -> dict[str, Any]:
         line: dict[str, Any] = self._redact({"ts": int(time.time() * 1000), **store_message(message)})
         return line
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class LoggedTask(Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from msgspec.structs import astuple, replace
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import ArtifactRef, Sealer
+from toolpost.files.durable import sync_folder, write_synced
 
 if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
     import sqlite3
@@ -71,9 +72,9 @@ class ContentFiles:
         temporary = path.with_name(f"{os.urandom(8).hex()}{_TEMPORARY}")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write_synced(temporary, self._sealed(sha256, data))
+            write_synced(temporary, self._sealed(sha256, data))
             temporary.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as exc:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
@@ -166,25 +167,6 @@ def _sealed_size(file: BinaryIO, size: int) -> int | None:
         return None
     full, rest = divmod(size, _CHUNK)
     return _HEADER_BYTES + full * length + (rest + length - _CHUNK if rest else 0)
-
-
-def _write_synced(path: Path, parts: Iterator[bytes]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        for part in parts:
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    """Sync a folder, so that a new name in it is durable; not possible, nor needed, on Windows."""
-    with contextlib.suppress(PermissionError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class SQLiteArtifactStore:
