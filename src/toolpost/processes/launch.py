@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -49,15 +49,16 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of a child: the inherited variables, then the given ones."""
-    return {**_own(INHERITED), **extra}
+    return {**inherited_variables(INHERITED), **extra}
 
 
 def supervisor_environment() -> dict[str, str]:
     """Return what this interpreter needs to start once more; programs do not inherit it."""
-    return _own(_LOADER)
+    return inherited_variables(_LOADER)
 
 
-def _own(names: tuple[str, ...]) -> dict[str, str]:
+def inherited_variables(names: Iterable[str]) -> dict[str, str]:
+    """Return those of the variables that this process has."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

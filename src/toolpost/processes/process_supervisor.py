@@ -201,7 +201,7 @@ class WorkerConnection:
         self._socket = own
         self._loop = asyncio.get_running_loop()
         self._received = b""
-        self._waiter: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
         self._pid: int | None = None
         self.reply: list[str] | None = None
         self.reusable = True
@@ -217,19 +217,19 @@ class WorkerConnection:
     async def started(self) -> int | None:
         """Wait until a long-running program has started; return its process id, or None if it did not."""
         while self._pid is None and self.reply is None:
-            await self._change()
+            await self._wait_for_news()
         return self._pid
 
     async def ended(self) -> list[str]:
         """Wait until no process of the program is left; return the worker's last reply."""
         while self.reply is None:
-            await self._change()
+            await self._wait_for_news()
         return self.reply
 
     def give_up(self) -> None:
         """Wait no longer for replies."""
         self.reply = self.reply or []
-        self._wake()
+        self._news.set()
 
     def end(self) -> None:
         """Have the program ended; takes effect even if a fork of this process holds a copy of the socket."""
@@ -245,13 +245,9 @@ class WorkerConnection:
         self._socket.close()
         self.give_up()
 
-    async def _change(self) -> None:
-        self._waiter = self._loop.create_future()
-        await self._waiter
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    async def _wait_for_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
 
     def _on_readable(self) -> None:
         try:
@@ -267,7 +263,7 @@ class WorkerConnection:
                     self._pid = int(pid)
                 case words:
                     self.reply = words
-            self._wake()
+            self._news.set()
         if not chunk:
             self.close()
 

@@ -21,7 +21,7 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolValidationError
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import run_command
-from toolpost.processes.launch import LOCALE_VARIABLES, child_environment
+from toolpost.processes.launch import LOCALE_VARIABLES, child_environment, inherited_variables
 from toolpost.schema.secrets import is_secret_name
 from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, argument_text, json_or_text
 from toolpost.sources.utcp.manuals import read_text, resolve_path
@@ -323,12 +323,8 @@ def _parse_output(text: str) -> Any:
 def _environment(template: CliTemplate) -> dict[str, str]:
     """Return the environment that a script inherits: the usual variables, or those that its template names."""
     if template.inherit_env_vars is None:
-        return child_environment(_inherit(LOCALE_VARIABLES))
-    return _inherit(template.inherit_env_vars)
-
-
-def _inherit(names: tuple[str, ...] | list[str]) -> dict[str, str]:
-    return {name: os.environ[name] for name in names if name in os.environ}
+        return child_environment(inherited_variables(LOCALE_VARIABLES))
+    return inherited_variables(template.inherit_env_vars)
 
 
 async def call_text(tool: CompiledTool, _: Invocation, __: ManualContext) -> ToolOutput:
