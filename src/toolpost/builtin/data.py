@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import math
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.spec import ToolCategory
+from toolpost.schema.json_values import refuse_constant
 
 # What lies deeper cannot be validated, told or stored.
 _DEEPEST = 200
@@ -53,7 +54,7 @@ def data_tools() -> list[FunctionTool]:
 def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> ParseResult:
     """Read a JSON text; NaN and Infinity are not JSON."""
     try:
-        data = json.loads(text, parse_constant=_refuse_constant, parse_float=_float, parse_int=_int)
+        data = json.loads(text, parse_constant=refuse_constant, parse_float=_float, parse_int=_int)
     except RecursionError:
         raise _too_deep("json_parse") from None
     except ValueError as wrong:
@@ -104,10 +105,6 @@ def base64_decode(
     except UnicodeDecodeError as wrong:
         message = f"the {len(data)} bytes behind it are no UTF-8 text: {wrong.reason} at byte {wrong.start}"
         raise ToolClientError(message, tool_name="base64_decode", code="encoding_wrong") from None
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON value")
 
 
 def _float(text: str) -> float:

@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from toolpost.contracts.principal import Principal
-from toolpost.schema.json_values import as_object, is_object
+from toolpost.schema.json_values import as_object, is_object, refuse_constant
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
@@ -26,7 +26,7 @@ _PARAM = "NAME=VALUE"
 def read_json(text: str, *, option: str) -> Any:
     """Read JSON from the text itself, from `@FILE`, or from stdin for `-`; raise a BadParameter for anything else."""
     try:
-        return json.loads(_read_text(text), parse_constant=_refuse_constant)
+        return json.loads(_read_text(text), parse_constant=refuse_constant)
     except OSError as error:
         raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors.
@@ -46,7 +46,7 @@ def read_text(text: str, *, option: str) -> str:
 def read_json_or_text(text: str) -> Any:
     """Parse a text as JSON; return the text itself if it is not JSON."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return text
 
@@ -57,10 +57,6 @@ def _read_text(text: str) -> str:
     if text.startswith("@"):
         return Path(text[1:]).read_text(encoding="utf-8")
     return text
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
 
 
 def parse_duration_option(text: str) -> float:

@@ -7,7 +7,7 @@ import copy
 import json
 from collections import OrderedDict, deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -21,6 +21,7 @@ from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import Approvals, CalledTool
 from toolpost.policy.redaction import RedactingTool, Redactor, secret_values
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
+from toolpost.schema.json_values import refuse_constant
 from toolpost.schema.secrets import SecretPaths, is_secret_name
 from toolpost.web.untrusted import UNTRUSTED
 
@@ -489,14 +490,10 @@ def read_arguments(text: str) -> Any:
     if not text.strip():
         return {}
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         return UnreadableArguments(f"{error.msg} at line {error.lineno} column {error.colno}")
     except ValueError as error:  # NaN, infinities, and numbers with too many digits
         return UnreadableArguments(str(error))
     except RecursionError:
         return UnreadableArguments(_TOO_DEEP)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeGuard, cast
 
 from pydantic_core import from_json
 
@@ -48,6 +48,11 @@ def as_object(value: object) -> dict[str, Any]:
 def is_array(value: object) -> TypeGuard[list[Any]]:
     """Return whether a value is a JSON array."""
     return isinstance(value, list)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and infinities; the `parse_constant` of readers that take JSON alone."""
+    raise ValueError(f"{name} is no JSON value")
 
 
 def finite_number(value: object) -> float | None:

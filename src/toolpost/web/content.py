@@ -8,11 +8,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.lines import LineSplitter
+from toolpost.schema.json_values import refuse_constant
 
 Kind = Literal["json", "lines", "events", "form", "multipart", "yaml", "xml", "text", "binary"]
 
@@ -349,11 +350,7 @@ def _multipart(data: bytes, _: MediaType, content_type: str) -> Content:
     return Content(data, content_type)  # unreadable without its boundary
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+_decoder = json.JSONDecoder(parse_constant=refuse_constant)
 _READERS: dict[str, Callable[[bytes, MediaType, str], Content]] = {
     "json": _json,
     "lines": _lines,
