@@ -13,7 +13,6 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
-    PrivateAttr,
     SecretStr,
     Tag,
     ValidationInfo,
@@ -29,6 +28,7 @@ from toolpost.contracts.config import (
     ExternalToolConfig,
     McpOptions,
     McpTransport,
+    SourceModel,
     ToolOverride,
     TransportType,
     to_camel,
@@ -211,7 +211,7 @@ class RetrievalSettings(ConfigModel):
     chain: list[ProviderSettings] = Field(default_factory=list[ProviderSettings])
 
 
-class McpServerSettings(ConfigModel):
+class McpServerSettings(SourceModel):
     """An MCP server in the short form of agents' configuration files."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
@@ -224,13 +224,6 @@ class McpServerSettings(ConfigModel):
     enabled: bool = True
     required: bool = False
     trust: bool = Field(default=False, description="Whether what the server says of its own tools may loosen calls")
-    _unusable: str = PrivateAttr(default="")
-
-    def left_out(self, reason: str) -> Self:
-        """Return a copy that is reported as unusable, with the reason."""
-        copy = self.model_copy()
-        copy._unusable = reason  # noqa: SLF001 - a copy of itself
-        return copy
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -254,7 +247,7 @@ class McpServerSettings(ConfigModel):
             trust=self.trust,
             mcp=McpOptions(transport=_TRANSPORTS[self.transport], name_in_descriptions=True),
         )
-        return source.left_out(self._unusable) if self._unusable else source
+        return source.left_out(self.unusable) if self.unusable else source
 
 
 # A server declared as SSE may speak streamable HTTP by now, so AUTO tries that first.

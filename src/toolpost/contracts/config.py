@@ -47,6 +47,23 @@ class ConfigModel(BaseModel):
         return cls.model_construct()  # type: ignore[return-value]  # mypy's plug-in for pydantic loses the subclass
 
 
+class SourceModel(ConfigModel):
+    """Base of the two forms of a source; one that cannot be used is marked, so that the others work."""
+
+    _unusable: str = PrivateAttr(default="")
+
+    @property
+    def unusable(self) -> str:
+        """Return why the source cannot be used as it is configured; empty where it can."""
+        return self._unusable
+
+    def left_out(self, reason: str) -> Self:
+        """Copy the configuration, marked as unusable for this reason."""
+        copy = self.model_copy()
+        copy._unusable = reason  # noqa: SLF001 - a copy of itself
+        return copy
+
+
 class DeclaredTool(ConfigModel):
     """A tool that the operator describes in the configuration."""
 
@@ -317,7 +334,7 @@ def _connection_or_manual(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": ["connection"]}, by_manual]
 
 
-class ExternalToolConfig(ConfigModel):
+class ExternalToolConfig(SourceModel):
     """One external tool source.
 
     `tool_filter` and `tool_exclude` are regular expressions that match whole tool names; `overrides` are keyed by the
@@ -379,7 +396,6 @@ class ExternalToolConfig(ConfigModel):
         is_command = given.get("transport") == TransportType.CLI
         return {**given, "connection": manual} if is_command and isinstance(manual, str) else given
 
-    _unusable: str = PrivateAttr(default="")
     _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # excluded names are stored nowhere else
 
     @field_validator("tool_filter", "tool_exclude")
@@ -432,17 +448,6 @@ class ExternalToolConfig(ConfigModel):
         if self.outputs is not None:
             return self.outputs
         return "strict" if self.transport is TransportType.PYTHON else "report"
-
-    @property
-    def unusable(self) -> str:
-        """Return why the source cannot be used as it is configured; empty where it can."""
-        return self._unusable
-
-    def left_out(self, reason: str) -> Self:
-        """Copy the configuration, marked as unusable for this reason."""
-        copy = self.model_copy()
-        copy._unusable = reason  # noqa: SLF001 - a copy of itself
-        return copy
 
     def idle_excludes(self) -> list[str]:
         """Return the patterns of `tool_exclude` that have matched no tool so far."""
