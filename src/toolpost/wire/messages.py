@@ -82,6 +82,11 @@ class Headers:
         lowered = name.lower()
         return tuple(value for field, value in self.pairs if field.lower() == lowered)
 
+    @property
+    def media_type(self) -> str:
+        """The type and subtype of the body in lower case, without parameters; empty when the server did not say."""
+        return (self.get("content-type") or "").partition(";")[0].strip().lower()
+
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
 
@@ -254,8 +259,8 @@ class Response:
 
     @property
     def media_type(self) -> str:
-        """The type and subtype of the body in lower case, without parameters; empty when the server did not say."""
-        return (self.headers.get("content-type") or "").partition(";")[0].strip().lower()
+        """The media type of the body, as `Headers.media_type`."""
+        return self.headers.media_type
 
     async def read(self) -> bytes:
         """Read the whole body within the limit; later calls return the same bytes."""

@@ -89,11 +89,6 @@ class ResponseHead(NamedTuple):
     exchange: Exchange
     url: str
 
-    @property
-    def media_type(self) -> str:
-        """The media type in lower case, without parameters."""
-        return (self.headers.get("content-type") or "").partition(";")[0].strip().lower()
-
 
 class HttpRequests:
     """Send requests to one server with the credential of the moment, within its origin."""
@@ -385,7 +380,7 @@ class StreamableHttp:
             raise MCPError(code=INVALID_REQUEST, message="the server answered a request with 202 Accepted")
         if pending.method == "initialize":
             self._session_id = answer.headers.get(_SESSION_ID) or self._session_id
-        if answer.media_type == _EVENT_STREAM:
+        if answer.headers.media_type == _EVENT_STREAM:
             await self._read_events(answer, pending)
         elif answer.status == HTTPStatus.OK:
             await self._read_body(answer, pending)
@@ -406,7 +401,7 @@ class StreamableHttp:
             raise _with_facts(text, facts)
         body = body.removeprefix(codecs.BOM_UTF8).lstrip()
         if body[:1] not in (b"{", b"["):
-            kind = answer.media_type or "something"
+            kind = answer.headers.media_type or "something"
             text = f"the server answered with {kind} in place of a message; is this the right address?"
             raise _with_facts(text, {"kind": "unreadable"})
         return body
@@ -455,7 +450,7 @@ class StreamableHttp:
     async def _open_stream(self, last_id: str) -> ResponseHead | None:
         headers = {**self._headers(None), **_EVENTS, **({_LAST_EVENT_ID: last_id} if last_id else {})}
         answer = await self._http.send("GET", self._url, headers)
-        if answer.status == HTTPStatus.OK and answer.media_type == _EVENT_STREAM:
+        if answer.status == HTTPStatus.OK and answer.headers.media_type == _EVENT_STREAM:
             return answer
         await answer.exchange.close()
         return None
@@ -482,7 +477,11 @@ class StreamableHttp:
 
 def _is_plain_json(answer: ResponseHead) -> bool:
     """Whether a response is a message, neither compressed nor a stream."""
-    return answer.status == HTTPStatus.OK and answer.media_type == _JSON and "content-encoding" not in answer.headers
+    return (
+        answer.status == HTTPStatus.OK
+        and answer.headers.media_type == _JSON
+        and "content-encoding" not in answer.headers
+    )
 
 
 def _require_response(pending: PendingRequest) -> None:
