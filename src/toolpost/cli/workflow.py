@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,10 +19,13 @@ from toolpost.contracts.errors import ConfigError, nearest
 from toolpost.contracts.outcomes import Failed, Paused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
     from toolpost.catalog.registry import ToolRegistry
+    from toolpost.configuration.loading import LoadedSettings
+    from toolpost.contracts.storage import EventSink
     from toolpost.sources.workflow.definition import PlannedStep, Workflow
     from toolpost.toolbox.box import Toolbox
 
@@ -83,9 +87,14 @@ def run(
     arguments = read_json(args, option="--args")
     given = add_pairs(pairs or (), arguments)
     definition, source = _module("definition"), _module("source")
+    read = cache(lambda: source.WorkflowFunction(definition.Workflow.read(path)))
+
+    def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
+        read()  # what is wrong with the file is said before what is wrong with the data folder
+        return every_source(loaded, sinks)
 
     async def work(box: Toolbox, output: Output) -> int:
-        function = source.WorkflowFunction(definition.Workflow.read(path))
+        function = read()
         box.registry.register(function)
         if given:
             convert_values(given, arguments, function.spec.input_schema)
@@ -101,7 +110,7 @@ def run(
         is_misused = isinstance(outcome, Failed) and outcome.error.error_code == "validation_failed"
         return show_outcome(outcome, output, advice=f"`inputs` in {path} says what it takes." if is_misused else None)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=every_source)
+    run_with_box(work, config=config, user=user, as_json=json, sources=open_box)
 
 
 @app.command("graph")
