@@ -11,6 +11,7 @@ from tests.builtin.caller import Caller
 from toolpost.builtin.commands import BackgroundCommands, command_tools
 from toolpost.builtin.system import TaskEnvironment, system_tools
 from toolpost.contracts.context import ToolContext
+from toolpost.contracts.spec import ToolCategory
 from toolpost.processes.commands import CommandRunner
 
 pytestmark = [
@@ -51,6 +52,16 @@ async def test_words_are_run_without_a_shell(caller: Caller) -> None:
     found = await caller.do("run_command", command=["echo", "$HOME; ls"])
 
     assert (found["status"], found["stdout"]) == ("completed", "$HOME; ls\n")
+
+
+@pytest.mark.req("FUT-13")
+async def test_tools_that_execute_code_have_the_category_for_it(caller: Caller) -> None:
+    found = await caller.do("run_command", command=[sys.executable, "-c", "print(sum(n * n for n in range(4)))"])
+
+    assert (found["status"], found["stdout"]) == ("completed", "14\n")
+    assert {spec.name for spec in caller.registry.specs() if spec.category is ToolCategory.CODE} == {
+        *("run_command", "command_output", "command_stop"),
+    }
 
 
 async def test_a_command_sees_what_the_task_has_set_and_no_secret_of_the_process(

@@ -16,8 +16,10 @@ from tests.docs import settings_table
 from tests.docs.blocks import PAGES, ROOT, blocks
 from tests.test_public_surface import PUBLIC
 from toolpost import Settings, map_concurrent, tool
+from toolpost.auth.accounts import REFRESH_S
 from toolpost.cli.app import make_app
 from toolpost.cli.prompts import EXIT_CODES
+from toolpost.cli.sign_in import SIGN_IN_TIMEOUT_S
 from toolpost.contracts import errors
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.events import EventCode
@@ -68,6 +70,43 @@ def test_every_method_of_a_state_store_is_documented_and_the_example_has_it() ->
 
     assert sorted(documented) == sorted(methods)
     assert [name for name in methods if f"async def {name}(" not in section] == []
+
+
+@pytest.mark.req("DOC-05")
+def test_accounts_have_a_page_from_what_they_are_for_to_what_to_do_when_they_fail() -> None:
+    text = (DOCS / "accounts.md").read_text(encoding="utf-8")
+    defaults = {row[2]: row[1] for row in _table("accounts.md", "what")}
+    payload = _section(text, "What a paused call says")
+
+    assert text.partition("```")[0].count("A call without one pauses") == 1  # what it is, and when
+    assert {"python", "text"} <= {block.language for block in blocks(text, page="accounts.md")}
+    assert [key for key in ("pause_type", "provider", "display_name", "scopes", "auth_url") if key not in payload] == []
+    assert defaults["`limits.pending_ttl`"] == f"{Settings().limits.pending_ttl / 86_400:g} days"
+    assert defaults["`accounts.sign_in_ttl`"] == f"{Settings().accounts.sign_in_ttl / 60:g} minutes"
+    assert defaults["`--timeout`"] == f"{SIGN_IN_TIMEOUT_S / 60:g} minutes"
+    assert f"| how long a renewal may take | {REFRESH_S:g} seconds |" in text
+    assert [row for row in _table("accounts.md", "what fails") if not row[1].strip()] == []
+    for title in ("Whose tokens they are", "What it is not", "Counting", "When it does not work"):
+        assert len(_section(text, title)) > 200
+
+
+@pytest.mark.req("DOC-07")
+def test_the_reference_leads_to_a_page_for_every_subject() -> None:
+    subjects = {row[0]: re.findall(r"\]\(([^)]+)\)", row[1]) for row in _table("reference.md", "subject")}
+
+    assert list(subjects) == [
+        *("types", "registry", "catalog tables", "collections", "flow", "events", "security", "errors", "MCP"),
+        *("custom tools", "configuration", "testing", "performance", "outlook"),
+    ]
+    assert [subject for subject, links in subjects.items() if not links] == []
+
+
+@pytest.mark.req("DOC-09")
+def test_the_reference_links_to_what_it_builds_on() -> None:
+    links = [re.sub(r"[<>]", "", row[1]) for row in _table("reference.md", "what")]
+
+    for place in ("jlowin/fastmcp", "python-utcp", "modelcontextprotocol/python-sdk", "utcp.io", "io/specification"):
+        assert len([link for link in links if place in link]) == 1, place
 
 
 def test_every_error_is_documented_with_its_code_and_category() -> None:
