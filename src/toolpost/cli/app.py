@@ -27,6 +27,7 @@ _GROUPS = {
     "workflow": ("workflow", "app"),
 }
 _COMMANDS = {
+    "new": ("new_project", "new"),
     "run": ("agent", "run_agent"),
     "chat": ("agent", "chat"),
     "import": ("connect", "import_servers"),
