@@ -174,3 +174,29 @@ async def test_a_model_is_given_by_its_name() -> None:
             result = await planner.run("What is 1+2?")
     assert isinstance(result, PlannerFinish)
     assert (result.answer, result.metadata["tool_calls"]) == ("It is 3.", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"query": None}, "query is the text of a request, not NoneType"),
+        ({"query": "Hi.", "tool_context": ["ann"]}, "tool_context is a mapping, .* not list"),
+        ({"query": "Hi.", "budget": {"steps": 3}}, r"budget is a Budget, such as Budget\(steps=8\), not dict"),
+        ({"resume_token": None}, "resume_token is the token of a pause, or of the run, not NoneType"),
+        ({"resume_token": "t" * 40, "tool_context": "ann"}, "tool_context is a mapping, .* not str"),
+    ],
+)
+async def test_arguments_of_another_kind_are_named_before_a_model_is_asked(
+    arguments: dict[str, Any], message: str
+) -> None:
+    model = ScriptedModel("Hello.")
+    async with ReactPlanner(catalog=[add], llm=model, settings=MEMORY) as planner:
+        start = planner.resume if "resume_token" in arguments else planner.run
+        with pytest.raises(TypeError, match=message):
+            await start(**arguments)
+    assert model.tools == []
+
+
+def test_tools_of_a_planner_are_a_list() -> None:
+    with pytest.raises(TypeError, match=r"tools is a list, not a text; write tools=\['add'\]"):
+        ReactPlanner(catalog=[add], llm=ScriptedModel(), tools="add", settings=MEMORY)

@@ -87,6 +87,9 @@ async def test_what_the_view_leaves_out_is_not_there(box: Toolbox, how: str) -> 
         ("search_tools", {}),
         ("search_tools", {"query": " \x00 "}),
         ("search_tools", "no json"),
+        ("search_tools", {"query": "refund", "limit": 0}),
+        ("search_tools", {"query": "refund", "limit": True}),
+        ("search_tools", {"query": "refund", "limit": "many"}),
         ("describe_tool", {"name": 7}),
         ("call_tool", None),
         ("call_tool", {"name": "call_tool", "arguments": {"name": "shop.list_charges"}}),
@@ -102,6 +105,24 @@ async def test_bad_arguments_are_told(box: Toolbox, name: str, arguments: Any) -
     else:
         assert isinstance(outcome, Failed)
         assert outcome.error.error_code == "validation_failed"
+
+
+@pytest.mark.parametrize("words", ["tags", "sources", "patterns"])
+async def test_a_text_in_place_of_a_list_is_refused_as_it_would_select_nothing(box: Toolbox, words: str) -> None:
+    only: Any = {words: "shop"}
+
+    with pytest.raises(TypeError, match=rf"{words} is a list, not a text; write {words}=\['shop'\]"):
+        await box.registry.search("refund", **only)
+    with pytest.raises(TypeError, match=rf"{words} is a list"):
+        box.search_view(**only)
+
+
+def test_names_and_words_of_a_registry_are_lists(box: Toolbox) -> None:
+    registry: Any = box.registry
+
+    for use in (registry.to_llm_tools, registry.resolve, lambda text: registry.define_collection("own", text)):
+        with pytest.raises(TypeError, match=r"is a list, not a text; write \w+=\['shop'\]"):
+            use("shop")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -30,6 +31,7 @@ from toolpost.agents.conversation import (
 )
 from toolpost.agents.models.names import open_model
 from toolpost.agents.models.replies import ask_model
+from toolpost.catalog.registry import refuse_text
 from toolpost.contracts import errors
 from toolpost.contracts.calls import writable
 from toolpost.contracts.chat import ChatModel, ModelReply, TextDelta, ToolCallDelta
@@ -48,7 +50,7 @@ from toolpost.stores.pauses import ClaimedPause, PlannerPauses
 from toolpost.stores.state import StateEvents
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
     from types import TracebackType
 
     from toolpost.agents.conversation import BudgetKind
@@ -104,6 +106,7 @@ class ReactPlanner:
         instructions: str = INSTRUCTIONS,
         on_event: results.OnEvent | None = None,
     ) -> None:
+        refuse_text(tools=tools)
         limited = {"max_iters": max_iters, "absolute_max_parallel": absolute_max_parallel}
         for name, limit in {**limited, "repair_attempts": repair_attempts}.items():
             check_at_least_one(name, limit)
@@ -169,6 +172,8 @@ class ReactPlanner:
         With a `resume_token`, a secret of the caller's, every step is stored before its calls are made: if this raises,
         is cancelled or its process dies, `resume` goes on from there. KeyError when the token was used before.
         """
+        _check_kind("query", query, str, "the text of a request")
+        _check_context(tool_context)
         box = await self._catalog.open()
         for name in self._tools or ():
             if not box.sources.may_have(name):  # else its source is down, and may come
@@ -218,6 +223,8 @@ class ReactPlanner:
         """
         if answers is not None and user_input is not None:
             raise errors.ConfigError("give user_input for the first question, or answers by pending id, not both")
+        _check_kind("resume_token", resume_token, str, "the token of a pause, or of the run")
+        _check_context(tool_context)
         box = await self._catalog.open()
         members = dict(tool_context or {})
         user = None if members.get("user_id") is None else _user_of(members)
@@ -453,6 +460,17 @@ async def _use_claim(run: Run) -> AsyncGenerator[None]:
         raise
 
 
+def _check_kind(name: str, value: object, kind: type, meaning: str) -> None:
+    """Raise TypeError for an argument of another kind, which would fail later in words of its own."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {meaning}, not {type(value).__name__}")
+
+
+def _check_context(tool_context: object) -> None:
+    if tool_context is not None:
+        _check_kind("tool_context", tool_context, Mapping, "a mapping, such as {'user_id': 'acme:ann'}")
+
+
 def _check_token(resume_token: str) -> None:
     if len(resume_token) < _SHORTEST_TOKEN:
         why = f"whoever guesses it goes on with the run; at least {_SHORTEST_TOKEN} characters are needed"
@@ -464,6 +482,7 @@ class _TimeUsedUpError(Exception):
 
 
 def _with_steps(budget: Budget, steps: int | None) -> Budget:
+    _check_kind("budget", budget, Budget, "a Budget, such as Budget(steps=8)")
     return budget if budget.steps is not None else replace(budget, steps=steps)
 
 

@@ -252,6 +252,7 @@ class ToolRegistry:
 
         ToolNotFoundError for a word that means none.
         """
+        refuse_text(words=words)
         specs, chosen = self.specs(), set[str]()
         for word in words:
             members = self._collections.get(word, (word,))
@@ -272,6 +273,7 @@ class ToolRegistry:
 
         All that is given must hold. `patterns` are those of collections; KeyError for an unknown collection.
         """
+        refuse_text(sources=sources, tags=tags, patterns=patterns)
         members = self._members(collection)
 
         def is_selected(spec: ToolSpec) -> bool:
@@ -331,6 +333,7 @@ class ToolRegistry:
         """Return tool definitions for a model's function-calling interface: all, or those of these names."""
         if names is None:
             return self._contents.definitions()
+        refuse_text(names=names)
         return [self._contents.define(self.find(name)) for name in names]
 
     def model_name(self, name: str) -> str:
@@ -339,6 +342,7 @@ class ToolRegistry:
 
     def define_collection(self, name: str, members: Sequence[str]) -> None:
         """Name a set of tools by patterns (names with `*`, or `tag:x`) that are matched whenever the set is listed."""
+        refuse_text(members=members)
         self._collections[name] = tuple(members)
 
     def define_collections(self, collections: Mapping[str, Sequence[str]]) -> None:
@@ -430,6 +434,13 @@ def _name_taken(holder: Entry) -> ToolCollisionError:
     name, source = holder.spec.name, holder.spec.source or "the toolbox itself"
     msg = f"a tool named {name!r} is already registered (from {source}); rename one of them"
     return ToolCollisionError(msg, tool_name=name)
+
+
+def refuse_text(**words: Iterable[str] | None) -> None:
+    """Raise TypeError for a text in place of a list of texts: each of its characters would count as one."""
+    for name, value in words.items():
+        if isinstance(value, str):
+            raise TypeError(f"{name} is a list, not a text; write {name}=[{value!r}]")
 
 
 def belongs(spec: ToolSpec, member: str) -> bool:

@@ -199,7 +199,7 @@ class SearchView:
     async def _answer(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         _check_keys(name, arguments)
         if name == SEARCH:
-            return await self._search(_text(arguments, "query", SEARCH), arguments.get("limit"))
+            return await self._search(_text(arguments, "query", SEARCH), _limit(arguments))
         if name == CALL:  # it names no tool, or itself
             raise ToolValidationError("$.name: call_tool needs the name of another tool", tool_name=CALL)
         entry = self._tools.find(_text(arguments, "name", DESCRIBE))
@@ -207,10 +207,9 @@ class SearchView:
         facts = {"source": spec.source, "side_effects": spec.side_effects, "tags": list(spec.tags)}
         return {**_brief(entry), "input_schema": entry.shown_schema, "output_schema": spec.output_schema, **facts}
 
-    async def _search(self, query: str, limit: object) -> dict[str, Any]:
-        most = limit if isinstance(limit, int) and limit > 0 else self._limit
+    async def _search(self, query: str, limit: int | None) -> dict[str, Any]:
         registry = self.box.registry
-        found = await registry.search(query, limit=min(most, _MOST_HITS), **self._tools.only)
+        found = await registry.search(query, limit=min(limit or self._limit, _MOST_HITS), **self._tools.only)
         if found:
             return {"tools": [_hit(registry.find(spec.name)) for spec in found if registry.has(spec.name)]}
         near = None if self._tools.only else await registry.correct(query)  # it knows the words of all tools
@@ -252,6 +251,13 @@ def _schema(properties: dict[str, Any], required: Sequence[str] | None = None) -
 def _read(arguments: Any) -> Mapping[str, Any]:
     read = read_arguments(arguments) if isinstance(arguments, str) else arguments
     return as_object(read)
+
+
+def _limit(arguments: Mapping[str, Any]) -> int | None:
+    limit = arguments.get("limit")
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit > 0):
+        return limit
+    raise ToolValidationError(f"$.limit: expected integer of at least 1, got {json.dumps(limit)}", tool_name=SEARCH)
 
 
 def _text(arguments: Mapping[str, Any], key: str, tool: str) -> str:
