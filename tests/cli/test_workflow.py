@@ -94,3 +94,29 @@ def test_a_run_that_waited_goes_on_after_the_answer(toolpost: Run, home: Path) -
     toolpost("pending", "approve", asked)
     done = toolpost("workflow", "run", "clean.yaml", "--resume", asked, "--json")
     assert (done.code, done.json["tool_name"], done.json["content"]) == (0, "clean", {"done": "old is gone"})
+
+
+def test_a_workflow_that_calls_itself_ends_and_says_so(toolpost: Run, home: Path) -> None:
+    (home / "circle.yaml").write_text("name: circle\nsteps: {again: {tool: circle}}\n")
+    done = toolpost("workflow", "run", "circle.yaml", "--json")
+    assert (done.code, done.json["status"]) == (1, "failed")
+    assert "calls are nested more than 20 deep; does 'circle' call itself?" in done.json["error"]["message"]
+
+
+def test_a_picture_that_cannot_be_written_is_told_with_its_place(toolpost: Run, home: Path) -> None:
+    (home / "twice.yaml").write_text(FLOW)
+    done = toolpost("workflow", "graph", "twice.yaml", "-o", "nowhere/twice.svg")
+    assert done.code == 1
+    assert "failed: nowhere/twice.svg cannot be written: No such file or directory; give another" in done.err
+
+
+def test_a_run_that_takes_too_long_is_told_where_to_give_it_longer(toolpost: Run, home: Path) -> None:
+    (home / "slow.yaml").write_text(
+        "name: slow\ntimeout_s: 0.05\nsteps: {wait: {tool: local.wait, arguments: {seconds: 60}}}\n"
+    )
+    done = toolpost("workflow", "run", "slow.yaml")
+    assert (done.code, done.err.splitlines()[-1]) == (1, "`timeout_s` in slow.yaml gives it longer.")
+
+
+def test_the_usage_names_what_is_repeated_once(toolpost: Run) -> None:
+    assert "workflow check [OPTIONS] FILE|FOLDER...\n" in toolpost("workflow", "check", "-h").out

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import ExternalToolConfig, ToolContext, tool
+from toolpost import Completed, ExternalToolConfig, Failed, ToolContext, tool
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.errors import ToolConflictError
 
 ANN, BOB = "acme:ann", "acme:bob"
@@ -541,3 +542,19 @@ async def test_a_wish_from_another_process_stops_the_calls_of_its_tenant_alone(m
         go.set()
         left_alone = await others
     assert (stopped.error.error_code, left_alone.status) == ("cancelled", "completed")
+
+
+async def test_a_tool_that_calls_itself_without_end_fails(make_box: MakeBox) -> None:
+    depths: list[int] = []
+
+    @tool(side_effects="pure")
+    async def again(depth: int, ctx: ToolContext) -> str:
+        depths.append(depth)
+        inner = await ctx.call("again", {"depth": depth + 1})
+        return inner.error.error_code if isinstance(inner, Failed) else str(outcome_to_dict(inner)["content"])
+
+    async with make_box(again) as box:
+        outcome = await box.call("again", {"depth": 0})
+
+    assert isinstance(outcome, Completed)
+    assert (outcome.content, depths) == ("nested_too_deep", list(range(21)))

@@ -31,8 +31,13 @@ if TYPE_CHECKING:
 
 app = Commands(help="Check, run and draw workflows.")
 
+_ADVICE = {
+    "validation_failed": "`inputs` in {path} says what it takes.",
+    "timeout": "`timeout_s` in {path} gives it longer.",
+}
+
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file of a workflow.")]
-Files = Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="YAML files, or folders of them.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER", help="YAML files, or folders of them.")]
 Pairs = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments, one by one.")]
 Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
 Resume = Annotated[
@@ -107,8 +112,8 @@ def run(
         outcome = await ask_at_terminal(outcome, box, output, user=user)
         if isinstance(outcome, Paused):
             output.note(f"After the answer it goes on: toolpost workflow run {path} --resume {outcome.pending_id}")
-        is_misused = isinstance(outcome, Failed) and outcome.error.error_code == "validation_failed"
-        return show_outcome(outcome, output, advice=f"`inputs` in {path} says what it takes." if is_misused else None)
+        code = outcome.error.error_code if isinstance(outcome, Failed) else ""
+        return show_outcome(outcome, output, advice=_ADVICE[code].format(path=path) if code in _ADVICE else None)
 
     run_with_box(work, config=config, user=user, as_json=json, sources=open_box)
 
@@ -123,11 +128,18 @@ def graph(path: File, output_file: Picture = None, json: Json = False) -> None:
         if output_file is None:
             output.bytes(drawn.encode())
         else:
-            output_file.write_text(drawn, encoding="utf-8")
+            _write_picture(output_file, drawn)
             output.note(f"{output_file} is written.")
         return 0
 
     run_command(work, as_json=json)
+
+
+def _write_picture(path: Path, drawn: str) -> None:
+    try:
+        path.write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}; give another file with -o") from error
 
 
 def _module(name: str) -> ModuleType:

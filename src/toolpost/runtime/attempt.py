@@ -17,7 +17,7 @@ from weakref import WeakSet
 from msgspec import Struct
 
 from toolpost.contracts.context import ProtectedPath, ToolContext
-from toolpost.contracts.errors import PauseSignal, ToolError
+from toolpost.contracts.errors import PauseSignal, ToolConflictError, ToolError
 from toolpost.contracts.events import CallRef, EventCode, JsonText
 from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.outcomes import Failed, Outcome
@@ -43,6 +43,7 @@ _now = time.monotonic
 Stop = Literal["timeout", "cancelled", "stopping"]
 PARKED = "restart"  # the key under which a parked call has its answer
 _VALUES_AT_ONCE, _VALUES_PER_SECOND = 1000, 100.0  # of a stream; a fast one must not fill the log
+_MOST_NESTED = 20  # calls within one another; a tool that calls itself without end goes no deeper
 _OUTER_S = 0.5
 _CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
 _OTHER_LOOP = (
@@ -310,6 +311,10 @@ class AttemptServices:
         """
         attempt, request = self._attempt, self._attempt.request
         call_id = self._inner_call_id(tool_name, arguments, key)
+        if call_id.count(".") > _MOST_NESTED:
+            message = f"calls are nested more than {_MOST_NESTED} deep; does {tool_name!r} call itself?"
+            error = ToolConflictError(message, tool_name=tool_name, code="nested_too_deep")
+            return Failed(call_id, request.run_id, tool_name, error, 0.0)
         if request.answers:  # the tool runs again after a pause
             known = await recorded_outcome(attempt.router.store, call_id, tenant=request.principal.tenant)
             if known is not None and not _is_interrupted(known):
