@@ -233,3 +233,9 @@ async def test_a_value_is_executed_by_whoever_knows_its_type() -> None:
         ("Add two numbers.", samples.SCHEMA),
         ("Clean a table.", samples.SCHEMA),
     ]
+
+
+@pytest.mark.parametrize("cell", ["text", 5, [1], b"bytes"])
+def test_a_cell_of_another_column_is_no_tool_value(cell: Any) -> None:
+    with pytest.raises(ToolValueError, match=f"a tool value is a struct of numbered fields, not {type(cell).__name__}"):
+        ToolValueFactory().decode(cell)

@@ -124,6 +124,8 @@ class ToolValueFactory:
         """Return the value of a struct of any known form; ToolValueError, a ValueError, says which field is wrong."""
         if storage is None:
             return None
+        if not isinstance(storage, Mapping):  # a cell of another column
+            raise ToolValueError(f"a tool value is a struct of numbered fields, not {type(storage).__name__}")
         match form_of(storage):
             case "unified":
                 return _decode_unified(storage)
