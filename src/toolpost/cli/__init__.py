@@ -13,9 +13,9 @@ from toolpost import __version__
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _open_closed_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _run(given, is_program=arguments is None)
+        code = _run(words, is_program=arguments is None)
         sys.stdout.flush()
     except OSError as error:  # from a help text; commands look after what they write themselves
         _report_lost_output(error)

@@ -146,8 +146,8 @@ def forget(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        kept = "accounts, pending actions, results, artifacts, task logs, sessions and what events say"
-        require_confirmation(f"Remove all that is kept of {person} ({kept}), for good?", yes=yes, done="removed")
+        records = "accounts, pending actions, results, artifacts, task logs, sessions and what events say"
+        require_confirmation(f"Remove all that is kept of {person} ({records}), for good?", yes=yes, done="removed")
         who, manager = Principal.parse(person), _account_manager(box, output)
         revoked = {} if manager is None else await _disconnect_all(manager, who)
         removed = await box.store.forget(who) if manager is None else await manager.forget(who)

@@ -166,7 +166,7 @@ def read_options(
     instructions: str | None,
 ) -> AgentOptions:
     """Read the options that both commands have; raise a BadParameter for a wrong one."""
-    words = [word.strip() for given in tools or () for word in given.split(",") if word.strip()]
+    words = [word.strip() for option in tools or () for word in option.split(",") if word.strip()]
     text = None if instructions is None else read_text(instructions, option="--instructions")
     return AgentOptions(model=model, words=words, budget=parse_budget(budget or ()), mode=mode, instructions=text)
 
@@ -175,7 +175,7 @@ def parse_budget(written: Sequence[str]) -> Budget:
     """Parse limits such as `steps=20,time=5m`; raise a BadParameter for anything else."""
     from toolpost.agents.conversation import Budget
 
-    read: dict[str, Callable[[str], float]] = {
+    parsers: dict[str, Callable[[str], float]] = {
         "steps": int,
         "time": parse_duration_option,
         "tokens": int,
@@ -184,11 +184,11 @@ def parse_budget(written: Sequence[str]) -> Budget:
     limits: dict[str, Any] = {}
     for pair in (part.strip() for text in written for part in text.split(",")):
         name, _, value = pair.partition("=")
-        if name not in read:
+        if name not in parsers:
             message = f"{pair!r} is no limit; write steps=20, time=5m, tokens=50000 or cost=0.50, with commas between"
             raise typer.BadParameter(message, param_hint="--budget")
         try:
-            limits["time_s" if name == "time" else name] = read[name](value.replace("_", ""))
+            limits["time_s" if name == "time" else name] = parsers[name](value.replace("_", ""))
         except ValueError:
             raise typer.BadParameter(f"{pair!r}: {value!r} is no number", param_hint="--budget") from None
     try:
@@ -456,8 +456,8 @@ class History:
 
     async def load(self) -> list[dict[str, Any]]:
         """Return the messages so far."""
-        kept = {} if self._key is None else await self._state.load_planner_state(self._key)
-        messages: list[dict[str, Any]] = kept.get("messages", [])
+        state = {} if self._key is None else await self._state.load_planner_state(self._key)
+        messages: list[dict[str, Any]] = state.get("messages", [])
         return messages
 
     async def save(self, messages: list[dict[str, Any]]) -> None:

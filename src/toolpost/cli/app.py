@@ -43,8 +43,8 @@ _COMPLETING = "_TOOLPOST_COMPLETE"  # a shell asks for words by this variable
 def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code instead of leaving the process."""
     first = arguments[0] if arguments and _COMPLETING not in environ else None
-    known = first if first in _GROUPS or first in _COMMANDS else None
-    command = _command(known, arguments[1] if known in _GROUPS and len(arguments) > 1 else None)
+    name = first if first in _GROUPS or first in _COMMANDS else None
+    command = _command(name, arguments[1] if name in _GROUPS and len(arguments) > 1 else None)
     freeze_modules()
     try:
         command(arguments, prog_name="toolpost")

@@ -56,8 +56,8 @@ class Group(TyperGroup):
     """Group of commands whose summaries are wrapped and never truncated."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, one.get_short_help_str(_WHOLE)) for name, one in found if one is not None and not one.hidden]
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one is not None and not one.hidden]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

@@ -40,8 +40,8 @@ _BUILT_IN = ""  # stands for the source of tools that have none
 
 def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the names of the tools that the last command with each source saw."""
-    kept = _read_names(_data_dir(ctx))
-    return sorted({name for names in kept.values() for name in names if name.startswith(incomplete)})
+    cached_names = _read_names(_data_dir(ctx))
+    return sorted({name for names in cached_names.values() for name in names if name.startswith(incomplete)})
 
 
 def tool_words(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -109,10 +109,10 @@ def cache_tool_names(catalog: Toolbox | LocalCatalog) -> None:
 
 def _read_names(folder: Path) -> dict[str, list[str]]:
     try:
-        kept: Any = json.loads((folder / NAMES_FILE).read_text(encoding="utf-8"))
+        document: Any = json.loads((folder / NAMES_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {name: [str(one) for one in names] for name, names in as_object(kept).items() if is_array(names)}
+    return {name: [str(one) for one in names] for name, names in as_object(document).items() if is_array(names)}
 
 
 def _ids(ctx: typer.Context, kind: Kind, incomplete: str) -> list[str]:
@@ -180,14 +180,14 @@ def resolve_id(box: Toolbox, kind: Kind, text: str, *, user: str) -> str:
     folder = box.settings.data_dir
     if folder is None or len(text) < _MIN_PREFIX:
         return text
-    found = find_ids(folder, kind, text, tenant=Principal.parse(user).tenant)
-    if text in found or not found:
+    ids = find_ids(folder, kind, text, tenant=Principal.parse(user).tenant)
+    if text in ids or not ids:
         return text
-    if len(found) == 1:
-        return found[0]
-    more = " and others" if len(found) > _SHOWN_IDS else ""
+    if len(ids) == 1:
+        return ids[0]
+    more = " and others" if len(ids) > _SHOWN_IDS else ""
     raise ToolError(
-        f"{text!r} is how several ids begin: {', '.join(found[:_SHOWN_IDS])}{more}; write more of it",
+        f"{text!r} is how several ids begin: {', '.join(ids[:_SHOWN_IDS])}{more}; write more of it",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="id_ambiguous",
     )

@@ -150,8 +150,8 @@ async def _listing(stage: Stage) -> AsyncIterator[DemoStep]:
 
 
 async def _calls(stage: Stage) -> AsyncIterator[DemoStep]:
-    found = await stage.call("shop.find_order", {"order_id": 2})
-    yield _outcome("A call is one line", {"order_id": 2}, found, "completed", "customer 2")
+    order = await stage.call("shop.find_order", {"order_id": 2})
+    yield _outcome("A call is one line", {"order_id": 2}, order, "completed", "customer 2")
     wrong = {"order_id": "two", "colour": "red"}
     refused = await stage.call("shop.find_order", wrong)
     yield _outcome("Wrong arguments never reach the tool", wrong, refused, "failed", "order_id")
@@ -210,14 +210,14 @@ async def _input(stage: Stage) -> AsyncIterator[DemoStep]:
 async def _artifact(stage: Stage) -> AsyncIterator[DemoStep]:
     large = await stage.call("shop.export_orders", {})
     step = _outcome("A large result is kept whole, and a preview handed on", {}, large, "completed", "artifact_id")
-    kept = large.artifacts if isinstance(large, Completed) else ()
-    yield _with_check(step, fine=len(kept) == 1)
-    reading = {"artifact_id": "".join(kept), "offset": 40_000, "limit": 60}
+    artifact_ids = large.artifacts if isinstance(large, Completed) else ()
+    yield _with_check(step, fine=len(artifact_ids) == 1)
+    reading = {"artifact_id": "".join(artifact_ids), "offset": 40_000, "limit": 60}
     part = await stage.call("artifact_read", reading)
     yield _outcome("artifact_read gets at the rest", reading, part, "completed", "next_offset", show="content")
-    search = {"artifact_id": "".join(kept), "query": "customer 777"}
-    found = await stage.call("artifact_search", search)
-    yield _outcome("artifact_search finds a place in it", search, found, "completed", "customer 777", show="matches")
+    search = {"artifact_id": "".join(artifact_ids), "query": "customer 777"}
+    hits = await stage.call("artifact_search", search)
+    yield _outcome("artifact_search finds a place in it", search, hits, "completed", "customer 777", show="matches")
 
 
 async def _retries(stage: Stage) -> AsyncIterator[DemoStep]:
@@ -407,8 +407,8 @@ def export_orders(ctx: ToolContext) -> list[Order]:
 @tool(side_effects="write", destructive=True, tags=["orders"])
 def delete_order(order_id: OrderId, ctx: ToolContext) -> str:
     """Delete an order for good."""
-    kept = [order for order in _orders(ctx) if order["id"] != order_id]
-    (_folder(ctx) / ORDERS_FILE).write_text(jsonlib.dumps(kept), encoding="utf-8")
+    remaining_orders = [order for order in _orders(ctx) if order["id"] != order_id]
+    (_folder(ctx) / ORDERS_FILE).write_text(jsonlib.dumps(remaining_orders), encoding="utf-8")
     return f"order {order_id} is deleted"
 
 

@@ -85,8 +85,8 @@ def check(
 
 def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -> dict[str, Any]:
     settings = loaded.settings
-    known = box.sources.left_out
-    problems = [problem for problem in box.problems if problem not in known]
+    down_sources = box.sources.left_out
+    problems = [problem for problem in box.problems if problem not in down_sources]
     harmless = find_warnings(box)
     warnings = [problem for problem in problems if problem in harmless]
     sources = (
@@ -132,8 +132,8 @@ def find_warnings(box: Toolbox) -> set[str]:
     """Return the problems that leave no tool unguarded: skipped tools, and names that match nothing."""
     from toolpost.configuration.lint import lint_settings
 
-    found = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor.text)
-    return {*box.sources.problems, *(stray.text for stray in found if not stray.unguarded)}
+    warnings = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor.text)
+    return {*box.sources.problems, *(stray.text for stray in warnings if not stray.unguarded)}
 
 
 def _path_text(path: Path | None) -> str | None:
@@ -171,13 +171,13 @@ def doctor(config: Config = None, user: User = "", json: Json = False) -> None: 
     """
 
     async def work(output: Output) -> int:
-        found = await _run_checks(config, output)
-        broken = any(check.state == "broken" for check in found)
+        results = await _run_checks(config, output)
+        broken = any(check.state == "broken" for check in results)
         if output.as_json:
-            checks = [check._asdict() for check in found]
+            checks = [check._asdict() for check in results]
             output.document({"status": "failed" if broken else "ok", "checks": checks})
         else:
-            output.table(["Check", "State", ""], found)
+            output.table(["Check", "State", ""], results)
             output.note("Something is broken; see above." if broken else "All is well.")
         return int(broken)
 
@@ -188,22 +188,22 @@ async def _run_checks(config: Path | None, output: Output) -> list[Check]:
     """Run all checks: machine, configuration, data folder, sources."""
     from toolpost.configuration.loading import load_settings
 
-    found = list(check_machine())
+    checks = list(check_machine())
     try:
         loaded = load_settings(config)
     except ToolError as error:
-        return [*found, Check("configuration", "broken", str(error))]
-    found.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults hold"))
-    found.extend(check_data_folder(loaded.settings.data_dir))
-    return [*found, *await _check_sources(loaded, output)]
+        return [*checks, Check("configuration", "broken", str(error))]
+    checks.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults hold"))
+    checks.extend(check_data_folder(loaded.settings.data_dir))
+    return [*checks, *await _check_sources(loaded, output)]
 
 
 async def _check_sources(loaded: LoadedSettings, output: Output) -> list[Check]:
     try:
         async with open_in_memory(loaded, output) as box:
             count = Check("tools", "ok", f"{len(box.registry.specs())} can be called")
-            harmless, known = find_warnings(box), box.sources.left_out
-            others = [problem for problem in box.problems if problem not in known]
+            harmless, down_sources = find_warnings(box), box.sources.left_out
+            others = [problem for problem in box.problems if problem not in down_sources]
             problems = [Check("tool", "note" if one in harmless else "broken", one) for one in others]
             return [count, *(_check_source(state, box) for state in box.report), *problems]
     except ToolError as error:
@@ -259,9 +259,9 @@ def _processes() -> Check:
     """Check whether processes that sources start end with this program."""
     from toolpost.processes.sandbox import sandbox_report
 
-    found = sandbox_report()
-    whole = found.subreaper and found.parent_death_signal
-    return Check("processes", "ok" if whole else "note", found.summary)
+    report = sandbox_report()
+    whole = report.subreaper and report.parent_death_signal
+    return Check("processes", "ok" if whole else "note", report.summary)
 
 
 def _open_files() -> Iterator[Check]:
@@ -279,10 +279,10 @@ def _open_files() -> Iterator[Check]:
 def _plugins() -> Iterator[Check]:
     from toolpost.transports.registry import load_plugins
 
-    found = load_plugins()
-    sources = ", ".join(found.transports) or "none"
-    yield Check("plug-ins", "ok", f"{len(found.tools)} tools; sources: {sources}")
-    yield from (Check("plug-in", "broken", problem) for problem in found.problems)
+    plugins = load_plugins()
+    sources = ", ".join(plugins.transports) or "none"
+    yield Check("plug-ins", "ok", f"{len(plugins.tools)} tools; sources: {sources}")
+    yield from (Check("plug-in", "broken", problem) for problem in plugins.problems)
 
 
 def _creatable(folder: Path) -> Check:
@@ -295,12 +295,12 @@ def _creatable(folder: Path) -> Check:
 def _writable(folder: Path) -> Check:
     if not folder.is_dir():
         return Check("data folder", "broken", f"{folder} is not a folder; set data_dir to another one")
-    known = f"{folder} (mode {_mode(folder):04o})"
+    place = f"{folder} (mode {_mode(folder):04o})"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Check("data folder", "broken", f"{known} is read-only; give this user write permission or set data_dir")
+        return Check("data folder", "broken", f"{place} is read-only; give this user write permission or set data_dir")
     if _mode(folder) & 0o077:
-        return Check("data folder", "note", f"{known}: others on this machine can look in; chmod 700 keeps it private")
-    return Check("data folder", "ok", known)
+        return Check("data folder", "note", f"{place}: others on this machine can look in; chmod 700 keeps it private")
+    return Check("data folder", "ok", place)
 
 
 def _space(folder: Path) -> Check:

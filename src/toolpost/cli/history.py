@@ -422,8 +422,8 @@ def list_artifacts(
 
     async def work(box: Toolbox, output: Output) -> int:
         run_id = None if run is None else resolve_id(box, "run", run, user=user)
-        found = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id, limit=limit)
-        _show_artifacts(found, user, output)
+        artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id, limit=limit)
+        _show_artifacts(artifacts, user, output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)

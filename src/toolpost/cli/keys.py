@@ -146,21 +146,21 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
 @app.command("revoke")
 def revoke_key(key_id: KeyId, config: Config = None, user: User = "", json: Json = False) -> None:
     """Revoke a key: its next request is refused."""
-    given = key_id.removeprefix(KEY_PREFIX).partition("_")[0]  # of a whole key its secret is not repeated
+    id_start = key_id.removeprefix(KEY_PREFIX).partition("_")[0]  # of a whole key its secret is not repeated
 
     async def work(box: Toolbox, output: Output) -> int:
         tenant = Principal.parse(user).tenant
-        found = resolve_id(box, "key", given, user=user)
-        if not await box.store.caller_keys.remove(found, tenant=tenant):
+        full_id = resolve_id(box, "key", id_start, user=user)
+        if not await box.store.caller_keys.remove(full_id, tenant=tenant):
             raise ToolError(
-                f"there is no key {found!r} in the tenant {tenant!r}; `toolpost keys list{output.options}` shows them, "
-                "with --user TENANT:USER those of another tenant",
+                f"there is no key {full_id!r} in the tenant {tenant!r}; `toolpost keys list{output.options}` shows "
+                "them, with --user TENANT:USER those of another tenant",
                 code="key_not_found",
             )
         if output.as_json:
-            output.document({"status": "revoked", "id": found})
+            output.document({"status": "revoked", "id": full_id})
         else:
-            output.text(f"revoked: {found}.")
+            output.text(f"revoked: {full_id}.")
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)

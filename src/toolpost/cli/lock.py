@@ -51,8 +51,8 @@ def lock(
         comparison = await _compare_sources(config, output)
         if check:
             return _check(comparison, output)
-        found = comparison.differences()
-        _show_differences(comparison, found, output)
+        differences = comparison.differences()
+        _show_differences(comparison, differences, output)
         pins = comparison.everything()
         written = pins != dict(comparison.lock.sources)
         if written:
@@ -61,7 +61,7 @@ def lock(
             output.note(f"{comparison.lock.path.name} is written; commit it.")
         elif not comparison.failed:
             output.note("Nothing to write: all is as it was agreed to.")
-        return _finish(comparison, found, output, written=written)
+        return _finish(comparison, differences, output, written=written)
 
     run_command(work, as_json=json)
 
@@ -72,13 +72,13 @@ def diff(config: Config = None, user: User = "", json: Json = False) -> None:  #
 
     async def work(output: Output) -> int:
         comparison = await _compare_sources(config, output)
-        found = comparison.differences()
-        _show_differences(comparison, found, output)
+        differences = comparison.differences()
+        _show_differences(comparison, differences, output)
         if comparison.unpinned:
             _advise_to_pin(comparison, output)
-        elif not found and not comparison.failed:
+        elif not differences and not comparison.failed:
             output.note("Nothing differs.")
-        return _finish(comparison, found, output, written=False)
+        return _finish(comparison, differences, output, written=False)
 
     run_command(work, as_json=json)
 
@@ -133,13 +133,13 @@ class _LockComparison(Struct, frozen=True, kw_only=True):
         """Return the differences of the pinned sources."""
         from toolpost.catalog.lock import Difference, compare
 
-        found: list[Difference] = []
+        differences: list[Difference] = []
         for source, before in self.lock.sources.items():
             if source in self.listed:
-                found += compare(source, before, self.listed[source], whole=source not in self.partial)
+                differences += compare(source, before, self.listed[source], whole=source not in self.partial)
             elif source not in self.configured:
-                found += [Difference(source, name, "gone", pin, None) for name, pin in sorted(before.items())]
-        return found
+                differences += [Difference(source, name, "gone", pin, None) for name, pin in sorted(before.items())]
+        return differences
 
     @property
     def unpinned(self) -> list[str]:
@@ -148,10 +148,12 @@ class _LockComparison(Struct, frozen=True, kw_only=True):
 
     def everything(self) -> Pins:
         """Return the pins of all configured sources; sources that cannot be listed keep theirs."""
-        kept = {name: dict(pins) for name, pins in self.lock.sources.items() if name in self.configured}
+        pins_by_source = {name: dict(pins) for name, pins in self.lock.sources.items() if name in self.configured}
         for source, pins in self.listed.items():
-            kept[source] = {**kept.get(source, {}), **pins} if source in self.partial else dict(pins)
-        return kept
+            pins_by_source[source] = (
+                {**pins_by_source.get(source, {}), **pins} if source in self.partial else dict(pins)
+            )
+        return pins_by_source
 
     def with_only(self, chosen: Sequence[Difference]) -> Pins:
         """Return the pins with these differences approved."""
@@ -189,18 +191,18 @@ def _compare(box: Toolbox, settings: Settings, lock: Lock) -> _LockComparison:
 def _check(comparison: _LockComparison, output: Output) -> int:
     if not comparison.lock.path.exists():
         raise ToolError(f"there is no {comparison.lock.path.name}; `toolpost lock` writes it", code="no_lock")
-    found = comparison.differences()
-    _show_differences(comparison, found, output, pinning=False)
-    if found:
+    differences = comparison.differences()
+    _show_differences(comparison, differences, output, pinning=False)
+    if differences:
         output.note(
-            f"{count_tools(len(found))} differ from {comparison.lock.path.name}; "
+            f"{count_tools(len(differences))} differ from {comparison.lock.path.name}; "
             "`toolpost lock approve` agrees to them."
         )
     elif comparison.unpinned:
         _advise_to_pin(comparison, output)
     elif not comparison.failed:
         output.note(f"All is as {comparison.lock.path.name} has it.")
-    return max(_finish(comparison, found, output, written=False), int(bool(found or comparison.unpinned)))
+    return max(_finish(comparison, differences, output, written=False), int(bool(differences or comparison.unpinned)))
 
 
 def _advise_to_pin(comparison: _LockComparison, output: Output) -> None:
@@ -209,15 +211,15 @@ def _advise_to_pin(comparison: _LockComparison, output: Output) -> None:
 
 def _select(comparison: _LockComparison, names: Sequence[str]) -> list[Difference]:
     """Return the differences of these tools and sources; raise a ToolError for an unknown name."""
-    found = comparison.differences()
+    differences = comparison.differences()
     if not names:
-        return found
+        return differences
     for name in names:
-        known = name in comparison.lock.sources or any(name == one.name for one in found)
-        if not known and not _is_pinned(comparison, name):
+        is_source = name in comparison.lock.sources or any(name == one.name for one in differences)
+        if not is_source and not _is_pinned(comparison, name):
             lines = f"{name!r} is no source in {comparison.lock.path.name}, and no tool of one that differs"
             raise ToolError(lines, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="tool_not_found", tool_name=name)
-    return [one for one in found if one.name in names or one.source in names]
+    return [one for one in differences if one.name in names or one.source in names]
 
 
 def _is_pinned(comparison: _LockComparison, name: str) -> bool:

@@ -181,12 +181,12 @@ def _preset(
         pinned = pinned_preset(preset, extractor.words(name, arguments))
     except ValueError as error:
         raise ToolError(str(error), code="preset_unavailable") from None
-    given = _env(wanted, name, extractor)
+    variables = _env(wanted, name, extractor)
     handed_on = {key: f"${{{key}}}" for key in PACKAGES[preset].reads if key in environ}
     words = shlex.split(pinned.connection)
-    for key, value in given.items():
+    for key, value in variables.items():
         words = [word.replace(f"${{{key}}}", value) for word in words]
-    env = {**pinned.env, **handed_on, **given}
+    env = {**pinned.env, **handed_on, **variables}
     made = pinned.model_copy(
         update={"name": name, "connection": shlex.join(words), "env": env, "cwd": _cwd(wanted, ["", *arguments])}
     )
@@ -369,13 +369,13 @@ async def detect_source(plan: SourcePlan, output: Output) -> SourcePlan:
     if not needs_detection(source):
         return plan
     filled = with_environment(source, {**os.environ, **plan.secrets()})
-    found = await detect_url(filled.connection, {**filled.headers, **static_credential(filled).headers})
+    detection = await detect_url(filled.connection, {**filled.headers, **static_credential(filled).headers})
     redactor = Redactor(variable_values(plan))
-    if found.transport is None or found.detection is None:
-        raise ToolError(redactor.text(_not_recognised(found)), code="not_recognised")
-    output.note(f"{source.name}: {found.detection.label} ({redactor.text(found.because)}).")
-    configured = found.transport.configure(source, found.detection)
-    advice = found.transport.advice(configured)
+    if detection.transport is None or detection.detection is None:
+        raise ToolError(redactor.text(_not_recognised(detection)), code="not_recognised")
+    output.note(f"{source.name}: {detection.detection.label} ({redactor.text(detection.because)}).")
+    configured = detection.transport.configure(source, detection.detection)
+    advice = detection.transport.advice(configured)
     return replace(plan, source=configured, notes=(*plan.notes, advice) if advice else plan.notes)
 
 
@@ -400,18 +400,18 @@ def _missing_path(word: str) -> ToolError | None:
 
 def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
     """Configure the source by the content of its file; raise a ToolError where that is not recognised."""
-    found, file = detect_file(source.connection), source.connection
-    if found.transport is not None and found.detection is not None:
-        if source.headers and found.transport.name not in (TransportType.HTTP, TransportType.UTCP):
+    detection, file = detect_file(source.connection), source.connection
+    if detection.transport is not None and detection.detection is not None:
+        if source.headers and detection.transport.name not in (TransportType.HTTP, TransportType.UTCP):
             raise typer.BadParameter(f"{file} describes no API; only requests have headers", param_hint="--header")
-        return found.transport.configure(source, found.detection)
-    if found.kind is not None:
-        raise ToolError(f"{file} {found.because}", code="not_recognised")
+        return detection.transport.configure(source, detection.detection)
+    if detection.kind is not None:
+        raise ToolError(f"{file} {detection.because}", code="not_recognised")
     if Path(file).suffix == ".py":
         message = f"{file} has no tools: nothing of toolpost is imported there to mark functions with, such as `tool`"
         remedy = f"if it is an MCP server, give its whole command: 'python {file}'"
         raise ToolError(f"{message}; {remedy}", code="not_recognised")
-    message = f"{file} is neither the document of an API nor a UTCP manual ({found.because})"
+    message = f"{file} is neither the document of an API nor a UTCP manual ({detection.because})"
     raise ToolError(f"{message}; a program is given with its whole command: 'python {file}'", code="not_recognised")
 
 
@@ -756,8 +756,8 @@ class _ImportPlan(Struct, frozen=True, kw_only=True):
 
 def list_importable(folder: Path, output: Output) -> int:
     """List the files that hold servers, in the working folder and in the usual places of other programs."""
-    found = [_list_servers(path) for path in usual_places(folder)]
-    listed = [item for item in found if item["servers"] or item["error"]]
+    listings = [_list_servers(path) for path in usual_places(folder)]
+    listed = [item for item in listings if item["servers"] or item["error"]]
     if output.as_json:
         output.document(listed)
         return 0
@@ -914,6 +914,6 @@ def _write_trust(
     if lock is None:
         output.note(f"{name} is trusted in {path.name}; `lock: null` there pins nothing.")
         return
-    kept = Lock(lock)
-    kept.write({**kept.sources, name: pins})
+    lock_file = Lock(lock)
+    lock_file.write({**lock_file.sources, name: pins})
     output.note(f"{name} is trusted in {path.name}; its tools are pinned in {lock.name}, commit both.")

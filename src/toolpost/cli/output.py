@@ -164,9 +164,9 @@ class Output:
         """Write an error and advice about it to stderr."""
         wait = "" if error.retry_after_s is None else f" (retry after {error.retry_after_s:g} s)"
         self.note(f"failed: {error}{wait}")
-        known = ADVICE.get(error.error_code, "").format(tool=error.tool_name or "NAME", options=self.options)
-        if advice or known:
-            self.note(advice or known)
+        usual_advice = ADVICE.get(error.error_code, "").format(tool=error.tool_name or "NAME", options=self.options)
+        if advice or usual_advice:
+            self.note(advice or usual_advice)
 
     def _write(self, text: str, *, end: str = "\n") -> None:
         self.status.clear()

@@ -71,11 +71,11 @@ def list_pending(
         return await box.pending.list(by=user, status=wanted, limit=limit)
 
     async def work(box: Toolbox, output: Output) -> int:
-        found = await find(box)
+        actions = await find(box)
         if json:
-            output.document([box.pending.card(action) for action in found])
+            output.document([box.pending.card(action) for action in actions])
         else:
-            _show_list(found, output, nothing=_nothing_text(user, wanted))
+            _show_list(actions, output, nothing=_nothing_text(user, wanted))
         return 0
 
     sources = pending_sources(find) if json else no_source  # the table has the arguments as they were when it was asked
@@ -159,11 +159,11 @@ def answer(
         if await reference.refuses(decision, box, output):
             return FAILED
         action = await reference.find(box)
-        given = None if value is None else parse_answer(value, action.question.answer_schema)
+        answer_value = None if value is None else parse_answer(value, action.question.answer_schema)
         if value is None and action.question.kind == "input":
-            given = await _prompt_answer(action, output)
+            answer_value = await _prompt_answer(action, output)
         try:
-            outcome = await box.answer(action.id, given, by=user, decision=decision)
+            outcome = await box.answer(action.id, answer_value, by=user, decision=decision)
         except ToolValidationError as error:
             output.failure(error, advice=f"`toolpost pending show {action.id}{output.options}` shows what is asked.")
             return FAILED
@@ -233,8 +233,8 @@ def _show_list(actions: list[PendingAction], output: Output, *, nothing: str) ->
 def _row(action: PendingAction) -> tuple[str, ...]:
     question = action.question
     call = (format_json_line(dict(question.arguments)), describe_target(question))
-    asked = (action.tool_name, str(action.asked_by), question.prompt)
-    return action.id, action.status, *asked, *call, format_time(action.created_at)
+    columns = (action.tool_name, str(action.asked_by), question.prompt)
+    return action.id, action.status, *columns, *call, format_time(action.created_at)
 
 
 def _show_one(action: PendingAction, document: dict[str, Any], output: Output, *, user: str) -> None:

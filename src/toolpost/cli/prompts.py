@@ -224,8 +224,8 @@ def _validation_problem(value: Any, field: Mapping[str, Any], whole: Mapping[str
 
 def _pages_to_open(question: Question) -> list[str]:
     """Return the web pages to open before answering."""
-    asked: Any = question.payload.get("requests")
-    requests = [one for one in asked.values() if is_object(one)] if is_object(asked) else []
+    page_requests: Any = question.payload.get("requests")
+    requests = [one for one in page_requests.values() if is_object(one)] if is_object(page_requests) else []
     return [f"open {one['url']}" for one in requests if one.get("mode") == "url" and one.get("url")]
 
 
@@ -324,8 +324,8 @@ def choices(field: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 def form_fields(form: Form) -> dict[str, dict[str, Any]]:
     """Return the fields of a form by name; none for another schema."""
-    found: Any = (form or {}).get("properties")
-    return {name: field for name, field in found.items() if is_object(field)} if is_object(found) else {}
+    properties: Any = (form or {}).get("properties")
+    return {name: field for name, field in properties.items() if is_object(field)} if is_object(properties) else {}
 
 
 def describe_field(field: Mapping[str, Any], *, required: bool) -> str:

@@ -96,8 +96,8 @@ def service_sources(provider: str) -> SourceSelection:
     """Open with the sources whose users sign in to this service."""
 
     def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
-        found = {source.name for source in personal_sources(loaded.settings) if provider_of(source) == provider}
-        return _open_box(loaded, found, sinks)
+        names = {source.name for source in personal_sources(loaded.settings) if provider_of(source) == provider}
+        return _open_box(loaded, names, sinks)
 
     return open_box
 
@@ -117,8 +117,8 @@ def tool_source(name: str, *, called: bool) -> SourceSelection:
             if needed == _enabled_names(loaded.settings) or not _needs_every_source(box, name, needed, called=called):
                 yield box
                 return
-            found = box.registry.has(name)
-        async with _open_box(loaded, None, sinks, waiting_for=needed if found else None) as box:
+            has_tool = box.registry.has(name)
+        async with _open_box(loaded, None, sinks, waiting_for=needed if has_tool else None) as box:
             yield box
 
     return open_box
@@ -263,11 +263,11 @@ def _sources_of_words(words: Collection[str], settings: Settings) -> set[str]:
     from toolpost.builtin.specs import COLLECTIONS
 
     own = {*COLLECTIONS, *chain.from_iterable(COLLECTIONS.values())} - settings.collections.keys()
-    sources, found = _enabled_names(settings), set[str]()
+    sources, names = _enabled_names(settings), set[str]()
     for word in words:
         named = {source for source in sources if word.startswith((f"{source}.", f"{source}__"))}
-        found |= named or (set() if word in own else sources)
-    return found if words else sources
+        names |= named or (set() if word in own else sources)
+    return names if words else sources
 
 
 def _enabled_names(settings: Settings) -> set[str]:
@@ -466,8 +466,8 @@ def describe_problems(box: Toolbox) -> Iterator[str]:
     for source in box.report:
         if not source.ok and source.state != "connecting":
             yield f"source {source.name!r} is left out: {describe_failure(source, box)}"
-    known = box.sources.left_out
-    yield from (problem for problem in box.problems if problem not in known)
+    down_sources = box.sources.left_out
+    yield from (problem for problem in box.problems if problem not in down_sources)
 
 
 def describe_failure(state: SourceState, box: Toolbox) -> str:

@@ -303,11 +303,11 @@ class _ProblemReporter:
             self._changed.clear()
 
     def _tell(self) -> None:
-        found = list(describe_problems(self._box))
-        for problem in found:
+        problems = list(describe_problems(self._box))
+        for problem in problems:
             if problem not in self._told:
                 self._output.note(problem)
-        self._told = found
+        self._told = problems
 
 
 def _as_gateway(loaded: LoadedSettings, address: str) -> LoadedSettings:
@@ -353,14 +353,14 @@ class UpOptions(NamedTuple):
 
     def worker_arguments(self, worker: str) -> list[str]:
         """Return the command line of one of its workers."""
-        given = {
+        flags = {
             "--config": self.config,
             "--view": self.view,
             "--shutdown-limit": self.limit_s,
             "--log-format": self.log_format,
         }
         options = {"--host": self.host, "--user": self.user, "--worker": worker}
-        options |= {name: str(value) for name, value in given.items() if value is not None}
+        options |= {name: str(value) for name, value in flags.items() if value is not None}
         return ["up", *(part for pair in options.items() for part in pair)]
 
 

@@ -176,8 +176,8 @@ def _respond(request: CallbackRequest, page: HtmlPage) -> None:
 
 async def _waiting_calls(box: Toolbox, provider: str, person: Principal) -> list[str]:
     """Return the pending actions of this user that wait for the account."""
-    found = await box.pending.list(by=str(person), limit=1000)
-    return [action.id for action in found if _waits(action, provider, person)]
+    actions = await box.pending.list(by=str(person), limit=1000)
+    return [action.id for action in actions if _waits(action, provider, person)]
 
 
 def _waits(action: PendingAction, provider: str, person: Principal) -> bool:

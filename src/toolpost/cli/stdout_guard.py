@@ -20,14 +20,14 @@ def guard_stdout() -> Generator[TextIO]:
             yield real
         return
     real.flush()
-    kept = os.dup(number)
+    stdout_copy = os.dup(number)
     try:
         os.dup2(sys.stderr.fileno(), number)
-        with _open_stream(os.dup(kept), like=real) as stream, redirect_stdout(sys.stderr):
+        with _open_stream(os.dup(stdout_copy), like=real) as stream, redirect_stdout(sys.stderr):
             yield stream
     finally:
-        os.dup2(kept, number)
-        os.close(kept)
+        os.dup2(stdout_copy, number)
+        os.close(stdout_copy)
 
 
 @contextmanager

@@ -58,21 +58,21 @@ async def _write_table(
         if not token:
             raise ConfigError(f"--credential: the variable {credential} is not set")
         options = {**options, "credential": NamedCredential(credential, password=token)}
-    found = await list_server_tools(server, **options)
+    listing = await list_server_tools(server, **options)
     try:
-        write(tool_table(found.tools, column), str(path))
+        write(tool_table(listing.tools, column), str(path))
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}; give another file with -o") from error
-    marked = {tool.name: why for tool in found.tools if (why := unsupported_reason(tool.parameter_schema))}
+    marked = {tool.name: why for tool in listing.tools if (why := unsupported_reason(tool.parameter_schema))}
     if output.as_json:
-        names = [tool.name for tool in found.tools]
-        output.document({"file": str(path), "tools": names, "unsupported": marked, "problems": found.problems})
+        names = [tool.name for tool in listing.tools]
+        output.document({"file": str(path), "tools": names, "unsupported": marked, "problems": listing.problems})
         return 0
-    for problem in found.problems:
+    for problem in listing.problems:
         output.note(problem)
     for name, why in marked.items():
         output.note(f"{name} is marked as unsupported: it {why}")
-    rows = "1 row" if len(found.tools) == 1 else f"{len(found.tools)} rows"
+    rows = "1 row" if len(listing.tools) == 1 else f"{len(listing.tools)} rows"
     output.text(f"{path}: {rows}, tools in the column {column!r}")
     return 0
 

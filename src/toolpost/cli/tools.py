@@ -128,9 +128,9 @@ def search_tools(
     async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
         _specs(catalog, collection)  # an unknown collection is an error
         sources = None if source is None else [source]
-        found = await catalog.registry.search(query, limit=limit, sources=sources, collection=collection)
-        if found or output.as_json:
-            show_tools([*found], output)
+        specs = await catalog.registry.search(query, limit=limit, sources=sources, collection=collection)
+        if specs or output.as_json:
+            show_tools([*specs], output)
         else:
             near = await catalog.registry.correct(query)
             hint = f" Did you mean {near!r}?" if near else ""
@@ -172,7 +172,7 @@ def call_tool(
     Exits 0 completed, 1 failed, 3 paused until a person answers.
     """
     arguments = read_json(args, option="--args")
-    given, files = add_pairs(pairs or (), arguments), read_file_args(file or (), arguments)
+    values, files = add_pairs(pairs or (), arguments), read_file_args(file or (), arguments)
     if files and idempotency_key is not None:
         message = "every call keeps its files anew, so that a second one would not be the same call"
         raise typer.BadParameter(message, param_hint="--idempotency-key")
@@ -180,9 +180,9 @@ def call_tool(
     async def work(box: Toolbox, output: Output) -> int:
         from toolpost.cli.prompts import ask_at_terminal, show_outcome
 
-        if given:
+        if values:
             schema = box.registry.find(name).spec.input_schema if box.registry.has(name) else {}
-            convert_values(given, arguments, schema)
+            convert_values(values, arguments, schema)
         run_id = box.router.new_id("run") if files else None
         if run_id is not None:
             await store_files(files, arguments, box, user=user, run_id=run_id)
@@ -258,13 +258,15 @@ def check_tool(
     """
 
     async def work(output: Output) -> int:
-        found = _check_folders(folder)
-        broken = any(problems for _, problems in found)
+        reports = _check_folders(folder)
+        broken = any(problems for _, problems in reports)
         if output.as_json:
-            tools = [{"folder": str(place), "problems": problems} for place, problems in found]
+            tools = [{"folder": str(place), "problems": problems} for place, problems in reports]
             output.document({"status": "failed" if broken else "ok", "tools": tools})
         else:
-            output.table(["Folder", "State"], [(str(place), "\n".join(problems) or "ok") for place, problems in found])
+            output.table(
+                ["Folder", "State"], [(str(place), "\n".join(problems) or "ok") for place, problems in reports]
+            )
         return int(broken)
 
     run_command(work, as_json=json)

@@ -48,9 +48,9 @@ def tracing_from_environment() -> Generator[None]:
 
 
 def _exporter(name: str) -> type:
-    found = next(iter(entry_points(group=_GROUP, name=name)), None)
-    if found is None:
-        known = ", ".join(sorted({one.name for one in entry_points(group=_GROUP)})) or "none"
-        raise ConfigError(f"{_EXPORTER} is {name!r}, and no such exporter is installed (there are: {known}); {_REMEDY}")
-    exporter: type = found.load()
+    entry_point = next(iter(entry_points(group=_GROUP, name=name)), None)
+    if entry_point is None:
+        names = ", ".join(sorted({one.name for one in entry_points(group=_GROUP)})) or "none"
+        raise ConfigError(f"{_EXPORTER} is {name!r}, and no such exporter is installed (there are: {names}); {_REMEDY}")
+    exporter: type = entry_point.load()
     return exporter

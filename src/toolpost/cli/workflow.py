@@ -57,8 +57,10 @@ def check(paths: Files, config: Config = None, user: User = "", json: Json = Fal
     async def work(box: Toolbox, output: Output) -> int:
         reports: list[dict[str, Any]] = []
         for path in paths:
-            for file, found in definition.read_folder(path):
-                faults = [found.message] if isinstance(found, ConfigError) else list(_faults(found, box.registry))
+            for file, workflow in definition.read_folder(path):
+                faults = (
+                    [workflow.message] if isinstance(workflow, ConfigError) else list(_faults(workflow, box.registry))
+                )
                 reports.append({"file": str(file), "faults": faults})
         broken = any(one["faults"] for one in reports)
         if output.as_json:
@@ -90,23 +92,23 @@ def run(
     question is answered; arguments are those that it began with.
     """
     arguments = read_json(args, option="--args")
-    given = add_pairs(pairs or (), arguments)
+    values = add_pairs(pairs or (), arguments)
     definition, source = _module("definition"), _module("source")
-    read = cache(lambda: source.WorkflowFunction(definition.Workflow.read(path)))
+    read_function = cache(lambda: source.WorkflowFunction(definition.Workflow.read(path)))
 
     def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
-        read()  # what is wrong with the file is said before what is wrong with the data folder
+        read_function()  # what is wrong with the file is said before what is wrong with the data folder
         return every_source(loaded, sinks)
 
     async def work(box: Toolbox, output: Output) -> int:
-        function = read()
+        function = read_function()
         box.registry.register(function)
-        if given:
-            convert_values(given, arguments, function.spec.input_schema)
+        if values:
+            convert_values(values, arguments, function.spec.input_schema)
         if resume:
-            asked = resolve_id(box, "pending action", resume, user=user)
+            action_id = resolve_id(box, "pending action", resume, user=user)
             await box.recovery.sweep()  # which did not have the workflow when the Toolbox was opened
-            outcome = await box.pending.outcome(asked, by=user, wait_s=0)
+            outcome = await box.pending.outcome(action_id, by=user, wait_s=0)
         else:
             outcome = await box.call(function.spec.name, arguments, user=user)
         outcome = await ask_at_terminal(outcome, box, output, user=user)
@@ -168,9 +170,9 @@ def _step_faults(workflow: Workflow, step: PlannedStep, registry: ToolRegistry) 
     if spec.has_effects and workflow.data.side_effects in ("pure", "read"):
         effects = f"calls {called!r}, which has effects ({spec.side_effects})"
         yield f"{effects}, and the workflow declares side_effects: {workflow.data.side_effects}"
-    given, schema = step.step.arguments, spec.input_schema
-    for missing in set(schema.get("required", ())).difference(given):
+    arguments, schema = step.step.arguments, spec.input_schema
+    for missing in set(schema.get("required", ())).difference(arguments):
         yield f"calls {called!r} without its argument {missing!r}"
     if schema.get("additionalProperties") is False:
-        for unknown in set(given).difference(schema.get("properties", {})):
+        for unknown in set(arguments).difference(schema.get("properties", {})):
             yield f"calls {called!r} with {unknown!r}, which it does not take"
