@@ -268,8 +268,8 @@ class WaitingCalls:
         return [action for action in actions if account.changed_at > action.created_at and _helps(account, action)]
 
     async def _open(self, tenant: str | None) -> list[PendingAction]:
-        found = await self._pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
-        return [action for action in found if action.question.kind == "consent"]
+        actions = await self._pending.list(tenant=tenant, status="open", limit=_MOST_WAITING)
+        return [action for action in actions if action.question.kind == "consent"]
 
     async def _answer(self, action: PendingAction, pending: PendingActions) -> None:
         try:

@@ -101,8 +101,8 @@ class Toolbox:
         from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
         from toolpost.toolbox.wiring import ToolboxInputs  # noqa: PLC0415
 
-        given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
-        self.settings = with_builtins(given, builtins)
+        own_settings = settings if isinstance(settings, Settings) else parse_settings(settings or {})
+        self.settings = with_builtins(own_settings, builtins)
         self.config_path: Path | None = None
         self.registry = ToolRegistry()
         self._inputs = ToolboxInputs(
@@ -274,11 +274,11 @@ class Toolbox:
         outcome, also after a pause. `run_id` groups calls into one run. `context` is passed to the tool beside its
         arguments; if it names a user, the call is for that user, and `user` must not be another.
         """
-        known = self._principals
+        principals = self._principals
         return self.router.call(
             name,
             arguments,
-            known[user] if context is None else known.within(context.user_id, context.tenant_id, user),
+            principals[user] if context is None else principals.within(context.user_id, context.tenant_id, user),
             run_id,
             timeout_s,
             idempotency_key,
@@ -319,9 +319,9 @@ class Toolbox:
         """
         from toolpost.runtime.model_messages import read_tool_calls  # noqa: PLC0415
 
-        asked = read_tool_calls(reply)
-        wanted = [(call.name, call.arguments) for call in asked.calls]
-        return asked.answered(
+        tool_calls = read_tool_calls(reply)
+        wanted = [(call.name, call.arguments) for call in tool_calls.calls]
+        return tool_calls.answered(
             await self.call_many(wanted, user=user, max_parallel=max_parallel, run_id=run_id, context=context)
         )
 
@@ -340,10 +340,10 @@ class Toolbox:
         Nothing but the tools that the arguments select, as for `ToolRegistry.search`, is found or can be called.
         `limit` is how many tools a search finds unless the model asks for more.
         """
-        given = {"collection": collection, "sources": sources, "tags": tags, "patterns": patterns, "where": where}
+        selection = {"collection": collection, "sources": sources, "tags": tags, "patterns": patterns, "where": where}
         from toolpost.toolbox.views import SearchView  # noqa: PLC0415
 
-        return SearchView(self, limit=limit, only={key: value for key, value in given.items() if value is not None})
+        return SearchView(self, limit=limit, only={key: value for key, value in selection.items() if value is not None})
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
         """Approve a pending action, with changed arguments if given, and return the outcome of the call.

@@ -159,12 +159,12 @@ class CallbackApp:
         if handle is None:
             allowed = ("Allow", ", ".join(methods))
             return notice_page(405, "This is not done here", "Open the link that a tool asked for.", more=(allowed,))
-        given = await _body(scope, receive) if scope["method"] == "POST" else query
-        if isinstance(given, HtmlPage):
-            return given
+        parameters = await _body(scope, receive) if scope["method"] == "POST" else query
+        if isinstance(parameters, HtmlPage):
+            return parameters
         try:
             return await handle(
-                _Visit(scope=scope, fields=_fields(given), cookie=self._cookie_of(scope), provider=provider)
+                _Visit(scope=scope, fields=_fields(parameters), cookie=self._cookie_of(scope), provider=provider)
             )
         except ToolError as error:
             error.conceal(self._box.redactor.message)  # an issuer may repeat what it was sent
@@ -203,14 +203,14 @@ class CallbackApp:
 
     def _start_page(self, invitation: Invitation, cookie: str) -> HtmlPage:
         service = self._accounts.consents.service(invitation.provider)
-        asked = StartPageContent(
+        content = StartPageContent(
             service=service.display_name,
             user=str(invitation.person),
             tool=invitation.tool,
             scopes=invitation.challenge.scopes or service.plan.scopes,
             fields=(("ticket", invitation.secret), ("check", _check(cookie, invitation.secret))),
         )
-        return start_page(asked)._replace(more=(self._cookie(cookie),))
+        return start_page(content)._replace(more=(self._cookie(cookie),))
 
     async def _read_invitation(self, visit: _Visit) -> Invitation:
         invitation = await self._accounts.consents.invitation(visit.fields.get("ticket", ""))
@@ -220,8 +220,8 @@ class CallbackApp:
 
     async def _person(self, visit: _Visit) -> Principal:
         """Return who is logged in at the host."""
-        found = self._identify(visit.scope)
-        who = await found if inspect.isawaitable(found) else found
+        identity = self._identify(visit.scope)
+        who = await identity if inspect.isawaitable(identity) else identity
         try:
             return Principal.parse(who or "")
         except ValueError:  # a host that puts together `tenant:user` may have neither
@@ -240,7 +240,7 @@ class CallbackApp:
         name, _, _ = self._jar()
         sent = [value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == b"cookie"]
         pairs = (pair.strip().partition("=") for pair in ";".join(sent).split(";"))
-        return next((kept for key, _, kept in pairs if key == name and _HELD.fullmatch(kept)), "")
+        return next((cookie for key, _, cookie in pairs if key == name and _HELD.fullmatch(cookie)), "")
 
     def _cookie(self, cookie: str) -> tuple[str, str]:
         name, path, secure = self._jar()
@@ -267,8 +267,8 @@ def _route(scope: Scope) -> tuple[str, str]:
     path = f"{str(scope.get('root_path', '')).rstrip('/')}{scope['path']}"
     if path.endswith(_START):
         return _START, ""
-    _, found, provider = path.rpartition(f"{_CALLBACK}/")
-    return (_CALLBACK, provider) if found and provider else ("", "")
+    _, separator, provider = path.rpartition(f"{_CALLBACK}/")
+    return (_CALLBACK, provider) if separator and provider else ("", "")
 
 
 def _check(cookie: str, shown: str) -> str:

@@ -52,11 +52,11 @@ class ConfigFollower:
         applied: list[bytes | None] | None = None  # it may have changed since the Toolbox read it
         while True:
             seen = await asyncio.to_thread(self._read)
-            asked = self._asked.is_set()
-            if asked or (seen != applied and await self._is_settled(seen)):
+            is_asked = self._asked.is_set()
+            if is_asked or (seen != applied and await self._is_settled(seen)):
                 self._asked.clear()
                 applied = seen
-                await self._apply(asked=asked)
+                await self._apply(asked=is_asked)
             await self._pause(_POLL_S)
 
     async def _is_settled(self, seen: list[bytes | None]) -> bool:

@@ -48,8 +48,8 @@ def list_local_tools(loaded: LoadedSettings) -> LocalCatalog:
 
         return Redactor({*loaded.secrets, *literal_secrets(settings)}).text(text)
 
-    found = lint_settings(settings, registry, (), redact)
-    return LocalCatalog(settings, registry, [*problems, *(finding.text for finding in found)])
+    findings = lint_settings(settings, registry, (), redact)
+    return LocalCatalog(settings, registry, [*problems, *(finding.text for finding in findings)])
 
 
 def _memory_store() -> Store:
@@ -109,15 +109,15 @@ def chosen_builtins(settings: Settings) -> list[str] | str:
     wanted = settings.builtins
     if isinstance(wanted, str):
         return wanted
-    known = set(read_specs())
+    builtin_names = set(read_specs())
     if not settings.tools.retrieval.chain:
-        known.discard("retrieve")
-    sets = {**COLLECTIONS, "all": tuple(sorted(known.difference(COMMANDS)))}
+        builtin_names.discard("retrieve")
+    sets = {**COLLECTIONS, "all": tuple(sorted(builtin_names.difference(COMMANDS)))}
     for name in wanted:
-        if name not in sets and name not in known:
-            raise ConfigError(_unknown_builtin(name, known))
+        if name not in sets and name not in builtin_names:
+            raise ConfigError(_unknown_builtin(name, builtin_names))
     # A collection may also name tools of an agent, which are not built in.
-    named = (member for name in wanted for member in sets.get(name, (name,)) if member in known)
+    named = (member for name in wanted for member in sets.get(name, (name,)) if member in builtin_names)
     return list(dict.fromkeys(named))
 
 

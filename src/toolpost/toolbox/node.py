@@ -186,8 +186,8 @@ class ToolNode:
         name, users = config.name, self._users
         private = ToolRegistry()
         self._catalog = _NodeCatalog(private, self.registry, self._completed, self._redactor)
-        given = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
-        provider = given if users is None else users.provider
+        own_provider = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
+        provider = own_provider if users is None else users.provider
         opened = StandaloneRouter(
             private,
             catalog=self._catalog,
@@ -357,8 +357,8 @@ class MCPClient:
 
     async def connect(self, server_uri: str) -> None:
         """Connect to a server."""
-        given = {"name": "server", "transport": TransportType.MCP, **self._options, "connection": server_uri}
-        node = ToolNode(config=ExternalToolConfig.model_validate(given), registry=ToolRegistry())
+        options = {"name": "server", "transport": TransportType.MCP, **self._options, "connection": server_uri}
+        node = ToolNode(config=ExternalToolConfig.model_validate(options), registry=ToolRegistry())
         try:
             await node.connect()
         except errors.ToolError as error:
@@ -613,13 +613,15 @@ class MCPManager:
 
     async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
         """Connect every enabled server; one that fails is reported and skipped, unless it is required."""
-        given = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
-        sources = [_without_server_name(without_elicitation(config)) for config in given]
+        external = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
+        sources = [_without_server_name(without_elicitation(config)) for config in external]
         if self._open is None:
             self._open = StandaloneRouter(self.registry, lock=self._lock, network=self._network)
-        known = {state.name for state in self._open.sources.states} & {config.name for config in sources}
-        if known:
-            raise errors.ConfigError(f"already connected: {', '.join(sorted(known))}; disconnect them first, or rename")
+        connected_names = {state.name for state in self._open.sources.states} & {config.name for config in sources}
+        if connected_names:
+            raise errors.ConfigError(
+                f"already connected: {', '.join(sorted(connected_names))}; disconnect them first, or rename"
+            )
         try:
             await self._open.sources.load_all(sources)
         except BaseException:
@@ -638,8 +640,8 @@ class MCPManager:
         """Return the tools of one server with the server's own descriptions."""
         opened = self._opened()
         if opened.sources.source(server) is None:
-            known = ", ".join(state.name for state in opened.sources.states) or "none"
-            raise errors.ToolNodeError(f"no MCP server {server!r} is connected; there are: {known}")
+            names = ", ".join(state.name for state in opened.sources.states) or "none"
+            raise errors.ToolNodeError(f"no MCP server {server!r} is connected; there are: {names}")
         return [ManagedTool(self, server, spec, opened.redactor) for spec in self._specs(server)]
 
     def _specs(self, server: str) -> list[ToolSpec]:

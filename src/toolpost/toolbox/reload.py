@@ -78,8 +78,8 @@ async def apply_settings(
 
 def _overrides(settings: Settings, now: Settings) -> dict[str, ToolOverride]:
     """Return the overrides that hold: those of tools that belong to no source stay as they are."""
-    kept = {name: override for name, override in now.overrides.items() if _is_unsourced(name, settings, now)}
-    return kept | {
+    overrides = {name: override for name, override in now.overrides.items() if _is_unsourced(name, settings, now)}
+    return overrides | {
         name: override for name, override in settings.overrides.items() if not _is_unsourced(name, settings, now)
     }
 

@@ -525,8 +525,8 @@ class SourceManager:
     async def _connect(self, managed: _ManagedSource) -> None:
         with _foreign_errors():
             source = managed.source or await self._make(managed)
-            if isinstance(source, RecallingSource) and (known := await source.recall()):
-                await self._fill(managed, source, known)
+            if isinstance(source, RecallingSource) and (tools := await source.recall()):
+                await self._fill(managed, source, tools)
             await self._fill(managed, source, await source.discover(), answered=True)
 
     async def _make(self, managed: _ManagedSource) -> ToolSource:
@@ -537,10 +537,12 @@ class SourceManager:
             raise ConfigError(managed.config.unusable)
         from toolpost.connecting.presets import with_token_variable  # noqa: PLC0415 - only with sources, and slow
 
-        given = with_token_variable(managed.config)
-        config = self._with_env_file(with_environment(given) if self._resolve or not managed.declared else given)
+        filled_config = with_token_variable(managed.config)
+        config = self._with_env_file(
+            with_environment(filled_config) if self._resolve or not managed.declared else filled_config
+        )
         managed.config = config
-        filled_in = substituted(given, config, os.environ)
+        filled_in = substituted(filled_config, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
         managed.access.secrets = named_secrets(config)
         if self._lock is not None:
@@ -575,11 +577,11 @@ class SourceManager:
         if config.env_file is None:
             return config
         try:
-            found = read_env_file(Path(config.env_file))
+            variables = read_env_file(Path(config.env_file))
         except FileNotFoundError:
             raise ConfigError(f"env_file {config.env_file!r} does not exist") from None
-        self._redactor.learn({value for value in found.values() if len(value) >= MIN_SECRET})
-        return config.model_copy(update={"env": {**found, **config.env}})
+        self._redactor.learn({value for value in variables.values() if len(value) >= MIN_SECRET})
+        return config.model_copy(update={"env": {**variables, **config.env}})
 
     async def _fill(
         self, managed: _ManagedSource, source: ToolSource, found: Sequence[Tool], *, answered: bool = False
@@ -705,8 +707,8 @@ class SourceManager:
         managed = self._sources.get(tool_name.partition(".")[0])
         if managed is not None or "." in tool_name:
             return managed
-        found = [one for name, one in self._sources.items() if tool_name.startswith(f"{name}__")]
-        return max(found, key=lambda one: len(one.config.name), default=None)
+        sources = [one for name, one in self._sources.items() if tool_name.startswith(f"{name}__")]
+        return max(sources, key=lambda one: len(one.config.name), default=None)
 
     async def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
         """Replace the tools of a source in the catalog; of two concurrent listings the later one stays."""
@@ -745,8 +747,8 @@ class SourceManager:
 
     def content_sources(self) -> dict[str, ContentSource]:
         """Return the sources with resources and prompts, by name."""
-        found = {name: managed.source for name, managed in self._sources.items()}
-        return {name: source for name, source in found.items() if isinstance(source, ContentSource)}
+        sources = {name: managed.source for name, managed in self._sources.items()}
+        return {name: source for name, source in sources.items() if isinstance(source, ContentSource)}
 
     def subscribe_contents(self, listener: ContentListener) -> Callable[[], None]:
         """Call a function when the resources or prompts of a source change; return the function that ends it.

@@ -98,8 +98,8 @@ class SourceTools:
     def _prepare_one(
         self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Mapping[str, Pin] | None]
     ) -> PreparedTool:
-        known = self.listing.tools.get(tool.spec.name)
-        same = known is not None and known.spec == tool.spec
+        earlier_tool = self.listing.tools.get(tool.spec.name)
+        same = earlier_tool is not None and earlier_tool.spec == tool.spec
         entry = None if same else self._entry(tool, source, checks, read_pins)
         unchecked = not declares_schemas(self._config) and _is_unchecked(tool.spec, checks.shared)
         return PreparedTool(tool, entry, unchecked)
@@ -221,10 +221,12 @@ class SourceTools:
 
     def _describe_unchecked(self, names: Iterable[str], tools: Collection[str]) -> list[str]:
         """Return a message that names the tools with patterns that are not checked."""
-        found = [name for name in names if name in tools]
-        if not found:
+        tool_names = [name for name in names if name in tools]
+        if not tool_names:
             return []
-        shown = ", ".join(map(repr, found[:3])) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        shown = ", ".join(map(repr, tool_names[:3])) + (
+            f" and {len(tool_names) - 3} more" if len(tool_names) > 3 else ""
+        )
         why = "cannot be matched in bounded time and are not checked; `toolpost tools show NAME` lists them"
         return [f"source {self._config.name!r}: patterns of {shown} {why}"]
 
@@ -335,10 +337,10 @@ class SourcePins:
 
     def pin(self, tool: Tool) -> Pin:
         """Return the current definition of a tool."""
-        known = self._pins.get(tool.spec.name)
-        if known is None or known[0] is not tool:
-            known = self._pins[tool.spec.name] = (tool, pin_of(tool.spec, self._secret_mask))
-        return known[1]
+        pin = self._pins.get(tool.spec.name)
+        if pin is None or pin[0] is not tool:
+            pin = self._pins[tool.spec.name] = (tool, pin_of(tool.spec, self._secret_mask))
+        return pin[1]
 
     def read(self) -> Mapping[str, Pin] | None:
         """Return the source's pins in the lock file; None where it has none."""
@@ -357,10 +359,10 @@ class SourcePins:
 
         def is_settled() -> bool:
             try:
-                kept = self._lock.sources.get(self._source, {}).get(name)
+                pin = self._lock.sources.get(self._source, {}).get(name)
             except ConfigError:  # reported where the tool is approved; an unreadable lock file approves nothing
                 return False
-            if kept is None or kept.hash != now.hash:
+            if pin is None or pin.hash != now.hash:
                 return False
             release()
             return True

@@ -153,8 +153,10 @@ class SearchView:
         """Return the tool and the arguments that a call means: those within `call_tool`, or as they are."""
         if name != CALL:
             return name, arguments
-        read = _read(arguments)
-        return (read["name"], read.get("arguments")) if isinstance(read.get("name"), str) else (name, arguments)
+        members = _read(arguments)
+        return (
+            (members["name"], members.get("arguments")) if isinstance(members.get("name"), str) else (name, arguments)
+        )
 
     def is_own(self, name: str, arguments: Any) -> bool:
         """Return whether a call is of the view's own tools; `call_tool` also reaches tools that are named like them."""
@@ -187,10 +189,10 @@ class SearchView:
         context: ToolContext | None = None,
     ) -> ToolCallAnswers:
         """Answer the tool calls of a model's reply, as `Toolbox.answer_tool_calls` does."""
-        asked, most = read_tool_calls(reply), self.box.settings.limits.absolute_max_parallel
-        return asked.answered(
+        tool_calls, most = read_tool_calls(reply), self.box.settings.limits.absolute_max_parallel
+        return tool_calls.answered(
             await map_concurrent(
-                asked.calls,
+                tool_calls.calls,
                 lambda one: self.call(one.name, one.arguments, user=user, run_id=run_id, context=context),
                 max_concurrency=min(max_parallel or most, most),
             )
@@ -209,9 +211,9 @@ class SearchView:
 
     async def _search(self, query: str, limit: int | None) -> dict[str, Any]:
         registry = self.box.registry
-        found = await registry.search(query, limit=min(limit or self._limit, _MOST_HITS), **self._tools.only)
-        if found:
-            return {"tools": [_hit(registry.find(spec.name)) for spec in found if registry.has(spec.name)]}
+        specs = await registry.search(query, limit=min(limit or self._limit, _MOST_HITS), **self._tools.only)
+        if specs:
+            return {"tools": [_hit(registry.find(spec.name)) for spec in specs if registry.has(spec.name)]}
         near = None if self._tools.only else await registry.correct(query)  # it knows the words of all tools
         return {"tools": [], "note": f"Nothing was found.{f' Did you mean {near!r}?' if near else ' Use other words.'}"}
 
@@ -224,9 +226,9 @@ def _check_options(options: CallOptions) -> None:
 
 def _check_keys(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise ToolValidationError for arguments that a tool of the view does not have, in the words of any other tool."""
-    known = _KEYS[name]
-    allowed = ", ".join(f'"{key}"' for key in known)
-    unknown = [f"$: unexpected {json.dumps(key)}; allowed are {allowed}" for key in arguments if key not in known]
+    keys = _KEYS[name]
+    allowed = ", ".join(f'"{key}"' for key in keys)
+    unknown = [f"$: unexpected {json.dumps(key)}; allowed are {allowed}" for key in arguments if key not in keys]
     if unknown:
         raise ToolValidationError(unknown, tool_name=name)
 
@@ -249,8 +251,8 @@ def _schema(properties: dict[str, Any], required: Sequence[str] | None = None) -
 
 
 def _read(arguments: Any) -> Mapping[str, Any]:
-    read = read_arguments(arguments) if isinstance(arguments, str) else arguments
-    return as_object(read)
+    value = read_arguments(arguments) if isinstance(arguments, str) else arguments
+    return as_object(value)
 
 
 def _limit(arguments: Mapping[str, Any]) -> int | None:

@@ -129,8 +129,8 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
     await recovery.start()
 
     def problems(settings: Settings) -> list[str]:
-        found = lint_settings(settings, registry, sources.listings, redactor.text)
-        return [*left_out, *(finding.text for finding in found)]
+        findings = lint_settings(settings, registry, sources.listings, redactor.text)
+        return [*left_out, *(finding.text for finding in findings)]
 
     return ToolboxParts(
         store=store,
