@@ -108,9 +108,9 @@ def escape_hidden(text: str) -> str:
 
 def hidden_excerpt(text: str) -> str:
     """Return the part of a text around its first hidden characters, escaped; empty where there are none."""
-    for found in _RUNS.finditer(text):
-        if not _has_place(found):
-            start, end = found.span()
+    for run in _RUNS.finditer(text):
+        if not _has_place(run):
+            start, end = run.span()
             return escape_hidden(text[max(0, start - _AROUND) : end + _AROUND][: 3 * _AROUND])
     return ""
 
@@ -142,8 +142,8 @@ def find_hidden(value: Any) -> str:
         return value if hidden_excerpt(value) else ""
     parts = [*value, *value.values()] if is_object(value) else value if is_array(value) else []
     for part in parts:
-        if found := find_hidden(part):
-            return found
+        if excerpt := find_hidden(part):
+            return excerpt
     return ""
 
 
@@ -189,9 +189,9 @@ def _clean_value(value: Any) -> tuple[Any, int]:
     items: list[Any] = []
     hidden = 0
     for item in value:
-        seen, found = (item, 0) if item is None or isinstance(item, bool | int | float) else _clean_value(item)
+        seen, count = (item, 0) if item is None or isinstance(item, bool | int | float) else _clean_value(item)
         items.append(seen)
-        hidden += found
+        hidden += count
     return (items, hidden) if hidden else (value, 0)
 
 
@@ -200,11 +200,11 @@ def _clean_object(value: dict[str, Any]) -> tuple[Any, int]:
     hidden = 0
     for name, item in value.items():
         key, in_name = clean_text(name)
-        seen, found = _clean_value(item)
+        seen, count = _clean_value(item)
         while in_name and (key in members or key in value):  # two names that only looked alike stay two
             key += "_"
         members[key] = seen
-        hidden += in_name + found
+        hidden += in_name + count
     return (members, hidden) if hidden else (value, 0)
 
 

@@ -114,8 +114,8 @@ def relax_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
 
 def _relaxed_names(named: dict[str, Any], unwanted: Callable[[str], bool]) -> dict[str, Any]:
     """Drop unwanted name patterns; a pattern that matches every name then takes their place."""
-    kept = {name: relax_patterns(inner, unwanted) for name, inner in named.items() if not unwanted(name)}
-    return kept if len(kept) == len(named) else {**kept, "": {}}
+    schemas = {name: relax_patterns(inner, unwanted) for name, inner in named.items() if not unwanted(name)}
+    return schemas if len(schemas) == len(named) else {**schemas, "": {}}
 
 
 def _reverses(key: str, schema: JsonSchema) -> bool:

@@ -96,8 +96,8 @@ class ToolView:
 
     def is_plain(self, shown: str) -> bool:
         """Return whether arguments of a tool, by the name that the model knows, are the same on both sides."""
-        known = self._maps.get(self._names.get(shown, shown))
-        return known is None or known.is_plain
+        name_map = self._maps.get(self._names.get(shown, shown))
+        return name_map is None or name_map.is_plain
 
     def real_name(self, shown: str) -> str:
         """Return the name of a tool by the name that the model knows; an unknown one is returned as it is."""
@@ -108,16 +108,16 @@ class ToolView:
 
         Arguments that are not the JSON of an object become one, because providers refuse a history without.
         """
-        known = self._maps.get(name)
+        name_map = self._maps.get(name)
         shown = self._aliases.get(name) or (name if _TOOL_NAME.fullmatch(name) else _alias(name, ()))
-        given = _parsed(arguments)
-        return shown, given if known is None or UNPARSED in given else known.to_model(given)
+        values = _parsed(arguments)
+        return shown, values if name_map is None or UNPARSED in values else name_map.to_model(values)
 
     def call_from_model(self, shown: str, arguments: str) -> tuple[str, str]:
         """Return the real name and arguments of a call; text that is not JSON stays as it is."""
         name = self.real_name(shown)
-        known = self._maps.get(name)
-        return name, arguments if known is None or known.is_plain else _convert(known.from_model, arguments)
+        name_map = self._maps.get(name)
+        return name, arguments if name_map is None or name_map.is_plain else _convert(name_map.from_model, arguments)
 
 
 def is_strict(schema: JsonSchema) -> bool:

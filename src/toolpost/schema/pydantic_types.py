@@ -50,14 +50,14 @@ def build_converter(
     adapter: TypeAdapter[Any], schema: JsonSchema, *, single: str | None = None, extras: bool = False
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Build a function from JSON arguments to keyword arguments; `single` names the parameter that takes them all."""
-    known = frozenset(schema.get("properties", ()))
+    property_names = frozenset(schema.get("properties", ()))
 
     def convert(arguments: dict[str, Any]) -> dict[str, Any]:
-        given = _gathered(arguments, known) if extras else arguments
+        values = _gathered(arguments, property_names) if extras else arguments
         try:
-            value = adapter.validate_python(given)
+            value = adapter.validate_python(values)
         except ValidationError as exc:
-            value = _read_as_json(adapter, given, exc, schema)
+            value = _read_as_json(adapter, values, exc, schema)
         if single is not None:
             return {single: value}
         return {**value.pop(EXTRAS), **value} if extras else value
@@ -280,10 +280,10 @@ class _Types:
         """Return the schema that a local reference names; None where there is none."""
         if not isinstance(reference, str) or not reference.startswith(_LOCAL):
             return None
-        found: Any = self._root
+        target: Any = self._root
         for step in reference.removeprefix(_LOCAL).split("/"):
-            found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
-        return found
+            target = as_object(target).get(step.replace("~1", "/").replace("~0", "~"))
+        return target
 
 
 def _union(kinds: Sequence[Any]) -> Any:

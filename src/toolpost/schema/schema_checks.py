@@ -178,10 +178,10 @@ def _add_reference(node: JsonSchema, names: set[str]) -> bool:
         return False
     reference = node.get("$ref")
     if isinstance(reference, str):
-        found = _DEFINITION.fullmatch(reference)
-        if found is None:
+        match = _DEFINITION.fullmatch(reference)
+        if match is None:
             return False
-        names.add(found[1])
+        names.add(match[1])
     return True
 
 
@@ -237,16 +237,16 @@ def _check_legal(schema: JsonSchema, tool_name: str) -> None:
 
 def _check_references(document: SchemaDocument, tool_name: str) -> bool:
     """Check that every reference has a target in the document; return whether there are references."""
-    found = False
+    has_reference = False
     stack: list[tuple[str, JsonSchema]] = [("#", document.root)]
     while stack:
         where, schema = stack.pop()
         for reference in references(schema):
-            found = True
+            has_reference = True
             if document.target(reference, schema) is None:
                 raise _refusal(tool_name, where, _why_unusable(reference))
         stack.extend((_below(where, inner), inner.schema) for inner in subschemas(schema))
-    return found
+    return has_reference
 
 
 def _why_unusable(reference: str) -> str:
@@ -422,8 +422,8 @@ def _members(container: Any) -> Any:
 
 
 def _has_definition(schema: JsonSchema, reference: str) -> bool:
-    found = _POINTER.fullmatch(reference)
-    if found is None:
+    match = _POINTER.fullmatch(reference)
+    if match is None:
         return False
-    definitions = schema.get(found[1])
-    return is_object(definitions) and isinstance(definitions.get(found[2]), dict)
+    definitions = schema.get(match[1])
+    return is_object(definitions) and isinstance(definitions.get(match[2]), dict)

@@ -103,27 +103,27 @@ def secret_paths(schema: AnySchema) -> SecretPaths:
         return frozenset()
     document = SchemaDocument(schema)
     leading = _schemas_with_secrets(document)
-    found: set[tuple[str, ...]] = set()
+    paths: set[tuple[str, ...]] = set()
     seen: set[tuple[int, tuple[str, ...]]] = set()
     waiting = deque([_Visit((), schema)] if leading else ())
     while waiting:
         visit = waiting.popleft()  # what lies near the top first
         if _is_marked(visit):
-            found.add(visit.path)
+            paths.add(visit.path)
         elif len(visit.path) < _MAX_PATH and len(seen) < _MAX_VISITS:
             for inside in islice(_inside(document, visit, leading), _MAX_VISITS - len(seen)):
                 key = (id(inside.schema), inside.path)
                 if key not in seen:
                     seen.add(key)
                     waiting.append(inside)
-    return frozenset(found)
+    return frozenset(paths)
 
 
 def _schemas_with_secrets(document: SchemaDocument) -> set[int]:
     """Return the ids of schemas with a secret at any depth; each schema is visited once."""
     above: defaultdict[int, list[int]] = defaultdict(list)
     marked: list[int] = []
-    known = {id(document.root)}
+    schema_ids = {id(document.root)}
     stack = [document.root]
     while stack:
         schema = stack.pop()
@@ -136,8 +136,8 @@ def _schemas_with_secrets(document: SchemaDocument) -> set[int]:
             above[id(inner.schema)].append(id(schema))
             if step and is_secret_name(step[-1]):
                 marked.append(id(inner.schema))
-            if id(inner.schema) not in known:
-                known.add(id(inner.schema))
+            if id(inner.schema) not in schema_ids:
+                schema_ids.add(id(inner.schema))
                 stack.append(inner.schema)
     leading = set(marked)
     while marked:
@@ -149,10 +149,14 @@ def _schemas_with_secrets(document: SchemaDocument) -> set[int]:
 
 def is_secret_header(name: str, value: str) -> bool:
     """Return whether the value of a configured header is a secret: all are, except for well-known harmless ones."""
-    known = name.lower()
+    lower_name = name.lower()
     if is_secret_name(name):
         return True
-    return known not in _HARMLESS_HEADERS and not known.endswith("-version") and not _HARMLESS_VALUE.fullmatch(value)
+    return (
+        lower_name not in _HARMLESS_HEADERS
+        and not lower_name.endswith("-version")
+        and not _HARMLESS_VALUE.fullmatch(value)
+    )
 
 
 def is_secret_path(path: Sequence[str | int], secrets: SecretPaths) -> bool:

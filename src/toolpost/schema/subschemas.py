@@ -247,8 +247,8 @@ class SharedDefinitions:
         text = None if is_plain or shared else _write(schema)
         if len(self._known) >= _KEPT_SCHEMAS:
             self._known.clear()
-        known = self._known[id(schema)] = _KnownSchema(schema, is_plain, text)
-        return known
+        facts = self._known[id(schema)] = _KnownSchema(schema, is_plain, text)
+        return facts
 
     def _are_shared(self, definitions: Mapping[str, Any]) -> bool:
         """Return whether definitions are many, or another schema has some of them too."""
@@ -261,11 +261,11 @@ class SharedDefinitions:
     def once(self, question: Callable[[Any], T], definition: object) -> T:
         """Return `question(definition)`, computed once."""
         key = (question, id(definition))
-        known = self._answers.get(key)
-        if known is None:
+        answer = self._answers.get(key)
+        if answer is None:
             # The definition is kept beside its answer, so that no other object gets its identity.
-            known = self._answers[key] = (definition, question(definition))
-        return cast("T", known[1])
+            answer = self._answers[key] = (definition, question(definition))
+        return cast("T", answer[1])
 
 
 def _write(schema: Any) -> str | None:

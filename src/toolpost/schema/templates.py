@@ -19,14 +19,14 @@ class Slot(NamedTuple):
 @lru_cache(maxsize=4096)
 def split_template(template: str) -> tuple[str | Slot, ...]:
     """Split a template into literals and slots; adjacent literals are joined."""
-    found: list[str | Slot] = []
+    parts: list[str | Slot] = []
     for match in _PIECE.finditer(template):
         piece = Slot(match[1]) if match[1] else {"{{": "{", "}}": "}"}.get(match[0], match[0])
-        if isinstance(piece, str) and found and isinstance(found[-1], str):
-            found[-1] += piece
+        if isinstance(piece, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += piece
         else:
-            found.append(piece)
-    return tuple(found)
+            parts.append(piece)
+    return tuple(parts)
 
 
 def only_slot(template: str) -> Slot | None:

@@ -121,9 +121,9 @@ def _applied(rules: JsonSchema, value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _property(rules: JsonSchema, key: str) -> Any:
-    known = rules.get("properties")
-    if is_object(known) and key in known:
-        return known[key]
+    properties = rules.get("properties")
+    if is_object(properties) and key in properties:
+        return properties[key]
     # With patterns around, which properties are additional cannot be told cheaply.
     return True if "patternProperties" in rules else rules.get("additionalProperties", True)
 
@@ -184,13 +184,13 @@ _NOTHING = object()
 
 
 def _read_integer(value: Any) -> Any:
-    found = _INTEGER.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
-    return int(found[1]) if found else _NOTHING
+    match = _INTEGER.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
+    return int(match[1]) if match else _NOTHING
 
 
 def _read_number(value: Any) -> Any:
-    found = _NUMBER.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
-    return _parsed(value) if found else _NOTHING
+    match = _NUMBER.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
+    return _parsed(value) if match else _NOTHING
 
 
 def _read_boolean(value: Any) -> Any:
@@ -393,8 +393,8 @@ def _validator(
 
 def unchecked_patterns(schema: AnySchema) -> tuple[str, ...]:
     """Return the patterns of an external schema that are never matched, each once."""
-    found = dict.fromkeys(pattern for _, pattern in patterns_in(schema))
-    return tuple(pattern for pattern in found if pattern_cost(translate_pattern(pattern)) is None)
+    patterns = dict.fromkeys(pattern for _, pattern in patterns_in(schema))
+    return tuple(pattern for pattern in patterns if pattern_cost(translate_pattern(pattern)) is None)
 
 
 def _depth_limit(weight: Weight) -> int | None:
@@ -433,16 +433,16 @@ def _own_engine(schema: JsonSchema) -> Engine:
 def _external_engine(schema: JsonSchema, weight: Weight) -> tuple[Engine, tuple[str, ...]]:
     """Compile an engine whose patterns take bounded time for any value; also return the patterns left out."""
     declared = normalize_draft(schema)
-    found = list(patterns_in(declared))
-    if not found:
+    patterns = list(patterns_in(declared))
+    if not patterns:
         return _engine(declared), ()
     spelled, unchecked = map_patterns(declared, translate_pattern), unchecked_patterns(declared)
     if unchecked:
         spelled = relax_patterns(spelled, lambda pattern: pattern_cost(pattern) is None)
     matching = _engine(spelled)
     cheap = lru_cache(maxsize=1)(lambda: _engine(relax_patterns(spelled, lambda _: True)))  # few are ever needed
-    names = sum(keyword == "patternProperties" for keyword, _ in found)
-    dearest = max(pattern_cost(translate_pattern(pattern)) or 1 for _, pattern in found)
+    names = sum(keyword == "patternProperties" for keyword, _ in patterns)
+    dearest = max(pattern_cost(translate_pattern(pattern)) or 1 for _, pattern in patterns)
     limit = _MAX_MATCHED // (dearest * (weight.work + names))
 
     def chosen(instance: Any) -> Engine:
