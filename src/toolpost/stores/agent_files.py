@@ -228,8 +228,8 @@ class TaskLogs:
 
     def of_day(self, day: date, *, may_see: Callable[[str], bool]) -> list[LoggedTask]:
         """Read the tasks that began on a day, the newest first; one without a readable log is left out."""
-        found = [entry for entry in self._entries(may_see) if entry["date"] == day.isoformat()]
-        return list(self._read(reversed(found)))
+        entries = [entry for entry in self._entries(may_see) if entry["date"] == day.isoformat()]
+        return list(self._read(reversed(entries)))
 
     def newest(self, count: int, *, may_see: Callable[[str], bool]) -> list[LoggedTask]:
         """Read the newest tasks of all days."""
@@ -344,8 +344,8 @@ class TaskLog:
 
 
 def _messages(added: object) -> list[Message]:
-    given = [one for one in added if is_object(one)] if is_array(added) else []
-    return [message for one in given if (message := load_message(one))]
+    messages = [one for one in added if is_object(one)] if is_array(added) else []
+    return [message for one in messages if (message := load_message(one))]
 
 
 def _is_entry(entry: Mapping[str, str]) -> bool:

@@ -179,12 +179,12 @@ class SQLiteArtifactStore:
 
     async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
         digest = await asyncio.to_thread(lambda: sha256(data).hexdigest())
-        kept = replace(ref, id=new_artifact_id(), sha256=digest, size=len(data))
+        stored_ref = replace(ref, id=new_artifact_id(), sha256=digest, size=len(data))
         done = False
         while not done:  # Pruning may remove the file before the row names it; then it is written once more.
             await asyncio.to_thread(self._files.write, digest, data)
-            done = await self._writer.submit(self._insertion(kept))
-        return kept
+            done = await self._writer.submit(self._insertion(stored_ref))
+        return stored_ref
 
     async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
         sql = _SELECT + " AND id = :id"

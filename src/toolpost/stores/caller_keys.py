@@ -77,12 +77,12 @@ class MemoryCallerKeys:
         return self.keys.get(key_id)
 
     async def list(self, *, tenant: str | None = None) -> Keys:
-        found = [key for key in self.keys.values() if tenant is None or key.principal.tenant == tenant]
-        return sorted(found, key=lambda key: (key.created_at, key.id))
+        keys = [key for key in self.keys.values() if tenant is None or key.principal.tenant == tenant]
+        return sorted(keys, key=lambda key: (key.created_at, key.id))
 
     async def remove(self, key_id: str, *, tenant: str) -> bool:
-        found = self.keys.get(key_id)
-        if found is None or found.principal.tenant != tenant:
+        key = self.keys.get(key_id)
+        if key is None or key.principal.tenant != tenant:
             return False
         del self.keys[key_id]
         return True

@@ -230,10 +230,10 @@ class MemoryEventLog:
         runs = self.collect_runs()
         with self._lock:
             candidates = runs.events(run_id, after, tenant, newest=newest)
-            found = list(
+            events = list(
                 islice((event for event in candidates if only is None or _matches(event, only)), max(0, limit))
             )
-        return found[::-1] if newest else found
+        return events[::-1] if newest else events
 
     async def runs(
         self, *, tenant: str | None = None, user: str | None = None, before: str | None = None, limit: int = 50
@@ -247,8 +247,8 @@ class MemoryEventLog:
         return [head.summary() for head in islice(heads, max(0, limit))]
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
-        found = self.collect_runs().find_runs(run_id, tenant)
-        return found[0].head.summary() if found else None
+        runs = self.collect_runs().find_runs(run_id, tenant)
+        return runs[0].head.summary() if runs else None
 
     async def adopt_orphans(self) -> list[RunSummary]:
         """Return nothing: there is no other process."""
@@ -309,8 +309,8 @@ class MemoryJournal:
 
     async def begin(self, entry: JournalEntry) -> None:
         call = copy_json(dict(entry.call), "journal")
-        kept = replace(entry, call=call, owner=self._owner_id, done=False, result=None)
-        self.entries[entry.call_id, entry.step] = kept
+        intent = replace(entry, call=call, owner=self._owner_id, done=False, result=None)
+        self.entries[entry.call_id, entry.step] = intent
 
     async def finish(self, call_id: str, step: str, result: Any) -> None:
         entry = self.entries.get((call_id, step))
@@ -362,14 +362,14 @@ class MemoryPendingStore:
         call_id: str | None = None,
         limit: int = 100,
     ) -> Actions:
-        found = [
+        actions = [
             action
             for action in reversed(self.actions.values())
             if tenant in (None, action.asked_by.tenant)
             and status in (None, action.status)
             and call_id in (None, action.call_id)
         ]
-        newest_first = sorted(found, key=lambda action: action.created_at, reverse=True)
+        newest_first = sorted(actions, key=lambda action: action.created_at, reverse=True)
         return [copy_action(action) for action in newest_first[: max(0, limit)]]
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
@@ -432,10 +432,10 @@ class MemoryKeyStore:
         return None
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
-        kept = copy_json(dict(outcome), "keys")
+        outcome_copy = copy_json(dict(outcome), "keys")
         with self._lock:
             if held := self.records.get((principal, key)):
-                self.records[principal, key] = (replace(held[0], outcome=kept), self._clock())
+                self.records[principal, key] = (replace(held[0], outcome=outcome_copy), self._clock())
 
     async def release(self, principal: Principal, key: str, *, call_id: str = "") -> None:
         with self._lock:
@@ -459,11 +459,11 @@ class MemoryCancelStore:
 
     async def requested(self, target_ids: Sequence[str]) -> dict[str, list[CancelRequest]]:
         wanted = set(target_ids)
-        found: dict[str, list[CancelRequest]] = {}
+        requests: dict[str, list[CancelRequest]] = {}
         for (target_id, _), wish in self.wishes.items():
             if target_id in wanted:
-                found.setdefault(target_id, []).append(wish)
-        return found
+                requests.setdefault(target_id, []).append(wish)
+        return requests
 
 
 class MemoryArtifactStore:
@@ -475,10 +475,10 @@ class MemoryArtifactStore:
 
     async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
         digest = sha256(data).hexdigest()
-        kept = replace(ref, id=new_artifact_id(), sha256=digest, size=len(data))
+        stored_ref = replace(ref, id=new_artifact_id(), sha256=digest, size=len(data))
         self.contents.setdefault(digest, bytes(data))
-        self.refs[kept.id] = kept
-        return kept
+        self.refs[stored_ref.id] = stored_ref
+        return stored_ref
 
     async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
         ref = self.refs.get(artifact_id)
@@ -552,15 +552,15 @@ class MemoryStore:
             if run.head.status in FINISHED and run.head.updated_at < cutoff and name not in unsettled | unfinished
         }
         calls = {row.call_id for run in old.values() for row in run.render()}
-        kept = runs.by_name
+        run_states = runs.by_name
         runs.remove(old)
-        alone = {run_id for _, run_id in old} - {run_id for _, run_id in kept}
+        alone = {run_id for _, run_id in old} - {run_id for _, run_id in run_states}
 
         def is_over(entry: JournalEntry) -> bool:
             return entry.done or bool(entry.step)  # a step that was cut off is over when its run is
 
         def is_old(name: tuple[str, str], at: float) -> bool:
-            return name in old or (at < cutoff and name not in kept)
+            return name in old or (at < cutoff and name not in run_states)
 
         return {
             "runs": len(old),

@@ -168,8 +168,8 @@ class _Chain:
         """Read the record and all links."""
         self._base = await self._store.load_planner_state(self._token) if self._token else {}
         self._links = []
-        while found := await self._store.load_planner_state(self._name(len(self._links) + 1)):
-            self._links.append(found)
+        while link := await self._store.load_planner_state(self._name(len(self._links) + 1)):
+            self._links.append(link)
 
     def check(self, user: str | None) -> None:
         """Raise KeyError unless the pause can be claimed by this user now."""
@@ -177,11 +177,11 @@ class _Chain:
             raise KeyError(_RESUMED)
         if self.was_held and self._is_held(self._links[-1]):
             raise KeyError(_HELD)
-        kept = self._kept
-        expires_at = kept.get("expires_at")
-        if "payload" not in kept or (expires_at is not None and expires_at <= self._clock()):
-            raise KeyError(_RESUMED if "resumed" in kept else _UNKNOWN)
-        if user is not None and kept["payload"].get("user") != user:
+        state = self._kept
+        expires_at = state.get("expires_at")
+        if "payload" not in state or (expires_at is not None and expires_at <= self._clock()):
+            raise KeyError(_RESUMED if "resumed" in state else _UNKNOWN)
+        if user is not None and state["payload"].get("user") != user:
             raise KeyError("no pause of this user has this token")
 
     @property
@@ -225,8 +225,8 @@ class _Chain:
 
     async def add(self, link: Link, payload: Mapping[str, Any] | None = None) -> bool:
         """Store the next link; return False when another process has stored one in its place."""
-        kept, by = self._kept, secrets.token_hex(8)
-        record: dict[str, Any] = {"link": link, "by": by, **{key: kept.get(key) for key in ("user", "expires_at")}}
+        state, by = self._kept, secrets.token_hex(8)
+        record: dict[str, Any] = {"link": link, "by": by, **{key: state.get(key) for key in ("user", "expires_at")}}
         if link == "free":
             record |= self._lasting(payload or {})
         elif payload is not None:
@@ -276,11 +276,11 @@ class _Chain:
 
     def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Return a payload without secrets, with its user and expiry, by which a store may delete it."""
-        kept = dict(payload)
-        if "tool_context" in kept:
-            kept["tool_context"] = drop_secrets(kept["tool_context"])
+        copy = dict(payload)
+        if "tool_context" in copy:
+            copy["tool_context"] = drop_secrets(copy["tool_context"])
         expires_at = None if self._ttl_s is None else self._clock() + self._ttl_s
-        return {"payload": kept, "user": kept.get("user"), "expires_at": expires_at}
+        return {"payload": copy, "user": copy.get("user"), "expires_at": expires_at}
 
     async def _is_first(self, name: str, record: dict[str, Any]) -> bool:
         if self._claims is not None:

@@ -99,8 +99,8 @@ class Pruner:
         """Delete files without a row; within transactions, so that nobody can add the row meanwhile."""
         await asyncio.to_thread(self._files.sweep, now)
         names = await asyncio.to_thread(lambda: set(self._files.names()))
-        known = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
-        stray = sorted(names - known)
+        hashes = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
+        stray = sorted(names - hashes)
         steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
         return sum([await self._writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
 

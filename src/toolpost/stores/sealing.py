@@ -62,13 +62,13 @@ def copy_json(value: Any, what: str) -> Any:
 
 def readable_rows(rows: Iterable[Row], read: Callable[[Row], Read], name: Callable[[Row], str]) -> list[Read]:
     """Read rows; log and skip those that are damaged."""
-    found: list[Read] = []
+    values: list[Read] = []
     for row in rows:
         try:
-            found.append(read(row))
+            values.append(read(row))
         except ROW_FAULTS as error:
             skip_damaged(name(row), error)
-    return found
+    return values
 
 
 def skip_damaged(name: str, error: Exception) -> None:

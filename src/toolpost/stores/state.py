@@ -93,8 +93,8 @@ class SealedStateStore:
         await self._table.put("pause", key, "", self._pause(key, payload))
 
     async def load_planner_state(self, token: str) -> dict[str, Any]:
-        found: list[dict[str, Any]] = await self._all("pause", _fingerprint(token))
-        return found[0] if found else {}
+        states: list[dict[str, Any]] = await self._all("pause", _fingerprint(token))
+        return states[0] if states else {}
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
         """Store a record under a token that has none; True for exactly one caller."""
@@ -114,8 +114,8 @@ class SealedStateStore:
         await self._table.put(kind, key, item, StateRecord(self._sealer.seal(value, "state", kind, key, item)))
 
     async def _all(self, kind: str, key: str) -> list[Any]:
-        found = await self._table.all(kind, key)
-        return [self._sealer.open(body, "state", kind, key, item) for item, body in found]
+        rows = await self._table.all(kind, key)
+        return [self._sealer.open(body, "state", kind, key, item) for item, body in rows]
 
 
 class SQLiteStateTable:
@@ -256,10 +256,10 @@ class StoreState:
         return self._store.state.is_alive(owner_id)
 
     async def _logged_events(self, run_id: str) -> list[StoredEvent]:
-        found: list[StoredEvent] = []
-        while page := await self._store.events.read(run_id=run_id, after=found[-1].id if found else 0, limit=_PAGE):
-            found += page
-        return found
+        events: list[StoredEvent] = []
+        while page := await self._store.events.read(run_id=run_id, after=events[-1].id if events else 0, limit=_PAGE):
+            events += page
+        return events
 
 
 class _Head(NamedTuple):

@@ -61,8 +61,8 @@ class SQLiteTokenRows:
 
     async def swap(self, key: TokenKey, version: int, body: Mapping[str, Any]) -> TokenRow | None:
         def work(db: sqlite3.Connection) -> TokenRow | None:
-            found = db.execute(_VERSION, key).fetchone()
-            return self._write(db, key, body) if found == (version,) else None
+            row = db.execute(_VERSION, key).fetchone()
+            return self._write(db, key, body) if row == (version,) else None
 
         return await self._writer.submit(work)
 
@@ -113,8 +113,8 @@ class SQLiteTokenRows:
     ) -> TokenRow:
         """Write a body as a new version."""
         now = self._clock()
-        found = db.execute(_VERSION, key).fetchone()
-        version = next_version(now, found[0] if found else 0)
+        row = db.execute(_VERSION, key).fetchone()
+        version = next_version(now, row[0] if row else 0)
         sealed = self._sealer.seal(dict(body), *_row_name(key, version))
         db.execute(_WRITE, (*key, version, status, now, sealed))
         return TokenRow(key=key, version=version, status=status, body=dict(body), changed_at=now)
@@ -223,8 +223,8 @@ class MemoryTokenRows:
     def _write(self, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live") -> TokenRow:
         now, last = self._clock(), self.rows.get(key)
         version = next_version(now, last.version if last else 0)
-        kept = copy_json(dict(body), "tokens")
-        self.rows[key] = TokenRow(key=key, version=version, status=status, body=kept, changed_at=now)
+        body_copy = copy_json(dict(body), "tokens")
+        self.rows[key] = TokenRow(key=key, version=version, status=status, body=body_copy, changed_at=now)
         return _detached(self.rows[key])
 
 
