@@ -94,8 +94,8 @@ class EventEmitter:
         """Emit that a call waits, and report the question to `on_pending` where a person is asked."""
         question = action.question
         code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
-        asked = question.payload["waits_for"]["id"] if question.kind == "call" else action.id
-        facts = {"pending_id": asked, "kind": question.kind, "prompt": question.prompt}
+        action_id = question.payload["waits_for"]["id"] if question.kind == "call" else action.id
+        facts = {"pending_id": action_id, "kind": question.kind, "prompt": question.prompt}
         self.emit(call, code, {**facts, "arguments": dict(question.arguments), "target": dict(question.target)})
         if self._on_pending is not None and question.kind not in _UNASKED:
             self._notify(self._on_pending, action)

@@ -90,8 +90,8 @@ def _of_parts(parts: Sequence[Any]) -> ToolCalls:
     uses = [_call(item, "id", "input") for item in items if item.get("type") == "tool_use"]
     if uses:
         return ToolCalls(uses, _anthropic_messages)
-    asked = [_call(item, "call_id", "arguments") for item in items if item.get("type") == "function_call"]
-    return ToolCalls(asked, _responses_items)
+    calls = [_call(item, "call_id", "arguments") for item in items if item.get("type") == "function_call"]
+    return ToolCalls(calls, _responses_items)
 
 
 def _chat_call(call: dict[str, Any]) -> ToolCall:

@@ -106,8 +106,8 @@ class PendingActions:
 
     async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
         """Return the pending actions of this person's tenant, newest first; not calls that wait for one inside them."""
-        found = await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
-        return [_visible_to(by, action) for action in found if action.question.kind != "call"]
+        actions = await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
+        return [_visible_to(by, action) for action in actions if action.question.kind != "call"]
 
     async def get(self, pending_id: str, *, by: str) -> PendingAction:
         """Return one pending action; PendingNotFoundError when there is none for this person.
@@ -127,8 +127,8 @@ class PendingActions:
         outer_id = action.call_id.rpartition(".")[0]
         if not outer_id:
             return None
-        found = await self._store.pending.list(tenant=action.asked_by.tenant, status=status, call_id=outer_id)
-        return next((one for one in found if action.call_id in inner_calls(one)), None)
+        actions = await self._store.pending.list(tenant=action.asked_by.tenant, status=status, call_id=outer_id)
+        return next((one for one in actions if action.call_id in inner_calls(one)), None)
 
     def card(self, action: PendingAction) -> dict[str, Any]:
         """Return a pending action as every surface shows it, with secrets masked and the possible answers."""
@@ -337,8 +337,8 @@ class PendingActions:
             msg = f"{by!r} may not answer {action.id!r}: {why}"
             raise ToolPermissionError(msg, tool_name=action.tool_name, code="not_an_answerer")
         if action.question.kind == "call":
-            asked = action.question.payload["waits_for"]["id"]
-            msg = f"{action.id!r} goes on by itself once the call inside it has ended; answer {asked!r}"
+            inner_id = action.question.payload["waits_for"]["id"]
+            msg = f"{action.id!r} goes on by itself once the call inside it has ended; answer {inner_id!r}"
             raise ToolValidationError(msg, tool_name=action.tool_name)
         allowed = DECISIONS[action.question.kind]
         if decision not in allowed:
@@ -687,18 +687,18 @@ def _preview(question: Question, payload: Mapping[str, Any]) -> dict[str, str] |
 def _answers(question: Question, input_schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Return the decisions that a question takes; changing the arguments is a decision of its own, `modify`."""
     allowed = DECISIONS[question.kind]
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     if "approve" in allowed:
-        found.append(_decision("approve"))
+        answers.append(_decision("approve"))
         if input_schema is not None:
-            found.append(_decision("modify", arguments=input_schema, required=("arguments",)))
+            answers.append(_decision("modify", arguments=input_schema, required=("arguments",)))
     if "answer" in allowed and question.kind != "consent":  # whoever signs in answers a consent
-        found.append(_decision("answer", value=question.answer_schema or {}, required=("value",)))
+        answers.append(_decision("answer", value=question.answer_schema or {}, required=("value",)))
     if "happened" in allowed:
-        found += [_decision("happened", value=_RESULT), _decision("not_happened"), _decision("rerun")]
+        answers += [_decision("happened", value=_RESULT), _decision("not_happened"), _decision("rerun")]
     if "deny" in allowed:
-        found.append(_decision("deny", reason=_REASON))
-    return found
+        answers.append(_decision("deny", reason=_REASON))
+    return answers
 
 
 def _decision(name: str, *, required: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> dict[str, Any]:

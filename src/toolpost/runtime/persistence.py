@@ -51,10 +51,10 @@ async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
     record = await store.keys.find(Principal(run.tenant, run.user), run.call_id)
     if record is not None and record.outcome is not None:
         return await current_outcome(store.pending, record.outcome)
-    known = await recorded_outcome(store, run.call_id, tenant=run.tenant)
-    if known is None and record is not None and not record.owner_alive and run.status == "failed":
+    outcome = await recorded_outcome(store, run.call_id, tenant=run.tenant)
+    if outcome is None and record is not None and not record.owner_alive and run.status == "failed":
         return Failed(run.call_id, run.run_id, run.tool_name, interrupted_error(run.tool_name))
-    return known
+    return outcome
 
 
 def interrupted_error(tool_name: str) -> ToolError:
@@ -94,8 +94,8 @@ async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Out
 def paused_outcome(action: PendingAction) -> Paused:
     """Return the outcome of a call that waits for this pending action, or for the question of a call inside it."""
     if action.question.kind == "call":
-        asked = action.question.payload["waits_for"]
-        return Paused(action.call_id, action.run_id, action.tool_name, asked["id"], Question.shown(asked))
+        inner = action.question.payload["waits_for"]
+        return Paused(action.call_id, action.run_id, action.tool_name, inner["id"], Question.shown(inner))
     question = replace(action.question, state=None)
     return Paused(action.call_id, action.run_id, action.tool_name, action.id, question)
 

@@ -140,14 +140,14 @@ class Recovery:
         A call with an open intent is being run, or a person will be asked about it.
         """
         entry = await self._store.journal.find(call.call_id, "")
-        asked = await self._store.pending.list(tenant=call.tenant, status=None, call_id=call.call_id, limit=1)
+        actions = await self._store.pending.list(tenant=call.tenant, status=None, call_id=call.call_id, limit=1)
         if entry is not None:
             if entry.done:
                 self._reporter.emit_recorded(call, entry.result)
-        elif asked and asked[0].status == "open":
+        elif actions and actions[0].status == "open":
             if call.status == "running":  # the event is missing
-                self._reporter.emit_pause(asked[0], asked[0])
-        elif not asked or asked[0].status != "claimed":  # else a living process runs it
+                self._reporter.emit_pause(actions[0], actions[0])
+        elif not actions or actions[0].status != "claimed":  # else a living process runs it
             self._reporter.interrupt(call)
 
     async def _recover_intent(self, entry: JournalEntry) -> None:
@@ -177,8 +177,8 @@ class Recovery:
 
     async def _waiting_inside(self, entry: JournalEntry) -> list[Paused]:
         """Return the calls that a call made and that wait for a person."""
-        found = await self._store.pending.list(tenant=entry.principal.tenant, limit=_MOST_OUTER)
-        return [paused_outcome(one) for one in found if one.call_id.rpartition(".")[0] == entry.call_id]
+        actions = await self._store.pending.list(tenant=entry.principal.tenant, limit=_MOST_OUTER)
+        return [paused_outcome(one) for one in actions if one.call_id.rpartition(".")[0] == entry.call_id]
 
     async def _ask_about_outcome(self, entry: JournalEntry) -> None:
         prompt = f"{entry.tool_name} was interrupted; it may or may not have happened. What is the case?"

@@ -127,8 +127,8 @@ def backoff(tries: int, error: ToolError, policy: RetryPolicy, *, chance: Callab
     """
     ceiling = min(policy.wait_exponential_max_s, policy.wait_exponential_min_s * 2.0 ** (tries - 1))
     wait = ceiling / 2 + chance() * ceiling / 2
-    asked = error.retry_after_seconds
-    return max(wait, asked) if asked is not None else wait
+    retry_after_s = error.retry_after_seconds
+    return max(wait, retry_after_s) if retry_after_s is not None else wait
 
 
 class RetryBudget:

@@ -186,13 +186,13 @@ class CredentialScrubber:
         return scrubbed
 
     def _redactor(self, values: tuple[str, ...], secrets: frozenset[str]) -> Redactor:
-        known = self._redactors.get((values, secrets))
-        if known is None:
+        redactor = self._redactors.get((values, secrets))
+        if redactor is None:
             if len(self._redactors) >= _MOST_REDACTORS:
                 self._redactors.clear()
-            found = [one for one in (*map(_secret_in, values), *secrets) if _UNMISTAKABLE.fullmatch(one)]
-            known = self._redactors[values, secrets] = Redactor(found) if found else _NO_SECRETS
-        return known
+            texts = [one for one in (*map(_secret_in, values), *secrets) if _UNMISTAKABLE.fullmatch(one)]
+            redactor = self._redactors[values, secrets] = Redactor(texts) if texts else _NO_SECRETS
+        return redactor
 
 
 def _scrub(output: ToolOutput, redactor: Redactor) -> tuple[ToolOutput, str | None]:
