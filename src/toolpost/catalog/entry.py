@@ -145,9 +145,9 @@ def _changed(schema: JsonSchema, override: ToolOverride) -> JsonSchema:
 def _without(schema: JsonSchema, names: set[str]) -> JsonSchema:
     if not names:
         return schema
-    kept = {name: part for name, part in schema.get("properties", {}).items() if name not in names}
+    properties = {name: part for name, part in schema.get("properties", {}).items() if name not in names}
     required = [name for name in schema.get("required", []) if name not in names]
-    return {**schema, "properties": kept, "required": required}
+    return {**schema, "properties": properties, "required": required}
 
 
 def _with_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> JsonSchema:
@@ -213,8 +213,8 @@ class Entry:
         shared: SharedDefinitions | None = None,
     ) -> None:
         self.tool = tool
-        given = overlay.spec if overlay is not None else tool.spec
-        self.spec: ToolSpec = clean_spec(_with_target(given, tool, source), shared)
+        spec = overlay.spec if overlay is not None else tool.spec
+        self.spec: ToolSpec = clean_spec(_with_target(spec, tool, source), shared)
         self.overlay = overlay
         self.config = config
         self.rank = rank

@@ -179,9 +179,9 @@ class FunctionTool:
 
     async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
         """Run the function without the pipeline; failures are results. `{"taskId": "t"}` is a context, too."""
-        started, given = now_ms(), ToolContext.of(context)
+        started, tool_context = now_ms(), ToolContext.of(context)
         try:
-            output = self.output(await self._run(params, lambda: given))
+            output = self.output(await self._run(params, lambda: tool_context))
         except (asyncio.CancelledError, PauseSignal):
             raise
         except BaseException as raised:  # foreign code is called here

@@ -96,16 +96,16 @@ def compare(
     source: str, before: Mapping[str, Pin], after: Mapping[str, Pin], *, whole: bool = True
 ) -> list[Difference]:
     """Return the tools of a source that differ, by name; without `whole`, an unlisted tool does not count as gone."""
-    found: list[Difference] = []
+    changes: list[Difference] = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old is None and new is not None:
-            found.append(Difference(source, name, "new", None, new))
+            changes.append(Difference(source, name, "new", None, new))
         elif new is None and whole:
-            found.append(Difference(source, name, "gone", old, None))
+            changes.append(Difference(source, name, "gone", old, None))
         elif old is not None and new is not None and old.hash != new.hash:
-            found.append(Difference(source, name, "changed", old, new))
-    return found
+            changes.append(Difference(source, name, "changed", old, new))
+    return changes
 
 
 def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:
@@ -187,12 +187,12 @@ class Lock:
     def sources(self) -> Mapping[str, Mapping[str, Pin]]:
         """The current pins, reread when another process wrote them; ConfigError when the file cannot be parsed."""
         try:
-            known = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return self._sources
-        if self._seen != (known.st_mtime_ns, known.st_size):
+        if self._seen != (status.st_mtime_ns, status.st_size):
             self._sources = _read(self.path)
-            self._seen = (known.st_mtime_ns, known.st_size)
+            self._seen = (status.st_mtime_ns, status.st_size)
         return self._sources
 
     def pin(self, source: str, name: str, pin: Pin) -> None:

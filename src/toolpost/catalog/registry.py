@@ -243,9 +243,9 @@ class ToolRegistry:
     def _members(self, collection: str | None) -> Sequence[str] | None:
         if collection is None or collection in self._collections:
             return None if collection is None else self._collections[collection]
-        known = ", ".join(sorted(self._collections)) or "none are defined"
+        names = ", ".join(sorted(self._collections)) or "none are defined"
         hint = f"; {near}" if (near := did_you_mean(collection, self._collections)) else ""
-        raise KeyError(f"no collection {collection!r}; there are: {known}{hint}")
+        raise KeyError(f"no collection {collection!r}; there are: {names}{hint}")
 
     def resolve(self, words: Iterable[str]) -> Sequence[ToolSpec]:
         """Return the records of the tools that words mean: names, collections, or patterns as in collections.
@@ -256,8 +256,8 @@ class ToolRegistry:
         specs, chosen = self.specs(), set[str]()
         for word in words:
             members = self._collections.get(word, (word,))
-            found = {spec.name for spec in specs if any(belongs(spec, member) for member in members)}
-            chosen |= found or {self.find(word).spec.name}
+            names = {spec.name for spec in specs if any(belongs(spec, member) for member in members)}
+            chosen |= names or {self.find(word).spec.name}
         return [spec for spec in specs if spec.name in chosen]
 
     def select(
@@ -303,15 +303,15 @@ class ToolRegistry:
         By words, and with the extra `search` also by meaning. Without words in the query there are no tools; of a very
         long one the beginning is read. `where` may be called in a thread.
         """
-        given = (collection, sources, tags, patterns, where)
+        selection = (collection, sources, tags, patterns, where)
         accepts = None
-        if any(each is not None for each in given):
+        if any(each is not None for each in selection):
             accepts = self.select(collection=collection, sources=sources, tags=tags, patterns=patterns, where=where)
-        found = await self._searched().find(query, max(0, limit), accepts)
+        hits = await self._searched().find(query, max(0, limit), accepts)
         named = self._contents.entries.get(query.strip())
         if named is None or limit < 1 or not (accepts is None or accepts(named.spec)):
-            return found
-        return [named.spec, *(spec for spec in found if spec is not named.spec)][:limit]
+            return hits
+        return [named.spec, *(spec for spec in hits if spec is not named.spec)][:limit]
 
     async def correct(self, query: str) -> str | None:
         """Return a query with the nearest words of the catalog for misspelled ones; None where there are none."""

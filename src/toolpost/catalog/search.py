@@ -194,20 +194,20 @@ class SearchIndex:
 
     def difference(self, specs: Iterable[ToolSpec]) -> tuple[list[str], list[ToolSpec]]:
         """Return the names of tools to remove and the records to add, so that the index has these tools."""
-        known = {name: self._tools[number].spec for name, number in self._number_of.items()}
-        added = [spec for spec in specs if known.pop(spec.name, None) is not spec]
-        return [*known, *(spec.name for spec in added if spec.name in self._number_of)], added
+        indexed_specs = {name: self._tools[number].spec for name, number in self._number_of.items()}
+        added = [spec for spec in specs if indexed_specs.pop(spec.name, None) is not spec]
+        return [*indexed_specs, *(spec.name for spec in added if spec.name in self._number_of)], added
 
     def change(self, removed: Iterable[str], added: Sequence[ToolSpec]) -> None:
         """Remove tools by name, then add tools."""
         for name in removed:
             self._remove(self._number_of.pop(name))
-        read = {self._new_number(spec.name): _read_tool(spec) for spec in added}
-        self._tools.update(read)
-        for number, tool in read.items():
+        documents = {self._new_number(spec.name): _read_tool(spec) for spec in added}
+        self._tools.update(documents)
+        for number, tool in documents.items():
             self._post(number, tool)
         if self._vectors is not None:
-            self._vectors.set({number: tool.words for number, tool in read.items()})
+            self._vectors.set({number: tool.words for number, tool in documents.items()})
         self._factors.clear()
 
     def _new_number(self, name: str) -> int:
@@ -237,12 +237,12 @@ class SearchIndex:
 
     def find(self, query: str, limit: int, accepts: Callable[[ToolSpec], bool] | None = None) -> list[ToolSpec]:
         """Return at most `limit` tools that `accepts` accepts, the best first."""
-        read = self._read_query(query)
+        terms = self._read_query(query)
         depth = max(limit, _DEPTH)
-        scores = self._score_words(read)
+        scores = self._score_words(terms)
         best = self._best(scores, depth, accepts)
         if self._vectors is not None:
-            likeness = self._score_meaning(read, self._vectors)
+            likeness = self._score_meaning(terms, self._vectors)
             like = self._best(self._vectors.similar(likeness, least=_LEAST_LIKENESS), depth, accepts)
             best = self._vectors.fuse(list(dict.fromkeys([*best, *like])), scores, likeness)
         return [self._tools[number].spec for number in best[:limit]]
@@ -268,10 +268,10 @@ class SearchIndex:
     def _score_words(self, query: _Query) -> dict[int, float]:
         """Return the scores of the tools that have terms of the query."""
         terms = dict.fromkeys(terms_of(query.words))  # in one order: it tells in the last digit of a sum
-        found = [posting for term in terms if (posting := self._postings.get(term)) is not None]
+        postings = [posting for term in terms if (posting := self._postings.get(term)) is not None]
         scores: dict[int, float] = {}
         common = _COMMON * len(self._tools)
-        for posting in sorted(found, key=len):
+        for posting in sorted(postings, key=len):
             rarity = self._rarity(len(posting))
             if len(scores) >= _DEPTH and len(posting) > common:
                 for number in scores.keys() & posting.keys():
@@ -294,21 +294,21 @@ class SearchIndex:
         """Return the `depth` best tools that are accepted; where scores are the same, by name."""
         tools, score = self._tools, scores.__getitem__
         if accepts is not None:
-            found, last = list[int](), 0.0
+            numbers, last = list[int](), 0.0
             for number in sorted(scores, key=score, reverse=True):
-                if len(found) >= depth and scores[number] < last:
+                if len(numbers) >= depth and scores[number] < last:
                     break
                 if accepts(tools[number].spec):
-                    found.append(number)
+                    numbers.append(number)
                     last = scores[number]
         elif len(scores) > depth:  # the others need not be put in order
             least = sorted(scores.values(), reverse=True)[depth - 1]
-            found = [number for number, score in scores.items() if score >= least]
+            numbers = [number for number, score in scores.items() if score >= least]
         else:
-            found = list(scores)
-        found.sort(key=lambda number: tools[number].spec.name)
-        found.sort(key=score, reverse=True)  # stable
-        return found[:depth]
+            numbers = list(scores)
+        numbers.sort(key=lambda number: tools[number].spec.name)
+        numbers.sort(key=score, reverse=True)  # stable
+        return numbers[:depth]
 
     def _rarity(self, count: int) -> float:
         """Return the inverse document frequency of a term that so many tools have."""
@@ -325,9 +325,9 @@ class SearchIndex:
             return word
         small = word.lower()
         near = [
-            known
-            for stemmed, known in self._spelled.items()
-            if abs(len(known) - len(small)) <= 2 and known[0] == small[0] and stemmed in self._postings
+            spelling
+            for stemmed, spelling in self._spelled.items()
+            if abs(len(spelling) - len(small)) <= 2 and spelling[0] == small[0] and stemmed in self._postings
         ]
         return nearest(small, near, cutoff=0.7) or word
 
@@ -353,10 +353,10 @@ def _read_tool(spec: ToolSpec) -> _Tool:
     ]
     terms: dict[str, float] = {}
     words: dict[str, float] = {}
-    for term_weight, word_weight, found in places:
-        for term in terms_of(found):
+    for term_weight, word_weight, text_words in places:
+        for term in terms_of(text_words):
             terms[term] = terms.get(term, 0.0) + term_weight
-        for word in found if word_weight else ():
+        for word in text_words if word_weight else ():
             if word not in STOP_WORDS:
                 words[word] = words.get(word, 0.0) + word_weight
     return _Tool(spec, source, terms, words, lists=not _LISTING.isdisjoint(words))
@@ -453,13 +453,13 @@ _VOWELS = frozenset("aeiouy")
 
 
 def _actions() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    actions: dict[str, tuple[str, ...]] = {}
     for group in _ACTIONS:
         first, *others = group.split()
         for word in (first, *others):
             stemmed = stem(word)
-            found[stemmed] = (*found.get(stemmed, ()), f"={first}")
-    return found
+            actions[stemmed] = (*actions.get(stemmed, ()), f"={first}")
+    return actions
 
 
 _ACTION_OF = _actions()
@@ -522,8 +522,8 @@ class ToolVectors:
 
     def similar(self, likeness: Matrix, *, least: float) -> dict[int, float]:
         """Return how like something those tools are that are so by at least `least`."""
-        found = self._np.flatnonzero(likeness >= least)
-        return dict(zip(found.tolist(), likeness[found].tolist(), strict=True))
+        rows = self._np.flatnonzero(likeness >= least)
+        return dict(zip(rows.tolist(), likeness[rows].tolist(), strict=True))
 
     def fuse(self, tools: list[int], scores: Mapping[int, float], likeness: Matrix) -> list[int]:
         """Order tools by the sum of what they score by words and by meaning, as shares of the best of them."""

@@ -97,8 +97,8 @@ def clean_spec(spec: ToolSpec, shared: SharedDefinitions | None = None) -> ToolS
     """
     if has_plain_schemas(spec, shared) and not may_hide_characters(_texts(spec)):
         return spec
-    found = _hidden_characters(spec, shared)
-    if not found:
+    excerpts = _hidden_characters(spec, shared)
+    if not excerpts:
         return spec
     shown = spec.input_schema if spec.model_schema is None else spec.model_schema
     return replace(
@@ -108,7 +108,7 @@ def clean_spec(spec: ToolSpec, shared: SharedDefinitions | None = None) -> ToolS
         output_schema=clean_schema(spec.output_schema),
         model_schema=clean_value(shown)[0],
         tags=tuple(clean_text(tag).text for tag in spec.tags),
-        extra={**spec.extra, HIDDEN: found},
+        extra={**spec.extra, HIDDEN: excerpts},
     )
 
 
@@ -117,10 +117,10 @@ def _hidden_characters(spec: ToolSpec, shared: SharedDefinitions | None) -> list
     remote = spec.extra.get("remote_name")
     texts = {"name": remote if isinstance(remote, str) else "", "description": spec.description}
     schemas = {"input schema": spec.input_schema, "output schema": spec.output_schema}
-    found = {place: hidden_excerpt(text) for place, text in texts.items()}
-    found |= {place: _in_schema(schema, shared) for place, schema in schemas.items() if schema is not None}
-    found["tags"] = next((text for tag in spec.tags if (text := hidden_excerpt(tag))), "")
-    return [f"{place}: {text}" for place, text in found.items() if text]
+    excerpts = {place: hidden_excerpt(text) for place, text in texts.items()}
+    excerpts |= {place: _in_schema(schema, shared) for place, schema in schemas.items() if schema is not None}
+    excerpts["tags"] = next((text for tag in spec.tags if (text := hidden_excerpt(tag))), "")
+    return [f"{place}: {text}" for place, text in excerpts.items() if text]
 
 
 def _texts(spec: ToolSpec) -> str:
