@@ -147,8 +147,8 @@ class Accounts:
             await client.close()
 
     async def _bindings(self, service: Service, *, anew: bool) -> list[IssuerBinding]:
-        known = await self.issuers.of(service.provider, anew=anew)
-        return [current for binding in known if (current := binding.with_plan(service.plan)) is not None]
+        bindings = await self.issuers.of(service.provider, anew=anew)
+        return [current for binding in bindings if (current := binding.with_plan(service.plan)) is not None]
 
     async def _take_out(self, key: TokenKey) -> Account | None:
         """Remove an account and return its last version, also if it was refreshed in between."""

@@ -157,8 +157,8 @@ class Consents:
         """Return a registered service; ConfigError names those that exist."""
         service = self._services.get(provider)
         if service is None:
-            known = ", ".join(sorted(self._services)) or "none"
-            raise ConfigError(f"there is no service {provider!r} with accounts here; there are: {known}")
+            names = ", ".join(sorted(self._services)) or "none"
+            raise ConfigError(f"there is no service {provider!r} with accounts here; there are: {names}")
         return service
 
     async def begin(
@@ -299,8 +299,8 @@ class Consents:
                 clock=self._accounts.clock,
             )
             return ConsentRedirect(url=started.url, transaction=started.transaction, client=plan.registered)
-        known = await self._accounts.issuers.clients(plan.profile.redirect_uris)
-        flow = sign_in(plan, challenge, caller, tokens=tokens, clients=known, clock=self._accounts.clock)
+        clients = await self._accounts.issuers.clients(plan.profile.redirect_uris)
+        flow = sign_in(plan, challenge, caller, tokens=tokens, clients=clients, clock=self._accounts.clock)
         return await run_flow(flow, self._accounts.client_for(service))
 
     async def _purge(self) -> None:
@@ -418,8 +418,8 @@ async def start_device_sign_in(service: Service, accounts: Accounts, *, redirect
         raise ToolAuthError(f"{service.display_name!r} asks nobody for consent: its tools can be called as they are.")
     plan = with_redirect_uri(service.current_plan(), callback_url(redirect_uri, service.provider))
     plan = await accounts.issuers.bind_client(service.provider, plan)
-    known = await accounts.issuers.clients(plan.profile.redirect_uris)
-    flow = _request_device_code(service, plan, known, accounts.clock)
+    clients = await accounts.issuers.clients(plan.profile.redirect_uris)
+    flow = _request_device_code(service, plan, clients, accounts.clock)
     grant = await run_flow(flow, accounts.client_for(service))
     await accounts.issuers.keep_client(grant.client)
     codes = (grant.device_code.reveal(), grant.user_code)

@@ -69,12 +69,12 @@ def _headers(config: ExternalToolConfig) -> dict[str, str]:
 
 def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | None = None) -> ExternalToolConfig:
     """Return the configuration with every `${VAR}` substituted; ToolAuthError names the first one that is not set."""
-    known = os.environ if environ is None else environ
+    environment = os.environ if environ is None else environ
     names = _FILLED_ALWAYS if is_inline(config) else ("connection", *_FILLED_ALWAYS)
-    filled = {key: _fill(getattr(config, key), config.name, known) for key in names}
-    variables = _fill(config.utcp.variables, config.name, known)
+    filled = {key: _fill(getattr(config, key), config.name, environment) for key in names}
+    variables = _fill(config.utcp.variables, config.name, environment)
     filled["utcp"] = config.utcp.model_copy(update={"variables": variables})
-    filled["webhook"] = _fill_webhook(config, known)
+    filled["webhook"] = _fill_webhook(config, environment)
     return config.model_copy(update=filled)
 
 

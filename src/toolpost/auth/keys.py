@@ -269,17 +269,17 @@ class MasterKeys:
 
     def newest(self) -> MasterKey:
         """Return the key that seals."""
-        known = self._known
-        if known is None or self._place.stamp() not in (None, known.stamp):
-            known = self._load()
-        return known.newest
+        key_set = self._known
+        if key_set is None or self._place.stamp() not in (None, key_set.stamp):
+            key_set = self._load()
+        return key_set.newest
 
     def find(self, id: bytes) -> MasterKey | None:
         """Return a key by its id; an unknown one may have been created by another process."""
-        known = self._known
-        if known is None or id not in known.keys:
-            known = self._load()
-        return known.keys.get(id)
+        key_set = self._known
+        if key_set is None or id not in key_set.keys:
+            key_set = self._load()
+        return key_set.keys.get(id)
 
     def all(self) -> list[MasterKey]:
         """Return every key, the oldest first."""

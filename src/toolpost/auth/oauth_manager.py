@@ -327,9 +327,9 @@ class OAuthManager:
 
 def _refuse_shared_redirects(providers: Mapping[str, OAuthProviderConfig]) -> None:
     """RFC 9700 section 4.4.2.2: by its address it is known from whom an answer comes."""
-    known: dict[str, str] = {}
+    provider_of: dict[str, str] = {}
     for name, config in sorted(providers.items()):
-        other = known.setdefault(config.redirect_uri, name)
+        other = provider_of.setdefault(config.redirect_uri, name)
         if other != name:
             raise errors.ConfigError(
                 f"OAuth providers {other!r} and {name!r} have the same redirect_uri; give each one of its own"

@@ -112,7 +112,7 @@ KNOWN_PROVIDERS: Mapping[str, ProviderEndpoints] = MappingProxyType(
 
 def with_known_endpoints(config: Mapping[str, Any], provider: str) -> dict[str, Any]:
     """Return `auth_config` with the endpoints of a known service, unless it says itself where people sign in."""
-    known = KNOWN_PROVIDERS.get(provider)
-    if known is None or any(config.get(key) for key in _SAYS_WHERE):
+    endpoints = KNOWN_PROVIDERS.get(provider)
+    if endpoints is None or any(config.get(key) for key in _SAYS_WHERE):
         return dict(config)
-    return {**known.to_auth_config(), **config}
+    return {**endpoints.to_auth_config(), **config}

@@ -168,9 +168,9 @@ class ManagedCredentials:
 
     def _learn_token(self, user_id: str, token: str, mark: str) -> None:
         """Give a token to redaction when it is new, and again while it is in use."""
-        known, since = self._learned.get(user_id, ("", 0.0))
+        last_token, since = self._learned.get(user_id, ("", 0.0))
         now = self._clock()
-        if self.learn is not None and (known != mark or not since <= now < since + AN_HOUR_S):
+        if self.learn is not None and (last_token != mark or not since <= now < since + AN_HOUR_S):
             self.learn(expiring({token}))
             self._learned[user_id] = (mark, now)
 
