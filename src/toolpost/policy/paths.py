@@ -80,17 +80,17 @@ class Protection:
     def of_path(self, real: str, *, writes: bool) -> ProtectedPath | None:
         """Return the protected path that a resolved path equals or lies in."""
         place = _fold(real)
-        for known in self._applying(writes=writes):
-            if any(place == end or place.startswith(end + os.sep) for end in known.ends):
-                return known.path
+        for entry in self._applying(writes=writes):
+            if any(place == end or place.startswith(end + os.sep) for end in entry.ends):
+                return entry.path
         return None
 
     def of_status(self, status: os.stat_result, *, writes: bool) -> ProtectedPath | None:
         """Return the protected path that a file or folder is by its inode, under whatever name it was opened."""
         identity = (status.st_dev, status.st_ino)
-        for known in self._applying(writes=writes):
-            if identity in known.things:
-                return known.path
+        for entry in self._applying(writes=writes):
+            if identity in entry.things:
+                return entry.path
         # A file in a protected folder may have a hard link elsewhere; that is rare, so the folders are read last.
         if status.st_nlink > 1 and self._paths and stat.S_ISREG(status.st_mode):
             return self._hard_links().get(identity)
@@ -99,26 +99,26 @@ class Protection:
     def of_name(self, folder: os.stat_result, name: str, *, writes: bool) -> ProtectedPath | None:
         """Return the protected path that an entry of a folder is or would be."""
         own = _fold(name)
-        for known in self._applying(writes=writes):
-            for end in known.ends:
+        for entry in self._applying(writes=writes):
+            for end in entry.ends:
                 above, _, last = end.rpartition(os.sep)
                 if last == own and (there := _status(above or os.sep)) is not None and os.path.samestat(there, folder):
-                    return known.path
+                    return entry.path
         return None
 
     def below(self, real: str, status: os.stat_result) -> ProtectedPath | None:
         """Return a protected path that lies in a folder, or behind a link, and would be moved or deleted with it."""
         place, identity = _fold(real) + os.sep, (status.st_dev, status.st_ino)
-        for known in self._applying(writes=True):
-            if identity in known.ways or any(end.startswith(place) for end in known.ends):
-                return known.path
+        for entry in self._applying(writes=True):
+            if identity in entry.ways or any(end.startswith(place) for end in entry.ends):
+                return entry.path
         return None
 
     def hides(self, entry: os.DirEntry[str]) -> bool:
         """Return whether a folder listing omits an entry; the inode alone decides for most."""
         if self._inodes is None:
             applying = self._applying(writes=False)
-            self._inodes = frozenset(inode for known in applying for _, inode in known.things)
+            self._inodes = frozenset(inode for one in applying for _, inode in one.things)
         if entry.inode() not in self._inodes:
             return False
         try:
@@ -136,9 +136,9 @@ class Protection:
         """Return the files in protected folders that have more than one hard link."""
         if self._linked is None:
             self._linked = {}
-            for known in self._applying(writes=False):
-                for identity in _linked_files(known.path.path):
-                    self._linked[identity] = known.path
+            for entry in self._applying(writes=False):
+                for identity in _linked_files(entry.path.path):
+                    self._linked[identity] = entry.path
         return self._linked
 
 
@@ -164,9 +164,9 @@ class _Folders:
 
     def _resolve(self, folder: str) -> tuple[str, frozenset[Identity]]:
         """Return the path of a folder without links, and the identities of all folders on the way."""
-        known = self._known.get(folder)
-        if known is not None:
-            return known
+        resolution = self._known.get(folder)
+        if resolution is not None:
+            return resolution
         self._known[folder] = folder, frozenset()  # a link in a circle leads here again
         above, name = _above(folder), folder.rpartition(os.sep)[2]
         if above == folder:

@@ -87,7 +87,7 @@ class SecretMatcher:
         """Add a secret; one under four characters is ignored, because it would match ordinary text."""
         if len(secret.strip()) < _SHORTEST_SECRET or secret in self._permanent:
             return
-        known = secret in self._expiring
+        is_learned = secret in self._expiring
         if isinstance(secret, ExpiringSecret):
             text, now = str(secret), self._clock()
             self._purge_expired(now)
@@ -96,7 +96,7 @@ class SecretMatcher:
             text = secret
             self._expiring.pop(text, None)
             self._permanent.add(text)
-        if not known:
+        if not is_learned:
             self._add_secret(text)
 
     def learn_lines(self, secret: str) -> None:
@@ -115,13 +115,13 @@ class SecretMatcher:
             self._pattern = None  # compiled on next use, once for many additions
             self.longest = max(self.longest, *map(len, self._exact))
         for form in forms:
-            size, known = self._index_of(form)
-            if form in known.get(form[-size:], ()):
+            size, index = self._index_of(form)
+            if form in index.get(form[-size:], ()):
                 self._shared[form] = self._shared.get(form, 0) + 1
                 continue
             self._add_form(form)
             for piece in _pieces(form, size):
-                known[piece] = (*known.get(piece, ()), form)
+                index[piece] = (*index.get(piece, ()), form)
 
     def _add_form(self, form: str) -> None:
         insort(self._forms, form)
@@ -155,13 +155,13 @@ class SecretMatcher:
                 continue
             del self._forms[bisect_left(self._forms, form)]
             _decrement(self._beginnings, form[:_LEAST_CUT])
-            size, known = self._index_of(form)
+            size, index = self._index_of(form)
             for piece in _pieces(form, size):
-                left = tuple(other for other in known[piece] if other != form)
+                left = tuple(other for other in index[piece] if other != form)
                 if left:
-                    known[piece] = left
+                    index[piece] = left
                 else:
-                    del known[piece]
+                    del index[piece]
 
     def mask(self, text: str, mask: str) -> str:
         """Return the text with every secret replaced by the mask."""
@@ -196,9 +196,9 @@ class SecretMatcher:
         )
 
     def _whole_spans(self, plain: str) -> Iterator[tuple[int, int]]:
-        for size, known in ((_LONG, self._long), (_SHORT, self._short)):
-            for at in range(0, len(plain) - size + 1, _STRIDE) if known else ():
-                for form in known.get(plain[at : at + size], ()):
+        for size, index in ((_LONG, self._long), (_SHORT, self._short)):
+            for at in range(0, len(plain) - size + 1, _STRIDE) if index else ():
+                for form in index.get(plain[at : at + size], ()):
                     # The piece ends at one of the last four positions of the form.
                     for end in range(at + size, at + size + _STRIDE):
                         if plain.endswith(form, 0, end) and end <= len(plain):
