@@ -41,9 +41,9 @@ def load_leniently(path: Path, environ: Mapping[str, str]) -> Settings | None:
     """Load a file although variables may not be set; None when there is no file."""
     if not path.exists():
         return None
-    known = {**dict.fromkeys(references(_read(path)), _UNSET), **environment(path.parent, environ)}
+    variables = {**dict.fromkeys(references(_read(path)), _UNSET), **environment(path.parent, environ)}
     try:
-        return load_settings(path, environ=known).settings
+        return load_settings(path, environ=variables).settings
     except ConfigError:
         load_settings(path, environ=environ)  # The cause may be a variable that is not set: report that instead.
         raise
@@ -323,8 +323,8 @@ def _check_draft(draft: Path, target: Path, environ: Mapping[str, str]) -> Setti
 def _replace(draft: Path, target: Path) -> None:
     """Rename the draft to the target, with the owner and mode of the target."""
     if target.exists():
-        known = target.stat()
+        status = target.stat()
         with suppress(PermissionError):
-            os.chown(draft, known.st_uid, known.st_gid)
-        draft.chmod(known.st_mode & 0o7777)
+            os.chown(draft, status.st_uid, status.st_gid)
+        draft.chmod(status.st_mode & 0o7777)
     draft.replace(target)

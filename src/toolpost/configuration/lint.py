@@ -47,21 +47,21 @@ def lint_settings(
     settings: Settings, registry: ToolRegistry, listings: Iterable[SourceListing], redact: Callable[[str], str]
 ) -> list[LintFinding]:
     """Report every entry without effect, redacted; names that a source which is down may have are not reported."""
-    known = _KnownNames(settings, registry, listings)
+    names = _KnownNames(settings, registry, listings)
     rules = () if isinstance(settings.policy, str) else settings.policy
     findings = [
         finding
         for number, rule in enumerate(rules, start=1)
-        for finding in _lint_rule(f"policy rule {number}", rule, known)
+        for finding in _lint_rule(f"policy rule {number}", rule, names)
     ]
-    findings += _lint_order(rules, known)
-    findings += _lint_overrides(settings, known)
-    for listing in known.sure:
-        findings += [*_lint_source_overrides(listing, known), *_lint_filter(listing), *_lint_exclude(listing)]
+    findings += _lint_order(rules, names)
+    findings += _lint_overrides(settings, names)
+    for listing in names.sure:
+        findings += [*_lint_source_overrides(listing, names), *_lint_filter(listing), *_lint_exclude(listing)]
         findings += _lint_empty_source(listing)
-    findings += [*_lint_collections(settings, known), *_lint_views(settings, known)]
-    findings += _lint_providers(settings, known)
-    findings += _lint_descriptions(known)
+    findings += [*_lint_collections(settings, names), *_lint_views(settings, names)]
+    findings += _lint_providers(settings, names)
+    findings += _lint_descriptions(names)
     return [finding._replace(text=redact(finding.text)) for finding in findings]
 
 
@@ -117,9 +117,9 @@ class _KnownNames:
         """Return the end of a message: the nearest tool, or the nearest source."""
         if name in self.renamed and name not in names:
             return f"; an override calls it {self.renamed[name]!r}"
-        known = sorted(names)
-        same = next((one for one in known if one.rpartition(".")[2] == name), None)
-        near = same or nearest(name, known)
+        candidates = sorted(names)
+        same = next((one for one in candidates if one.rpartition(".")[2] == name), None)
+        near = same or nearest(name, candidates)
         if near is not None:
             return f"; did you mean {near!r}?"
         source, dot, _ = name.partition(".")

@@ -62,11 +62,11 @@ def environment(folder: Path, environ: Mapping[str, str] | None = None) -> Mappi
     """Return the environment's variables and those of `.env` in `folder`; the environment takes precedence."""
     from toolpost.auth.secret import read_env_file  # noqa: PLC0415 - the defaults come without a file
 
-    known = os.environ if environ is None else environ
+    variables = os.environ if environ is None else environ
     try:
-        return {**read_env_file(folder / ENV_FILE), **known}
+        return {**read_env_file(folder / ENV_FILE), **variables}
     except FileNotFoundError:
-        return known
+        return variables
 
 
 def _stub_unset_sources(document: ConfigDocument) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def _stub(entry: Any) -> Any:
     """Return as much of a source's entry as is needed to report the source."""
     if not is_object(entry):
         return entry
-    known = {key: entry[key] for key in ("name", "transport", "connection", "command", "url") if key in entry}
-    return known | {key: entry[key] for key in ("enabled", "required") if isinstance(entry.get(key), bool)}
+    members = {key: entry[key] for key in ("name", "transport", "connection", "command", "url") if key in entry}
+    return members | {key: entry[key] for key in ("enabled", "required") if isinstance(entry.get(key), bool)}
 
 
 def _mark_unset_sources(settings: Settings, document: ConfigDocument) -> Settings:

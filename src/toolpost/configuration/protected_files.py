@@ -79,8 +79,8 @@ class ProtectedFiles:
         if state != self._state:
             loaded = [path for source in self._python for path in _find_imported(source)]
             files = [_protect(file, f"what source {name!r} loads") for file, name in sorted(state[1])]
-            known = [*self._fixed, *loaded, *files]
-            self._all = tuple(dict.fromkeys([*known, *(path for file in known for path in _find_compiled(file))]))
+            entries = [*self._fixed, *loaded, *files]
+            self._all = tuple(dict.fromkeys([*entries, *(path for file in entries for path in _find_compiled(file))]))
             self._state = state  # last: what another thread has not finished is not relied on
         return self._all
 
@@ -233,10 +233,10 @@ def _tool_code(tools: Sequence[Tool]) -> Iterator[ProtectedPath]:
 
 def _find_installed() -> Iterator[ProtectedPath]:
     """Yield the installed packages: a tool that writes there writes code that runs at the next start."""
-    known = sysconfig.get_paths()
+    install_paths = sysconfig.get_paths()
     folders = [
         str(Path(__file__).parent.parent),
-        *(known[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *(install_paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")),
     ]
     if sys.prefix != sys.base_prefix:
         folders.append(sys.prefix)

@@ -166,7 +166,7 @@ class SecretExtractor:
         return replace
 
     def _reference(self, secret: str, place: _Place) -> str:
-        same = next((known for known in self.variables if known.value == secret), None)
+        same = next((variable for variable in self.variables if variable.value == secret), None)
         if same is not None:
             return f"${{{same.name}}}"
         name = next(name for name in place.names() if self._is_free(name, secret))

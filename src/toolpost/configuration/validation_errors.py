@@ -129,8 +129,8 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def _spellings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
     """Yield every key of a model with its other spelling."""
-    for name, known in model.model_fields.items():
-        alias = known.alias or name
+    for name, field in model.model_fields.items():
+        alias = field.alias or name
         yield name, alias
         yield alias, name
 
