@@ -224,9 +224,11 @@ class CommandList:
         return ListedCommand(_merge_tool(tool, described), (), described)
 
     def _find_configured(self, name: str, tool: CliTool) -> ListedCommand:
-        known = self._described
-        if known is not None and "input_schema" not in tool.model_fields_set:
-            raise _left_out(name, f"the manual has no such tool{_instead(name, known)}, or write its input_schema")
+        descriptions = self._described
+        if descriptions is not None and "input_schema" not in tool.model_fields_set:
+            raise _left_out(
+                name, f"the manual has no such tool{_instead(name, descriptions)}, or write its input_schema"
+            )
         return ListedCommand(tool, self._program(name))
 
     def _program(self, name: str) -> tuple[str, ...]:
@@ -645,8 +647,8 @@ def _check(words: Sequence[Word], stdin: str, properties: Mapping[str, Any], *, 
 
 def _refuse_unknown(name: str, properties: Mapping[str, Any]) -> None:
     if name not in properties:
-        known = ", ".join(properties) or "none"
-        raise errors.ConfigError(f"{{{name}}} names no argument of its input_schema; there are: {known}")
+        names = ", ".join(properties) or "none"
+        raise errors.ConfigError(f"{{{name}}} names no argument of its input_schema; there are: {names}")
 
 
 def _is_boolean(schema: Any) -> bool:

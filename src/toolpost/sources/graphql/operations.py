@@ -189,14 +189,14 @@ class _SchemaWriter:
         return {name: one.stub if name in cut else one.schema for name, one in definitions.items()}, cut
 
     def _definition(self, kind: DefinedType) -> _TypeDefinition:
-        known = self._definitions_by_name.get(kind.name)
-        if known is None:
+        definition = self._definitions_by_name.get(kind.name)
+        if definition is None:
             references: References = {}
             schema, stub = self._full_definition(kind, references), self._stub(kind)
             overhead = len(kind.name) + 6  # the quoted name and the separators
-            known = _TypeDefinition(schema, _size(schema) + overhead, stub, _size(stub) + overhead, references)
-            self._definitions_by_name[kind.name] = known
-        return known
+            definition = _TypeDefinition(schema, _size(schema) + overhead, stub, _size(stub) + overhead, references)
+            self._definitions_by_name[kind.name] = definition
+        return definition
 
     def _argument(self, inner: GraphQLArgument, references: References) -> JsonSchema:
         """Return the schema of one argument; optional ones accept null, which models send for omitted values."""
@@ -219,11 +219,11 @@ class _SchemaWriter:
         """Return the schema of a scalar; a custom scalar accepts any value."""
         if kind.name == UPLOAD:
             return {**FILE, "type": ["object", "null"]} if null else FILE
-        known = _SCALARS.get(kind.name)
-        if known is None:
+        scalar = _SCALARS.get(kind.name)
+        if scalar is None:
             description = f"{kind.name}: {kind.description or 'any value'}"
             return {"description": truncate(description, self._limit) or kind.name}
-        return {**known, **_build_type(known["type"], null=null)}
+        return {**scalar, **_build_type(scalar["type"], null=null)}
 
     def _full_definition(self, kind: DefinedType, references: References) -> JsonSchema:
         if isinstance(kind, GraphQLEnumType):
@@ -299,9 +299,9 @@ def _result_schema(kind: GraphQLType, object_part: JsonSchema | None, *, null: b
     if (item := item_type(kind)) is not None:
         return {**_build_type(["array"], null=null), "items": _result_schema(item, object_part, null=True)}
     if isinstance(kind, GraphQLScalarType):
-        known = _SCALARS.get(kind.name)
+        scalar = _SCALARS.get(kind.name)
         # The type alone: some servers return integers of more than 32 bits.
-        return {} if known is None else _build_type(known["type"], null=null)
+        return {} if scalar is None else _build_type(scalar["type"], null=null)
     if isinstance(kind, GraphQLEnumType):
         return _build_type(["string"], null=null)  # without values: the server may have added some
     return {**_build_type(["object"], null=null), **(object_part or {})}
@@ -391,9 +391,9 @@ def _extract_files(value: Any, kind: GraphQLType, path: str, files: dict[str, An
     if item is not None and is_array(value):
         return [_extract_files(one, item, f"{path}.{at}", files) for at, one in enumerate(value)]
     if isinstance(kind, GraphQLInputObjectType) and is_object(value):
-        known = kind.fields
+        fields = kind.fields
         return {
-            name: _extract_files(one, type_of(known[name]), f"{path}.{name}", files) if name in known else one
+            name: _extract_files(one, type_of(fields[name]), f"{path}.{name}", files) if name in fields else one
             for name, one in value.items()
         }
     if value is None or not isinstance(kind, GraphQLScalarType) or kind.name != UPLOAD:
@@ -491,10 +491,10 @@ class OperationBuilder:
     def build(self, includes: Callable[[str], bool], check: Callable[[], None]) -> OperationSet:
         """Build the operations that `includes` accepts; `check` raises at the deadline."""
         result = OperationSet([], [])
-        known: set[str] = set()
+        names: set[str] = set()
         excess = 0
         for root in _root_fields(self._schema):
-            known.add(root.tool_name)
+            names.add(root.tool_name)
             if not includes(root.tool_name):
                 continue
             check()
@@ -505,7 +505,7 @@ class OperationBuilder:
         if excess:
             left_out = f"{excess:,} operations beyond {_MAX_OPERATIONS:,} were left out"
             result.problems.append(f"{left_out}; choose with tool_filter")
-        result.problems.extend(self._schema_problems(known))
+        result.problems.extend(self._schema_problems(names))
         return result
 
     def _add(self, result: OperationSet, root: _RootField) -> None:
@@ -566,11 +566,11 @@ class OperationBuilder:
         return replace(operation, model_schema=self._argument_schemas.view(field, beside))
 
     def _default(self, kind: Composite) -> _ResultSelection:
-        known = self._defaults.get(kind.name)
-        if known is None:
+        default = self._defaults.get(kind.name)
+        if default is None:
             selection = self._selection_builder.select(kind)
-            known = self._defaults[kind.name] = _ResultSelection.of(selection, render_selection(selection))
-        return known
+            default = self._defaults[kind.name] = _ResultSelection.of(selection, render_selection(selection))
+        return default
 
     def _parse_selection(self, text: str, kind: Composite, operation: GraphqlOperation) -> tuple[Selection, str]:
         return parse_selection(text, kind, self._schema, operation.document)
@@ -762,10 +762,10 @@ class SelectionBuilder:
 
     def candidates(self, kind: Composite) -> _CandidateFields:
         """Return the fields of a type that a default selection may contain."""
-        known = self._candidates_by_type.get(kind.name)
-        if known is None:
-            known = self._candidates_by_type[kind.name] = _candidate_fields(kind)
-        return known
+        candidates = self._candidates_by_type.get(kind.name)
+        if candidates is None:
+            candidates = self._candidates_by_type[kind.name] = _candidate_fields(kind)
+        return candidates
 
 
 class _SelectionFiller:

@@ -455,8 +455,8 @@ class SchemaLoader:
         what = f"graphql.schema_file {file!r} of source {self._config.name!r}"
         raw = _read_bytes(file, what)
         try:
-            if looks_like_json(raw) and is_object(known := parse_json(raw)):
-                return self.read_introspection(known.get("data", known))
+            if looks_like_json(raw) and is_object(document := parse_json(raw)):
+                return self.read_introspection(document.get("data", document))
             self._build_operations(build_schema(raw.decode(), assume_valid=True, assume_valid_sdl=True), [])
         except (GraphQLError, TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"{what} is no schema: {_reason(error)}") from error

@@ -105,9 +105,9 @@ def _origin(address: str, base_url: str | None) -> str:
 
 async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
     """Return whether the referenced documents are unchanged; unreachable remote ones count as unchanged."""
-    for address, known in cached.others.items():
+    for address, old_digest in cached.others.items():
         try:
-            if digest(await _read_bytes(address, fetch)) != known:
+            if digest(await _read_bytes(address, fetch)) != old_digest:
                 return False
         except ToolError:
             if not is_remote(address):

@@ -580,11 +580,11 @@ def scheme_values(
     values: Any = auth_config.get("schemes") or {}
     if not is_object(values):
         raise ConfigError(f"auth_config.schemes of source {source!r} is a table: a scheme's name and its value.")
-    known = list(schemes)
-    if unknown := [name for name in values if name not in known]:
-        names = ", ".join(map(repr, known)) or "none"
+    scheme_names = list(schemes)
+    if unknown := [name for name in values if name not in scheme_names]:
+        names = ", ".join(map(repr, scheme_names)) or "none"
         raise ConfigError(f"auth_config.schemes of source {source!r}: no scheme {unknown[0]!r}; there are: {names}.")
-    from_environment = {name: _read_environment(environment_variable(source, name), environ) for name in known}
+    from_environment = {name: _read_environment(environment_variable(source, name), environ) for name in scheme_names}
     return {name: value for name, value in {**from_environment, **values}.items() if value}
 
 

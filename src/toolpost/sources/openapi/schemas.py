@@ -248,9 +248,9 @@ class ReadWriteFilter:
         """Return the excluded properties of a schema and its `allOf` members."""
         if hops <= 0 or ("properties" not in node and "allOf" not in node):
             return _NO_NAMES
-        known = self._known.get(id(node))
-        if known is not None:
-            return known[1]
+        property_names = self._known.get(id(node))
+        if property_names is not None:
+            return property_names[1]
         self._known[id(node)] = (node, _NO_NAMES)
         properties = node.get("properties")
         names: set[str] = set()
@@ -416,10 +416,10 @@ def _clean_types(value: Any) -> Any:
     """Map type names to JSON Schema types; drop unknown ones."""
     if not is_array(value):
         return _TYPES.get(value.lower(), _DROPPED) if isinstance(value, str) else _DROPPED
-    known = dict.fromkeys(
+    types = dict.fromkeys(
         kind for item in value if (kind := _clean_types(item)) is not _DROPPED and isinstance(kind, str)
     )
-    return list(known) or _DROPPED
+    return list(types) or _DROPPED
 
 
 def _clean_enum(value: Any) -> Any:

@@ -273,8 +273,12 @@ def _url_arguments(operation: ApiOperation, there: str, here: str, arguments: Ma
     query: dict[str, list[str]] = {}
     for name, value in parse_qsl(target.query, keep_blank_values=True):
         query.setdefault(name, []).append(value)
-    known = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "query"}
-    new = {known[name].argument: _convert_value(known[name], values) for name, values in query.items() if name in known}
+    by_name = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "query"}
+    new = {
+        by_name[name].argument: _convert_value(by_name[name], values)
+        for name, values in query.items()
+        if name in by_name
+    }
     return {name: value for name, value in new.items() if arguments.get(name) != value}
 
 

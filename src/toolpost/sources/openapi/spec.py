@@ -119,11 +119,11 @@ def output_schema(operation: models.ApiOperation) -> JsonSchema | None:
     """
     if operation.method == "HEAD":
         return None
-    known = [_json_schema(response) for response in _successes(operation.responses)]
-    schemas = [schema for schema in known if schema is not None]
+    response_schemas = [_json_schema(response) for response in _successes(operation.responses)]
+    schemas = [schema for schema in response_schemas if schema is not None]
     if not schemas:
         return None
-    schemas += _other_outcomes(operation.responses, empty=None in known)
+    schemas += _other_outcomes(operation.responses, empty=None in response_schemas)
     different = [schema for number, schema in enumerate(schemas) if schema not in schemas[:number]]
     schema = dict(different[0]) if len(different) == 1 else {"anyOf": different}
     return _with_definitions(schema, operation.response_definitions, most=_MAX_RESPONSE_SCHEMAS)
@@ -155,8 +155,8 @@ def _json_schema(response: models.ApiResponse) -> JsonSchema | None:
 
 def _with_definitions(schema: JsonSchema, definitions: Mapping[str, Any], *, most: int | None = None) -> JsonSchema:
     """Add the definitions that the schema references."""
-    known = definitions if isinstance(definitions, models.Definitions) else models.Definitions(dict(definitions))
-    needed = known.collect(schema, most=most)
+    shared = definitions if isinstance(definitions, models.Definitions) else models.Definitions(dict(definitions))
+    needed = shared.collect(schema, most=most)
     return {**schema, "$defs": needed} if needed else schema
 
 
@@ -323,8 +323,8 @@ class _View:
     def _stub(self, schema: JsonSchema, name: str, level: int) -> JsonSchema:
         """Return the type and a short description of a subschema below the depth shown."""
         definition = self._definitions.get(name)
-        known = {**definition, **schema} if is_object(definition) else schema
-        stub: JsonSchema = {word: known[word] for word in ("type", "description") if word in known}
+        merged_schema = {**definition, **schema} if is_object(definition) else schema
+        stub: JsonSchema = {word: merged_schema[word] for word in ("type", "description") if word in merged_schema}
         return self._shorten_words(stub, level)
 
     def _shorten_words(self, schema: JsonSchema, level: int) -> JsonSchema:

@@ -60,10 +60,10 @@ def unusable_tool(tool: ManualTool, why: str) -> ConfigError:
 def compile_tool(tool: ManualTool, variables: templates.Variables, *, timeout_s: float) -> CompiledTool:
     """Fill in and check a tool's template; a ConfigError says why the tool cannot be called."""
     if tool.kind not in templates.TEMPLATE_TYPES:
-        known = ", ".join(templates.TEMPLATE_TYPES)
+        names = ", ".join(templates.TEMPLATE_TYPES)
         raise unusable_tool(
             tool,
-            f"its call template is of the kind {tool.kind!r}; known are {known} and mcp, "
+            f"its call template is of the kind {tool.kind!r}; known are {names} and mcp, "
             "and others with utcp: {bridge: true}",
         )
     return compile_template(tool, fill_template(tool, variables), timeout_s=timeout_s)

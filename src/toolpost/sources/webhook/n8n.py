@@ -138,11 +138,11 @@ class N8nApi:
 
 def _deduplicate(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Keep one entry per workflow id; a list that changes meanwhile may repeat one on two pages."""
-    known: dict[str | int, dict[str, Any]] = {}
+    by_id: dict[str | int, dict[str, Any]] = {}
     for number, workflow in enumerate(workflows):
         workflow_id = workflow.get("id")
-        known[workflow_id if isinstance(workflow_id, str) and workflow_id else number] = workflow
-    return list(known.values())
+        by_id[workflow_id if isinstance(workflow_id, str) and workflow_id else number] = workflow
+    return list(by_id.values())
 
 
 def looks_like_n8n(status: int, headers: Headers | Mapping[str, str], body: bytes) -> bool:
@@ -300,12 +300,12 @@ def _with_slots(schema: JsonSchema, slots: tuple[str, ...]) -> JsonSchema:
     """Add the path parameters to the schema as required properties."""
     if not slots:
         return schema
-    known = as_object(schema.get("properties"))
-    named: dict[str, Any] = {slot: known.get(slot, {"type": ["string", "number"]}) for slot in slots}
+    properties = as_object(schema.get("properties"))
+    named: dict[str, Any] = {slot: properties.get(slot, {"type": ["string", "number"]}) for slot in slots}
     required = schema.get("required")
     names = [name for name in required if isinstance(name, str)] if is_array(required) else []
     every = [*dict.fromkeys([*names, *slots])]
-    return {**schema, "type": "object", "properties": {**known, **named}, "required": every}
+    return {**schema, "type": "object", "properties": {**properties, **named}, "required": every}
 
 
 def _duplicate_name_problems(triggers: Sequence[WebhookTrigger], names: Sequence[str]) -> Iterator[str]:

@@ -399,8 +399,8 @@ def plan_tool(
     config: ExternalToolConfig, name: str, tool: WebSocketTool, correlation: Correlation | None
 ) -> tuple[ToolSpec, MessagePlan]:
     """Build the spec and the plan of a tool; raise a ConfigError when it cannot be called."""
-    known = tool.input_schema.get("properties")
-    unknown = [name for name in list_placeholders(tool.message) if is_object(known) and name not in known]
+    properties = tool.input_schema.get("properties")
+    unknown = [name for name in list_placeholders(tool.message) if is_object(properties) and name not in properties]
     if unknown:
         raise ConfigError(f"its message wants {', '.join(map(repr, unknown))}, which its input_schema does not have")
     _refuse_id(tool, correlation)
@@ -433,8 +433,8 @@ def _refuse_id(tool: WebSocketTool, correlation: Correlation | None) -> None:
     """Raise a ConfigError when an argument of a tool without a message would overwrite the correlation id."""
     if tool.message is not None or correlation is None:
         return
-    known = tool.input_schema.get("properties")
-    if any(correlation.sent == (name,) for name in (known if is_object(known) else ())):
+    properties = tool.input_schema.get("properties")
+    if any(correlation.sent == (name,) for name in (properties if is_object(properties) else ())):
         name = correlation.sent[0]
         raise ConfigError(f"its argument {name!r} stands where the id of a call goes; write a message for it")
 

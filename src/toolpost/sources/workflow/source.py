@@ -159,9 +159,9 @@ class WorkflowSource(BaseSource):
     def _share_name(self, name: str, shares: Mapping[str, int], tools: Mapping[str, Tool]) -> SharedWorkflow:
         for version in shares:
             if not isinstance(tools.get(version), WorkflowFunction):
-                known = [one for one, tool in tools.items() if isinstance(tool, WorkflowFunction)]
-                near = nearest(version, known)
-                hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+                names = [one for one, tool in tools.items() if isinstance(tool, WorkflowFunction)]
+                near = nearest(version, names)
+                hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(names) or 'none'}"
                 alias = f"source {self.name!r}: alias {name!r}"
                 raise ConfigError(f"{alias} leads to {version!r}, which is no version; {hint}")
         members = [tools[version].spec for version in shares]
