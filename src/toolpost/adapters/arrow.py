@@ -273,8 +273,8 @@ def _storage_of(chunk: Any) -> Any:
     """Return the structs of a chunk; ToolValueError for a column of something else."""
     if isinstance(chunk.type, ToolColumnType):
         if chunk.type.version > SCHEMA_VERSION:
-            known = f"this release reads versions up to {SCHEMA_VERSION}; install a newer one"
-            raise ToolValueError(f"the column has tool values of version {chunk.type.version}, and {known}")
+            remedy = f"this release reads versions up to {SCHEMA_VERSION}; install a newer one"
+            raise ToolValueError(f"the column has tool values of version {chunk.type.version}, and {remedy}")
         return chunk.storage
     if not pa.types.is_struct(chunk.type):
         raise ToolValueError(f"a column of tools holds structs, and this one holds {chunk.type}")

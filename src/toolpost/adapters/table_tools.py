@@ -155,12 +155,12 @@ class ToolValues:
         taken = {state.name for state in self.box.report}
         opening: list[ExternalToolConfig] = []
         for (transport, uri, credential), tools in servers.items():
-            known = self._find_configured(transport, uri) if credential is None else None
-            if known is None:
+            configured_name = self._find_configured(transport, uri) if credential is None else None
+            if configured_name is None:
                 config = self._source(transport, uri, credential, tools, taken)
                 taken.add(config.name)
                 opening.append(config)
-            name = known or opening[-1].name
+            name = configured_name or opening[-1].name
             for tool, same in tools.items():
                 for value in same:
                     self._names[_key(cast("AnyToolValue", value))] = canonical_name(name, tool)
@@ -284,13 +284,13 @@ def _key(value: AnyToolValue) -> ValueKey:
 
 
 def _among(credentials: Iterable[NamedCredential]) -> FindCredential:
-    known = {credential.name: credential for credential in credentials}
+    by_name = {credential.name: credential for credential in credentials}
 
     def find(name: str) -> NamedCredential:
-        if name not in known:
-            there = f"there are: {', '.join(sorted(known)) or 'none'}"
+        if name not in by_name:
+            there = f"there are: {', '.join(sorted(by_name)) or 'none'}"
             raise ConfigError(f"a tool of the table needs the credential {name!r}, which was not given; {there}")
-        return known[name]
+        return by_name[name]
 
     return find
 

@@ -211,14 +211,14 @@ def decode_ports(stored: Any, field: str) -> list[ToolPort]:
 def check_version(version: Any) -> None:
     """Refuse a struct that a newer release wrote."""
     if version is not None and (not isinstance(version, int) or version > SCHEMA_VERSION):
-        known = f"this release reads versions up to {SCHEMA_VERSION}; install a newer one"
-        raise ToolValueError(f"field 12 (schema_version) is {version!r}, and {known}")
+        remedy = f"this release reads versions up to {SCHEMA_VERSION}; install a newer one"
+        raise ToolValueError(f"field 12 (schema_version) is {version!r}, and {remedy}")
 
 
 def unknown_type(kind: Any) -> ToolValueError:
     """Return the error of a type that nobody knows."""
-    known = ", ".join(one.value for one in ToolType)
-    return ToolValueError(f"Unknown tool type: {kind}; field 0 (tool_type) has to be one of {known}")
+    names = ", ".join(one.value for one in ToolType)
+    return ToolValueError(f"Unknown tool type: {kind}; field 0 (tool_type) has to be one of {names}")
 
 
 def _parse(text: Any, field: str) -> Any:
