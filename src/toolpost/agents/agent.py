@@ -504,8 +504,8 @@ def _is_placeholder(message: dict[str, Any], open_ids: set[str]) -> bool:
 
 def collection_members(box: Toolbox, names: Sequence[str]) -> list[str]:
     """Return names with collections replaced by their members."""
-    known = {**COLLECTIONS, **box.settings.collections}
-    return [member for name in names for member in known.get(name, (name,))]
+    collections = {**COLLECTIONS, **box.settings.collections}
+    return [member for name in names for member in collections.get(name, (name,))]
 
 
 def _accepts(box: Toolbox, tools: Sequence[str] | None) -> Callable[[ToolSpec], bool]:

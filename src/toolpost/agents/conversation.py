@@ -91,10 +91,10 @@ class PlanningHints(Struct, frozen=True, kw_only=True):
         """Return hints from a mapping; ConfigError names an unknown key."""
         if isinstance(limits, PlanningHints):
             return limits
-        known = [field.name for field in fields(cls)]
+        names = [field.name for field in fields(cls)]
         for name in limits or {}:
-            if name not in known:
-                near = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+            if name not in names:
+                near = did_you_mean(name, names) or f"there are: {', '.join(names)}"
                 raise ConfigError(f"planning_hints: there is no hint {name!r}; {near}")
         return cls(**(limits or {}))
 
@@ -238,8 +238,8 @@ def opening_messages(
     before = close_tool_calls(_copy_messages(earlier or ()), "This call was not made.")
     head = before.pop(0)["content"] if before and before[0]["role"] == "system" else instructions
     if llm_context:
-        known = json.dumps(drop_secrets(llm_context), ensure_ascii=False, default=str)
-        head = f"{str(head).partition(_KNOWN)[0]}{_KNOWN}{known}"
+        context_json = json.dumps(drop_secrets(llm_context), ensure_ascii=False, default=str)
+        head = f"{str(head).partition(_KNOWN)[0]}{_KNOWN}{context_json}"
     return [{"role": "system", "content": head}, *before, {"role": "user", "content": query}]
 
 

@@ -132,8 +132,8 @@ class Channels:
     async def deliver(self, reply: Reply) -> None:
         """Deliver a reply; ToolClientError when there is no such channel, and whatever the receiver raises."""
         if reply.channel_id not in self.known:
-            known = ", ".join(sorted(self.known)) or "none so far"
-            message = f"there is no channel {reply.channel_id!r}; there are: {known}"
+            names = ", ".join(sorted(self.known)) or "none so far"
+            message = f"there is no channel {reply.channel_id!r}; there are: {names}"
             raise ToolClientError(message, tool_name="reply", code="channel_unknown")
         if self._on_reply is not None:
             handled = self._on_reply(reply)

@@ -166,12 +166,12 @@ class PostTaskReflector:
         listed = await memory_list.execute({}, context)
         entries: list[dict[str, Any]] = listed.result if listed.success else []
         facts = [entry for entry in entries if str(entry["path"]).startswith("facts/")]
-        known, room = list[str](), _MOST_FACTS
+        lines, room = list[str](), _MOST_FACTS
         for entry in facts:
             output = await memory_read.execute({"path": entry["path"]}, context)
             text = str(output.result) if output.success else ""
             room -= len(text)
-            known.append(f"### {entry['path']}\n{text if room > 0 else entry['summary']}")
+            lines.append(f"### {entry['path']}\n{text if room > 0 else entry['summary']}")
         episodes = [f"- {entry['path']}: {entry['summary']}" for entry in entries if entry not in facts]
         shown = {
             "input": task.input_text,
@@ -182,7 +182,7 @@ class PostTaskReflector:
         }
         parts = (
             f"Today is {datetime.now(UTC):%Y-%m-%d}.\n\n## The task\n{_json(self._turns.redactor.value(shown))}",
-            "## Known facts\n" + ("\n\n".join(known) or "none"),
+            "## Known facts\n" + ("\n\n".join(lines) or "none"),
             "## Episodes\n" + ("\n".join(episodes) or "none"),
         )
         return "\n\n".join(parts)

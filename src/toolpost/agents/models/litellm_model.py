@@ -140,8 +140,8 @@ class LiteLLMChat:
         return from_status(status, message) if isinstance(status, int) else ToolExecutionError(message)
 
     def _secrets(self) -> list[str]:
-        known = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_ENDINGS)]
-        return [secret for secret in (self._key.reveal(), *known) if secret]
+        values = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_ENDINGS)]
+        return [secret for secret in (self._key.reveal(), *values) if secret]
 
 
 def _is_cut(chunks: Any) -> bool:
