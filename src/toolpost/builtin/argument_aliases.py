@@ -67,11 +67,11 @@ def _with_both(schema: JsonSchema, properties: JsonSchema) -> JsonSchema:
 
 def _with_others(schema: JsonSchema, also: Mapping[str, Sequence[str]]) -> JsonSchema:
     for name, others in also.items():
-        known: JsonSchema = schema["properties"]
+        properties: JsonSchema = schema["properties"]
         names = [name, *([camel(name)] if camel(name) != name else []), *others]
         pairs = [{"required": [*pair]} for pair in combinations(names, 2)]
         rules = [*schema.get("allOf", []), {"not": {"anyOf": pairs}}]
-        schema = {**schema, "properties": {**known, **dict.fromkeys(others, known[name])}, "allOf": rules}
+        schema = {**schema, "properties": {**properties, **dict.fromkeys(others, properties[name])}, "allOf": rules}
     return schema
 
 

@@ -413,8 +413,8 @@ UTF8 = Encoding("utf-8")
 def parse_encoding(name: str, *, tool_name: str) -> Encoding:
     """Parse the name of an encoding; raise a ToolClientError for one that cannot be used for files."""
     try:
-        known = codecs.lookup(name)
-        codec = known.name
+        info = codecs.lookup(name)
+        codec = info.name
         "\n".encode(codec)  # some codecs turn bytes into bytes
         if codec.replace("_", "-") in _NOT_FOR_FILES:
             raise LookupError(codec)  # noqa: TRY301 - told as any other that cannot be used

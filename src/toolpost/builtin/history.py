@@ -138,11 +138,11 @@ def _task_list(records: TaskRecords) -> FunctionTool:
         tasks = [] if read_day is None else await run_cancellable(lambda _: read_day())
         async with records.log(data_dir) as log:
             runs = [] if log is None else await log.runs(tenant=_tenant(ctx), limit=_MOST_RUNS)
-        known = {ctx.trace_id, *(task.task_id for task in tasks)}  # the run of this call is not an earlier one
+        run_ids = {ctx.trace_id, *(task.task_id for task in tasks)}  # the run of this call is not an earlier one
         own = [
             run
             for run in runs
-            if run.run_id not in known
+            if run.run_id not in run_ids
             and not _is_of_agent(run)
             and _is_own(run, ctx)
             and datetime.fromtimestamp(run.started_at, UTC).date() == day

@@ -42,8 +42,8 @@ def share_timeout(links: Sequence[ProviderSettings]) -> list[ProviderSettings]:
 def _build(purpose: str, factories: Mapping[str, Factory], link: ProviderSettings, network: NetworkPolicy) -> Any:
     factory = factories.get(link.provider)
     if factory is None:
-        known = ", ".join(sorted(factories))
-        raise ConfigError(f"provider {link.provider!r} cannot {purpose}; those that can: {known}")
+        names = ", ".join(sorted(factories))
+        raise ConfigError(f"provider {link.provider!r} cannot {purpose}; those that can: {names}")
     return factory(link, network)
 
 
