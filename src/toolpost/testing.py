@@ -51,8 +51,8 @@ class ScriptedModel:
         if isinstance(text, str):
             for start in range(0, len(text), _PIECE):
                 yield TextDelta(text[start : start + _PIECE])
-        asked: Any = message.get("tool_calls")
-        calls: list[Any] = asked if is_array(asked) else []
+        raw_calls: Any = message.get("tool_calls")
+        calls: list[Any] = raw_calls if is_array(raw_calls) else []
         for index, call in enumerate(calls):
             function: Any = call.get("function") if is_object(call) else None
             if is_object(function):

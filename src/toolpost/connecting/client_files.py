@@ -92,9 +92,12 @@ def read_servers(path: Path, *, environ: Mapping[str, str] | None = None) -> Imp
 
 def usual_places(folder: Path, *, environ: Mapping[str, str] | None = None) -> list[Path]:
     """Return the existing files in which clients keep servers, for a project's folder and for the user."""
-    known = os.environ if environ is None else environ
-    home = Path(known.get("HOME") or known.get("USERPROFILE") or folder)
-    settings = [Path(known.get("XDG_CONFIG_HOME") or home / ".config"), Path(known.get("APPDATA") or home / ".config")]
+    variables = os.environ if environ is None else environ
+    home = Path(variables.get("HOME") or variables.get("USERPROFILE") or folder)
+    settings = [
+        Path(variables.get("XDG_CONFIG_HOME") or home / ".config"),
+        Path(variables.get("APPDATA") or home / ".config"),
+    ]
     candidates = [folder / name for name in _IN_PROJECT] + [home / name for name in _IN_HOME]
     candidates += [place / name for place in settings for name in _IN_CONFIG]
     return [path for path in dict.fromkeys(candidates) if path.is_file()]
@@ -182,8 +185,8 @@ class _FileReader:
 
 def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:
     listed = document.get("inputs")
-    known = [item for item in listed if is_object(item)] if is_array(listed) else []
-    return {str(item.get("id")): item for item in known}
+    items = [item for item in listed if is_object(item)] if is_array(listed) else []
+    return {str(item.get("id")): item for item in items}
 
 
 def _has_servers(about: Any) -> bool:
@@ -447,7 +450,7 @@ class _Placeholders:
         variable = variable_name(id_)
         about = self._inputs.get(id_)
         description = about.get("description") if is_object(about) else None
-        if all(known.name != variable for known in self.variables):
+        if all(one.name != variable for one in self.variables):
             self.variables.append(Variable(name=variable, stands_for=str(description or f"the input {id_!r}")))
             self.notes.append(f"{place}: the input {id_!r}, which the editor asks for, is now the variable {variable}")
         return f"${{{variable}}}"

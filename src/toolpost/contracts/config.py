@@ -223,9 +223,9 @@ def _registered(value: str) -> str:
     plugged = {point.name for point in entry_points(group=TRANSPORTS_GROUP)}
     if value in plugged:
         return value
-    known = [*(one.value for one in TransportType), *sorted(plugged)]
-    meant = f"; {near}" if (near := did_you_mean(value, known)) else "."
-    raise ValueError(f"no transport is named {value!r}{meant} There are: {', '.join(known)}")
+    names = [*(one.value for one in TransportType), *sorted(plugged)]
+    meant = f"; {near}" if (near := did_you_mean(value, names)) else "."
+    raise ValueError(f"no transport is named {value!r}{meant} There are: {', '.join(names)}")
 
 
 class AuthType(StrEnum):
@@ -389,12 +389,12 @@ class ExternalToolConfig(SourceModel):
         """Use the manual of a command line as its connection, where there is none."""
         if not isinstance(data, dict) or "connection" in data:
             return cast("Any", data)
-        given = cast("dict[str, Any]", data)
-        options = given.get("cli")
+        members = cast("dict[str, Any]", data)
+        options = members.get("cli")
         named: Any = options.model_dump() if isinstance(options, CliOptions) else options
         manual = cast("dict[str, Any]", named).get("manual") if isinstance(named, dict) else None
-        is_command = given.get("transport") == TransportType.CLI
-        return {**given, "connection": manual} if is_command and isinstance(manual, str) else given
+        is_command = members.get("transport") == TransportType.CLI
+        return {**members, "connection": manual} if is_command and isinstance(manual, str) else members
 
     _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # excluded names are stored nowhere else
 

@@ -470,8 +470,8 @@ def adapt_utcp_error(exc: BaseException) -> ToolNodeError:
     """Convert an exception of a UTCP client."""
     kind, text = type(exc).__name__, str(exc)
     status = _http_status(exc, "status_code", "status")
-    if status is None and (found := _STATUS_IN_TEXT.search(text)):
-        status = int(found[1])
+    if status is None and (match := _STATUS_IN_TEXT.search(text)):
+        status = int(match[1])
     if "HttpError" in kind:
         return from_status(status, text, exc)
     if "UtcpConnectionError" in kind or "connection" in text.lower():
@@ -518,9 +518,9 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     if len(name) > _MAX_COMPARED:
         return None
     names = list(known)
-    for kept in _KEPT:
+    for share in _KEPT:
         if len(names) > _MAX_NAMES:
-            names = _similar_edges(name, names, int(len(name) * kept))
+            names = _similar_edges(name, names, int(len(name) * share))
     for one in get_close_matches(name, names[:_MAX_NAMES], n=3, cutoff=cutoff):
         source = next((name[: name.index(mark) + len(mark)] for mark in _AFTER_SOURCE if mark in name), "")
         rest = len(source) if one.startswith(source) else 0

@@ -46,8 +46,8 @@ def find_transport(name: str, plugged: Mapping[str, Transport] | None = None) ->
         return _built_in(name)
     if plugged is None and name in (plugged := load_transports()[0]):
         return plugged[name]
-    known = ", ".join(sorted({*_BUILT_IN, *(plugged or ())}))
-    raise ConfigError(f"no source here speaks transport {name!r}; there are: {known}")
+    names = ", ".join(sorted({*_BUILT_IN, *(plugged or ())}))
+    raise ConfigError(f"no source here speaks transport {name!r}; there are: {names}")
 
 
 def describe_transport(name: str) -> Transport:
@@ -141,13 +141,13 @@ def _read_installed(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, Seque
 def _offered() -> Iterator[EntryPoint]:
     """Return the entry points of distributions that may have one of ours; those of the others are never parsed."""
     names: set[str] = set()
-    for found in distributions():
-        text = found.read_text(_ENTRY_POINTS) or ""
-        if (TOOLS_GROUP not in text and TRANSPORTS_GROUP not in text) or found.name in names:
+    for package in distributions():
+        text = package.read_text(_ENTRY_POINTS) or ""
+        if (TOOLS_GROUP not in text and TRANSPORTS_GROUP not in text) or package.name in names:
             continue
-        if distribution(found.name).read_text(_ENTRY_POINTS) == text:  # else another one of this name comes before it
-            names.add(found.name)
-            yield from found.entry_points
+        if distribution(package.name).read_text(_ENTRY_POINTS) == text:  # else another one of this name comes before it
+            names.add(package.name)
+            yield from package.entry_points
 
 
 def _changed_at(folder: str) -> int:

@@ -464,8 +464,8 @@ def parse_file(value: object, artifacts: Mapping[str, File]) -> File:
     name, content_type = str(value.get("filename") or content.name), str(value.get("content_type") or "")
     if content_type and not parse_media_type(check_header_value(content_type)).essence:
         raise UnsendableError("its content_type is not a media type such as image/png")
-    known = "" if content.media_type == OCTETS else content.media_type  # whoever kept it did not know either
-    return File(content.data, content_type or known, name)
+    stored_type = "" if content.media_type == OCTETS else content.media_type  # whoever kept it did not know either
+    return File(content.data, content_type or stored_type, name)
 
 
 async def load_artifacts(artifact_ids: Iterable[str], store: ArtifactStore | None, owner: Principal) -> dict[str, File]:

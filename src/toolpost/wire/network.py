@@ -595,8 +595,8 @@ class RouteCache:
 
     async def find(self, target: Target, *, timeout_s: float = 10.0) -> tuple[Route, ...]:
         """Return the routes to a target, looked up if not cached; the address that answered last comes first."""
-        if (known := self.known(target)) is not None:
-            return known
+        if (cached_routes := self.known(target)) is not None:
+            return cached_routes
         now = asyncio.get_running_loop().time()
         addresses = await self._policy.resolve(target, resolver=self._lookups, timeout_s=timeout_s)
         routes = tuple(Route.to(target, address) for address in addresses)

@@ -176,8 +176,8 @@ class PenguiflowToolNode:
     def _refresh(self) -> None:
         """Register the models of new and changed tools, and unregister those of tools that are gone."""
         tools = {tool.spec.name: tool for tool in self._node.registry.list() if isinstance(tool, NodeTool)}
-        for name, known in list(self._specs.items()):
-            if tools.get(name) is not known.tool:
+        for name, spec in list(self._specs.items()):
+            if tools.get(name) is not spec.tool:
                 self.registry.unregister(name)
                 del self._specs[name]
         for name, tool in tools.items():
