@@ -124,8 +124,7 @@ class ToolValueFactory:
         """Return the value of a struct of any known form; ToolValueError, a ValueError, says which field is wrong."""
         if storage is None:
             return None
-        if not isinstance(storage, Mapping):  # a cell of another column
-            raise ToolValueError(f"a tool value is a struct of numbered fields, not {type(storage).__name__}")
+        _check_struct(storage)
         match form_of(storage):
             case "unified":
                 return _decode_unified(storage)
@@ -155,6 +154,12 @@ class MCPToolValueFactory(ToolValueFactory):
 
 def _warn_deprecated(name: str) -> None:
     warnings.warn(f"{name} is deprecated, use ToolValueFactory instead", DeprecationWarning, stacklevel=3)
+
+
+def _check_struct(cell: object) -> None:
+    """Raise ToolValueError for a cell of another column."""
+    if not isinstance(cell, Mapping):
+        raise ToolValueError(f"a tool value is a struct of numbered fields, not {type(cell).__name__}")
 
 
 def form_of(storage: Storage) -> Form:
