@@ -1,5 +1,6 @@
 """The key of the data folder, from the command line."""
 
+import json
 from pathlib import Path
 
 from tests.cli.program import Run
@@ -89,3 +90,21 @@ def test_it_is_told_whose_keys_are_listed_and_how_to_see_those_of_others(toolpos
     assert "the tenant 'local'. --user TENANT:USER shows those of another tenant." in ours.err
     assert ("ours" in theirs.out, "bot" in theirs.out) == (False, True)
     assert "the tenant 'acme'." in theirs.err
+
+
+def test_who_created_and_revoked_a_key_is_in_the_record_of_its_tenant_and_the_key_is_not(toolpost: Run) -> None:
+    created = toolpost("keys", "create", "bot", "--for", "acme:bot", "--expires", "90d", "--json").json
+    missed = toolpost("keys", "revoke", created["id"])
+    toolpost("keys", "revoke", created["id"], "--user", "acme:ann")
+    shown = toolpost("events", "--user", "acme:ann", "--json")
+    text = toolpost("events", "--user", "acme:ann", "--type", "caller-key-revoked")
+
+    made, revoked = [json.loads(line) for line in shown.out.splitlines()]
+    key = {"key_id": created["id"], "name": "bot", "user": "acme:bot", "scopes": ["call"]}
+    assert (made["type"], revoked["type"]) == ("CALLER_KEY_CREATED", "CALLER_KEY_REVOKED")
+    assert made["payload"].items() >= {**key, "expires_at": created["expires_at"], "by": created["created_by"]}.items()
+    assert revoked["payload"].items() >= {**key, "by": "acme:ann"}.items()
+    assert missed.code == 1
+    assert created["key"].rpartition("_")[2] not in shown.out + text.out
+    assert 'by="acme:ann"' in text.out
+    assert toolpost("runs", "verify", "--user", "acme:ann").code == 0

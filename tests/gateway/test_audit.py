@@ -11,6 +11,8 @@ from pydantic import SecretStr
 
 from tests.gateway.serving import Served, add, served
 from toolpost import tool
+from toolpost.contracts.principal import Principal
+from toolpost.gateway.callers import create_caller_key, revoke_caller_key
 
 
 @tool(side_effects="write", destructive=True)
@@ -75,3 +77,19 @@ async def test_the_verdict_says_nothing_of_the_runs_of_other_tenants(tmp_path: P
 async def verdict(gate: Served, headers: dict[str, str] | None = None) -> Any:
     reply = await gate.http.get("/api/v1/audit", params={"verify": "yes"}, headers=headers or {})
     return json.loads(reply.text.splitlines()[-1])
+
+
+async def test_the_trail_of_a_tenant_has_the_keys_of_its_callers(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [add]) as gate:
+        key, text = await create_caller_key(gate.box, "bot", Principal("acme", "bot"), ["call"], by="acme:olga")
+        other, _ = await create_caller_key(gate.box, "bee", Principal("evil", "bee"), ["call"], by="evil:eve")
+        revoked = [await revoke_caller_key(gate.box, one.id, by="acme:olga") for one in (key, other)]
+        trail = (await gate.http.get("/api/v1/audit")).text
+
+    events = [json.loads(line) for line in trail.splitlines()]
+    assert revoked == [True, False]
+    assert [(event["type"], event["payload"]["key_id"], event["payload"]["by"]) for event in events] == [
+        ("CALLER_KEY_CREATED", key.id, "acme:olga"),
+        ("CALLER_KEY_REVOKED", key.id, "acme:olga"),
+    ]
+    assert text.rpartition("_")[2] not in trail

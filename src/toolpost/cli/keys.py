@@ -76,11 +76,10 @@ def create_key(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        from toolpost.gateway.callers import new_caller_key
+        from toolpost.gateway.callers import create_caller_key
 
         caller = _parse_caller(for_ or f"{Principal.parse(user).tenant}:{name}")
-        key, text = new_caller_key(name, caller, _parse_scopes(scope), by=user, expires_in_s=expires)
-        await box.store.caller_keys.add(key)
+        key, text = await create_caller_key(box, name, caller, _parse_scopes(scope), by=user, expires_in_s=expires)
         if output.as_json:
             output.document({**key.to_dict(), "key": text})
         else:
@@ -149,9 +148,11 @@ def revoke_key(key_id: KeyId, config: Config = None, user: User = "", json: Json
     id_start = key_id.removeprefix(KEY_PREFIX).partition("_")[0]  # of a whole key its secret is not repeated
 
     async def work(box: Toolbox, output: Output) -> int:
-        tenant = Principal.parse(user).tenant
+        from toolpost.gateway.callers import revoke_caller_key
+
         full_id = resolve_id(box, "key", id_start, user=user)
-        if not await box.store.caller_keys.remove(full_id, tenant=tenant):
+        if not await revoke_caller_key(box, full_id, by=user):
+            tenant = Principal.parse(user).tenant
             raise ToolError(
                 f"there is no key {full_id!r} in the tenant {tenant!r}; `toolpost keys list{output.options}` shows "
                 "them, with --user TENANT:USER those of another tenant",

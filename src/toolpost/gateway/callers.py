@@ -13,6 +13,7 @@ from toolpost.auth.caller_tokens import CallerTokens, claim_at, role_names
 from toolpost.auth.keys import write_private
 from toolpost.contracts.callers import KEY_PREFIX, SCOPES, Caller, CallerKey, CallerScope, check_key_scopes
 from toolpost.contracts.errors import ToolAuthError
+from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from toolpost.configuration.settings import OidcSettings
     from toolpost.contracts.storage import CallerKeyStore
+    from toolpost.toolbox.box import Toolbox
 
 _NOT_KNOWN = "the bearer is not known here: it is wrong, revoked or expired"
 
@@ -51,6 +53,34 @@ def new_caller_key(
         expires_at=None if expires_in_s is None else now + expires_in_s,
     )
     return key, f"{KEY_PREFIX}{key_id}_{secret}"
+
+
+async def create_caller_key(
+    box: Toolbox,
+    name: str,
+    principal: Principal,
+    scopes: Collection[CallerScope],
+    *,
+    by: str,
+    expires_in_s: float | None = None,
+) -> tuple[CallerKey, str]:
+    """Create a key, as `new_caller_key` does, and store it; the event is in the log before the key can be shown."""
+    key, text = new_caller_key(name, principal, scopes, by=by, expires_in_s=expires_in_s)
+    await box.store.caller_keys.add(key)
+    box.router.emitter.emit_caller_key(EventCode.CALLER_KEY_CREATED, key, by=by)
+    await box.store.events.flush()
+    return key, text
+
+
+async def revoke_caller_key(box: Toolbox, key_id: str, *, by: str) -> bool:
+    """Remove a key of the tenant of `by`, with an event; return whether there was one."""
+    keys, tenant = box.store.caller_keys, Principal.parse(by).tenant
+    key = await keys.find(key_id)
+    if key is None or not await keys.remove(key_id, tenant=tenant):
+        return False
+    box.router.emitter.emit_caller_key(EventCode.CALLER_KEY_REVOKED, key, by=by)
+    await box.store.events.flush()
+    return True
 
 
 class Callers:

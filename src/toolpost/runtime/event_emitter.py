@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import CatalogChange
+    from toolpost.contracts.callers import CallerKey
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import OnPending, PendingAction
     from toolpost.contracts.storage import EventSink
@@ -139,6 +140,13 @@ class EventEmitter:
     def emit_config(self, code: EventCode, facts: Mapping[str, Any]) -> None:
         """Emit that other settings were applied, or refused."""
         self.emit(CallRef("configuration", "", "", LOCAL_TENANT, "toolpost", "", self._redactor.plain), code, facts)
+
+    def emit_caller_key(self, code: EventCode, key: CallerKey, *, by: str) -> None:
+        """Emit that a person created or revoked the key of a caller, to the tenant of the key; not the key itself."""
+        call = CallRef("caller_keys", "", "", key.principal.tenant, "toolpost", "", self._redactor.plain)
+        shown = key.to_dict()
+        facts = {name: shown[name] for name in ("name", "user", "scopes", "expires_at")}
+        self.emit(call, code, {"key_id": key.id, **facts, "by": by})
 
     def emit_source(self, name: str, code: EventCode, facts: Mapping[str, Any], *, tenant: str = LOCAL_TENANT) -> None:
         """Emit the state of a source; the event of one tenant's source is visible to that tenant alone."""
