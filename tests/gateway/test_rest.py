@@ -157,6 +157,21 @@ async def test_pages_go_on_by_cursor_and_made_up_cursors_are_refused(gate: Serve
     assert set(wrong) == {400}
 
 
+async def test_what_waits_is_listed_by_pages_while_it_is_being_answered(gate: Served) -> None:
+    bot = await gate.key("acme:bot", "call")
+    asked = [(await paused(gate))["pending"]["id"] for _ in range(4)]
+    await gate.http.post("/api/v1/calls", json={"tool": "drop", "arguments": {"name": "x"}}, headers=bot)
+    first = (await gate.http.get("/api/v1/pending", params={"limit": 2})).json()
+    await answer(gate, first["items"][-1]["id"], decision="deny")
+    rest = await gate.http.get("/api/v1/pending", params={"limit": 3, "cursor": first["next"]})
+    foreign = await gate.http.get("/api/v1/pending", params={"cursor": first["next"]}, headers=bot)
+
+    assert [card["asked_by"] for card in first["items"]] == ["acme:bot", "acme:olga"]
+    assert first["items"][-1]["id"] == asked[3]
+    assert ([card["id"] for card in rest.json()["items"]], rest.json()["next"]) == (asked[2::-1], None)
+    assert (foreign.status_code, foreign.json()["code"]) == (400, "invalid_cursor")
+
+
 async def test_tools_are_listed_searched_and_told_unchanged_by_etag(gate: Served) -> None:
     listed = await gate.http.get("/api/v1/tools", params={"limit": 2})
     again = await gate.http.get("/api/v1/tools", params={"limit": 2}, headers={"If-None-Match": listed.headers["etag"]})

@@ -1,6 +1,8 @@
 """Questions that wait for a person, on disk and in memory."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,9 @@ from msgspec.structs import replace
 from tests.stores.conftest import AnyStore, open_store
 from tests.stores.samples import ANN, EVE, question
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingStatus, Question
+from toolpost.stores.sqlite import SQLiteStore
 
 YES = Answer(decision="approve", reason="fine", arguments={"to": "one@example.com"})
 
@@ -47,6 +51,43 @@ async def test_questions_are_listed_newest_first_by_status(store: AnyStore) -> N
     assert [action.id for action in await store.pending.list()] == ["ask_3", "ask_1", "ask_0"]
     assert [action.id for action in await store.pending.list(status="claimed")] == ["ask_2"]
     assert [action.id for action in await store.pending.list(status=None, limit=2)] == ["ask_3", "ask_2"]
+
+
+async def test_questions_are_listed_by_pages_whatever_became_of_the_last_one(store: AnyStore) -> None:
+    for number in range(6):  # two at a time, as a clock may have it
+        who = EVE if number == 4 else ANN
+        await store.pending.add(replace(question(f"ask_{number}", who=who), created_at=1000.0 + number // 2))
+    first = await store.pending.list(tenant=ANN.tenant, limit=2)
+    await store.pending.claim(first[-1].id, YES, by="acme:boss", at=1500.0)
+    second = await store.pending.list(tenant=ANN.tenant, before=first[-1].id, limit=2)
+    third = await store.pending.list(tenant=ANN.tenant, before=second[-1].id, limit=2)
+
+    assert [[action.id for action in page] for page in (first, second, third)] == [
+        ["ask_5", "ask_3"],
+        ["ask_2", "ask_1"],
+        ["ask_0"],
+    ]
+    assert await store.pending.list(tenant=ANN.tenant, before="ask_4") == []  # another tenant's
+    assert await store.pending.list(before="ask_9") == []
+
+
+async def test_a_question_that_does_not_open_makes_no_page_shorter(sqlite: SQLiteStore, tmp_path: Path) -> None:
+    for number in range(4):
+        await sqlite.pending.add(replace(question(f"ask_{number}"), created_at=1000.0 + number))
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as database, database:
+        database.execute("UPDATE pending SET action = x'00' WHERE id = 'ask_2'")
+
+    first = await sqlite.pending.list(limit=2)
+
+    assert [action.id for action in first] == ["ask_3", "ask_1"]
+    assert [action.id for action in await sqlite.pending.list(before="ask_1", limit=2)] == ["ask_0"]
+
+
+async def test_questions_of_one_user_are_listed(store: AnyStore) -> None:
+    await store.pending.add(question("ask_1"))
+    await store.pending.add(question("ask_2", who=Principal(ANN.tenant, "bob")))
+
+    assert [action.id for action in await store.pending.list(tenant=ANN.tenant, user=ANN.user)] == ["ask_1"]
 
 
 async def test_two_questions_cannot_share_an_id(store: AnyStore) -> None:

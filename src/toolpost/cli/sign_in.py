@@ -176,7 +176,7 @@ def _respond(request: CallbackRequest, page: HtmlPage) -> None:
 
 async def _waiting_calls(box: Toolbox, provider: str, person: Principal) -> list[str]:
     """Return the pending actions of this user that wait for the account."""
-    actions = await box.pending.list(by=str(person), limit=1000)
+    actions = await box.pending.list(by=str(person), user=person.user, limit=1000)
     return [action.id for action in actions if _waits(action, provider, person)]
 
 

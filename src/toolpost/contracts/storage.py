@@ -250,11 +250,17 @@ class PendingStore(Protocol):
         self,
         *,
         tenant: str | None = None,
+        user: str | None = None,
         status: PendingStatus | None = "open",
         call_id: str | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> list[PendingAction]:
-        """Return pending actions, of one call or of all, newest first."""
+        """Return pending actions, of one user or call or of all, newest first.
+
+        `before` is the id of the last one of the page before, whatever its status is now; none follow one that is gone.
+        A page with less than `limit` is the last one.
+        """
         ...
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:

@@ -17,6 +17,7 @@ from mcp_types import INVALID_PARAMS, CallToolRequestParams
 
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
 from toolpost.contracts.outcomes import Failed, Outcome, Paused
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import NEXT_STEPS, PendingAction, Question
 from toolpost.gateway.mcp_client import client_capabilities
 from toolpost.gateway.mcp_results import META
@@ -39,7 +40,7 @@ COLLECT_S = 25.0  # a retry waits this long for a person before it says again wh
 _STATUS, _WAIT = "pending_status", "pending_wait"
 _LONGEST_WAIT_S = 120.0
 _MOST_LISTED = 20
-_MOST_SEEN = 10_000  # of the whole tenant, among whose questions this user's are
+_MOST_SEEN = 200  # among which are those that the client's view shows
 _AND = "&"
 _PENDING_ID = {"pending_id": {"type": "string", "description": "The id that the waiting call's result named"}}
 _EMPTY_FORM: dict[str, Any] = {"type": "object", "properties": {}}
@@ -227,7 +228,7 @@ class PausedCalls:
 
     async def _list(self, user: str) -> dict[str, Any]:
         """Return the newest calls of this user that waited or still wait."""
-        listed = await self._pending.list(by=user, status=None, limit=_MOST_SEEN)
+        listed = await self._pending.list(by=user, status=None, user=Principal.parse(user).user, limit=_MOST_SEEN)
         found = [action for action in listed if self._is_own(action, user)]
         lines = list[str]()
         for action in found[:_MOST_LISTED]:

@@ -104,10 +104,28 @@ class PendingActions:
         self._background = background
         self.reporter = OutcomeReporter(emitter, redactor, registry)
 
-    async def list(self, *, by: str, status: PendingStatus | None = "open", limit: int = 100) -> list[PendingAction]:
-        """Return the pending actions of this person's tenant, newest first; not calls that wait for one inside them."""
-        actions = await self._store.pending.list(tenant=Principal.parse(by).tenant, status=status, limit=limit)
-        return [_visible_to(by, action) for action in actions if action.question.kind != "call"]
+    async def list(
+        self,
+        *,
+        by: str,
+        status: PendingStatus | None = "open",
+        user: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[PendingAction]:
+        """Return the pending actions of this person's tenant, newest first; not calls that wait for one inside them.
+
+        With `user` they are those of that user's calls. `before` is the id of the last one of the page before; a page
+        with less than `limit` is the last one.
+        """
+        tenant, actions = Principal.parse(by).tenant, list[PendingAction]()
+        while (missing := limit - len(actions)) > 0:
+            page = await self._store.pending.list(tenant=tenant, user=user, status=status, before=before, limit=missing)
+            actions += [_visible_to(by, action) for action in page if action.question.kind != "call"]
+            if len(page) < missing:
+                break
+            before = page[-1].id
+        return actions
 
     async def get(self, pending_id: str, *, by: str) -> PendingAction:
         """Return one pending action; PendingNotFoundError when there is none for this person.

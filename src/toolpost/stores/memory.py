@@ -358,19 +358,25 @@ class MemoryPendingStore:
         self,
         *,
         tenant: str | None = None,
+        user: str | None = None,
         status: PendingStatus | None = "open",
         call_id: str | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> Actions:
-        actions = [
+        theirs = [action for action in reversed(self.actions.values()) if tenant in (None, action.asked_by.tenant)]
+        newest_first = sorted(theirs, key=lambda action: action.created_at, reverse=True)
+        if before is not None:
+            at = next((at for at, action in enumerate(newest_first) if action.id == before), len(newest_first))
+            newest_first = newest_first[at + 1 :]
+        actions = (
             action
-            for action in reversed(self.actions.values())
-            if tenant in (None, action.asked_by.tenant)
+            for action in newest_first
+            if user in (None, action.asked_by.user)
             and status in (None, action.status)
             and call_id in (None, action.call_id)
-        ]
-        newest_first = sorted(actions, key=lambda action: action.created_at, reverse=True)
-        return [copy_action(action) for action in newest_first[: max(0, limit)]]
+        )
+        return [copy_action(action) for action in islice(actions, max(0, limit))]
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         def is_open(action: PendingAction) -> bool:

@@ -40,6 +40,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 _STATUS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - constants, here and below
 _GET = f"SELECT {_COLUMNS} FROM pending WHERE id = :id"  # noqa: S608
 _LIST = f"SELECT {_COLUMNS} FROM pending WHERE TRUE"  # noqa: S608
+_BEFORE = """
+AND (created_at, rowid) < (
+    SELECT created_at, rowid FROM pending WHERE id = :before AND (:tenant IS NULL OR tenant = :tenant)
+)
+"""
+_NEWEST_FIRST = " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
 # Whoever takes a question owns it until it is settled.
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
 # Not before somebody has seen to what the call had begun: two processes that look after the dead at once could
@@ -155,16 +161,27 @@ class SQLitePendingStore:
         self,
         *,
         tenant: str | None = None,
+        user: str | None = None,
         status: PendingStatus | None = "open",
         call_id: str | None = None,
+        before: str | None = None,
         limit: int = 100,
     ) -> Actions:
-        sql = _LIST + (" AND status = :status" if status is not None else "")
-        sql += " AND tenant = :tenant" if tenant is not None else ""
-        sql += " AND call_id = :call_id" if call_id is not None else ""
-        sql += " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
-        values = {"status": status, "tenant": tenant, "call_id": call_id, "limit": max(0, limit)}
-        return await self._reader.query(lambda db: self._actions(db.execute(sql, values)))
+        values: dict[str, Any] = {"tenant": tenant, "user": user, "status": status, "call_id": call_id}
+        sql = _LIST + "".join(f" AND {name} = :{name}" for name, value in values.items() if value is not None)
+
+        def work(db: sqlite3.Connection) -> Actions:
+            found, last = Actions(), before
+            while (missing := limit - len(found)) > 0:  # rows that do not open are none of the page
+                page = sql + (_BEFORE if last is not None else "") + _NEWEST_FIRST
+                rows = db.execute(page, {**values, "before": last, "limit": missing}).fetchall()
+                found += self._actions(rows)
+                if len(rows) < missing:
+                    break
+                last = rows[-1][0]
+            return found
+
+        return await self._reader.query(work)
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         def work(db: sqlite3.Connection) -> PendingAction | None:

@@ -22,7 +22,7 @@ from toolpost.gateway.rest.operations import (
     Operation,
     RestRequest,
     decode_cursor,
-    page_of,
+    invalid_cursor,
     page_response,
 )
 from toolpost.gateway.rest.schemas import STATUSES, page, ref
@@ -40,7 +40,6 @@ _LONGEST_KEY = 255
 _LONGEST_WAIT_S = 60.0
 _LOOK_S = 0.1
 _MOST_EVENTS = 10_000
-_MOST_PENDING = 10_000
 _OPEN = frozenset({"running", "paused"})
 _REFUSALS = {"key_mismatch": 422, "in_progress": 409, "outcome_unknown": 409}
 """Of an idempotency key: used for another call, its call still runs, or nobody knows whether it happened."""
@@ -230,17 +229,25 @@ async def _is_kept(ask: RestRequest, run: RunSummary) -> bool:
 
 async def _list_pending(ask: RestRequest) -> Response:
     status = None if ask.query["status"] == "all" else ask.query["status"]
-    found = await ask.box.pending.list(by=ask.user, status=status, limit=_MOST_PENDING)
-    return page_of(ask, [one for one in found if _is_visible(ask, one)], lambda one: one.id, ask.box.pending.card)
+    limit: int = ask.query["limit"]
+    before = decode_cursor(ask.query.get("cursor"))
+    if before is not None:
+        try:
+            await _find_pending(ask, before)
+        except PendingNotFoundError:
+            raise invalid_cursor() from None
+    found = await ask.box.pending.list(by=ask.user, status=status, user=ask.only_user, before=before, limit=limit + 1)
+    cards = [ask.box.pending.card(action) for action in found[:limit]]
+    return page_response(cards, found[limit - 1].id if len(found) > limit else None)
 
 
 async def _show_pending(ask: RestRequest) -> Response:
-    return JsonResponse(ask.box.pending.card(await _find_pending(ask)))
+    return JsonResponse(ask.box.pending.card(await _find_pending(ask, ask.path["pending_id"])))
 
 
 async def _answer_pending(ask: RestRequest) -> Response:
     """Answer a question: the waiting call runs, and its outcome is the response."""
-    action, body = await _find_pending(ask), ask.body
+    action, body = await _find_pending(ask, ask.path["pending_id"]), ask.body
     if not ask.caller.may_answer(action.tool_name):
         raise insufficient_scope("answer")
     decision = body["decision"]
@@ -261,15 +268,12 @@ async def _answer_pending(ask: RestRequest) -> Response:
     return JsonResponse(outcome_to_dict(outcome))
 
 
-async def _find_pending(ask: RestRequest) -> PendingAction:
-    action = await ask.box.pending.get(ask.path["pending_id"], by=ask.user)
-    if not _is_visible(ask, action):
-        raise PendingNotFoundError(ask.path["pending_id"])
+async def _find_pending(ask: RestRequest, pending_id: str) -> PendingAction:
+    """Return a pending action that the caller may see; those of others are missing."""
+    action = await ask.box.pending.get(pending_id, by=ask.user)
+    if ask.only_user is not None and action.asked_by != ask.caller.principal:
+        raise PendingNotFoundError(pending_id)
     return action
-
-
-def _is_visible(ask: RestRequest, action: PendingAction) -> bool:
-    return ask.only_user is None or action.asked_by == ask.caller.principal
 
 
 _KEY = {

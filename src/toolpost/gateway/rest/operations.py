@@ -31,7 +31,6 @@ T = TypeVar("T")
 JsonSchema: TypeAlias = Mapping[str, Any]
 JSON_BYTES = 4_000_000
 _BODY_S = 60.0
-_MOST_ITEMS = 10_000
 
 LIMIT: JsonSchema = {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
 CURSOR: JsonSchema = {"type": "string", "description": "The `next` of the page before"}
@@ -239,10 +238,15 @@ def page_of(ask: RestRequest, items: Sequence[T], key: Callable[[T], str], show:
     if after is not None:
         begin = next((at for at, item in enumerate(items, 1) if key(item) == after), -1)
         if begin < 0:
-            raise Problem(400, "invalid_cursor", "what the cursor points at is gone; begin with the first page")
+            raise invalid_cursor()
     chosen = items[begin : begin + limit]
     more = begin + limit < len(items)
     return page_response([show(item) for item in chosen], key(chosen[-1]) if more else None)
+
+
+def invalid_cursor() -> Problem:
+    """Return the problem of a cursor that points at what is not there, or not for this caller."""
+    return Problem(400, "invalid_cursor", "what the cursor points at is gone; begin with the first page")
 
 
 def page_response(items: list[Any], last: str | None) -> JsonResponse:
