@@ -157,6 +157,15 @@ async def test_pages_go_on_by_cursor_and_made_up_cursors_are_refused(gate: Serve
     assert set(wrong) == {400}
 
 
+async def test_artifacts_are_listed_by_pages(gate: Served) -> None:
+    made = [(await gate.http.post("/api/v1/artifacts", content=b"%d" % number)).json()["id"] for number in range(3)]
+    first = (await gate.http.get("/api/v1/artifacts", params={"limit": 2})).json()
+    last = (await gate.http.get("/api/v1/artifacts", params={"limit": 2, "cursor": first["next"]})).json()
+
+    assert [one["id"] for one in first["items"] + last["items"]] == made[::-1]
+    assert last["next"] is None
+
+
 async def test_what_waits_is_listed_by_pages_while_it_is_being_answered(gate: Served) -> None:
     bot = await gate.key("acme:bot", "call")
     asked = [(await paused(gate))["pending"]["id"] for _ in range(4)]

@@ -102,6 +102,9 @@ async def test_artifacts_are_listed_newest_first(store: AnyStore) -> None:
 
     assert [ref.id for ref in await store.artifacts.list()] == ids[::-1]
     assert [ref.id for ref in await store.artifacts.list(run_id="run_1", limit=1)] == [ids[3]]
+    assert [ref.id for ref in await store.artifacts.list(before=ids[3], limit=2)] == [ids[2], ids[1]]
+    assert [ref.id for ref in await store.artifacts.list(before=ids[2], run_id="run_1")] == [ids[1]]
+    assert await store.artifacts.list(before="art_9") == []
 
 
 async def test_the_same_content_has_two_ids_and_one_file(sqlite: SQLiteStore, tmp_path: Path) -> None:

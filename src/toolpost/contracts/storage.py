@@ -441,9 +441,15 @@ class ArtifactStore(Protocol):
         ...
 
     async def list(
-        self, *, tenant: str | None = None, user: str | None = None, run_id: str | None = None, limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        user: str | None = None,
+        run_id: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
     ) -> list[ArtifactRef]:
-        """Return artifacts, newest first."""
+        """Return artifacts, newest first; `before` is the id of the last one of the page before."""
         ...
 
 

@@ -39,7 +39,8 @@ _NAMES = ArtifactRef.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
 _INSERT = f"INSERT INTO artifacts ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - constants
 _OF = "(:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)"
-_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE {_OF}"  # noqa: S608 - constants
+_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE {_OF}"  # noqa: S608 - constants, here and below
+_BEFORE = f" AND (created_at, rowid) < (SELECT created_at, rowid FROM artifacts WHERE id = :before AND {_OF})"  # noqa: S608
 
 
 class ContentFiles:
@@ -207,11 +208,17 @@ class SQLiteArtifactStore:
         return await asyncio.to_thread(self._files.read, ref.sha256, size=ref.size, offset=offset, limit=limit)
 
     async def list(
-        self, *, tenant: str | None = None, user: str | None = None, run_id: str | None = None, limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        user: str | None = None,
+        run_id: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
     ) -> Refs:
         sql = _SELECT + (" AND run_id = :run_id" if run_id is not None else "")
-        sql += " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
-        values = {"tenant": tenant, "user": user, "run_id": run_id, "limit": max(0, limit)}
+        sql += (_BEFORE if before is not None else "") + " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
+        values = {"tenant": tenant, "user": user, "run_id": run_id, "before": before, "limit": max(0, limit)}
         return await self._reader.query(lambda db: [ref_of(row) for row in db.execute(sql, values)])
 
     def _insertion(self, ref: ArtifactRef) -> Callable[[sqlite3.Connection], bool]:

@@ -60,6 +60,7 @@ Actions: TypeAlias = list[PendingAction]  # The stores' own `list` hides the bui
 Refs: TypeAlias = list[ArtifactRef]
 K = TypeVar("K")
 V = TypeVar("V")
+Listed = TypeVar("Listed", PendingAction, ArtifactRef)
 
 
 class MemoryRun:
@@ -338,6 +339,13 @@ class MemoryJournal:
         return []
 
 
+def _behind(items: Sequence[Listed], before: str | None) -> Sequence[Listed]:
+    """Return the items behind the one with this id, none where it is not among them; for no id all."""
+    if before is None:
+        return items
+    return items[next((at for at, item in enumerate(items, 1) if item.id == before), len(items)) :]
+
+
 class MemoryPendingStore:
     """Pending actions in a dict; a lock makes claims atomic between threads."""
 
@@ -365,10 +373,7 @@ class MemoryPendingStore:
         limit: int = 100,
     ) -> Actions:
         theirs = [action for action in reversed(self.actions.values()) if tenant in (None, action.asked_by.tenant)]
-        newest_first = sorted(theirs, key=lambda action: action.created_at, reverse=True)
-        if before is not None:
-            at = next((at for at, action in enumerate(newest_first) if action.id == before), len(newest_first))
-            newest_first = newest_first[at + 1 :]
+        newest_first = _behind(sorted(theirs, key=lambda action: action.created_at, reverse=True), before)
         actions = (
             action
             for action in newest_first
@@ -506,14 +511,17 @@ class MemoryArtifactStore:
         return self.contents[ref.sha256][start : None if limit is None else start + max(0, limit)]
 
     async def list(
-        self, *, tenant: str | None = None, user: str | None = None, run_id: str | None = None, limit: int = 100
+        self,
+        *,
+        tenant: str | None = None,
+        user: str | None = None,
+        run_id: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
     ) -> Refs:
-        refs = [
-            ref
-            for ref in reversed(self.refs.values())
-            if tenant in (None, ref.tenant) and user in (None, ref.user) and run_id in (None, ref.run_id)
-        ]
-        return sorted(refs, key=lambda ref: ref.created_at, reverse=True)[: max(0, limit)]
+        theirs = [r for r in reversed(self.refs.values()) if tenant in (None, r.tenant) and user in (None, r.user)]
+        newest_first = _behind(sorted(theirs, key=lambda ref: ref.created_at, reverse=True), before)
+        return list(islice((ref for ref in newest_first if run_id in (None, ref.run_id)), max(0, limit)))
 
 
 class MemoryStore:

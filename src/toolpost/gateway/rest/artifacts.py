@@ -12,13 +12,22 @@ from starlette.responses import Response, StreamingResponse
 
 from toolpost.contracts.storage import ArtifactRef
 from toolpost.gateway.problems import Problem, ProblemResponse
-from toolpost.gateway.rest.operations import CURSOR, LIMIT, JsonResponse, Operation, RestRequest, page_of, read_body
+from toolpost.gateway.rest.operations import (
+    CURSOR,
+    LIMIT,
+    JsonResponse,
+    Operation,
+    RestRequest,
+    decode_cursor,
+    invalid_cursor,
+    page_response,
+    read_body,
+)
 from toolpost.gateway.rest.schemas import page, ref
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
-_MOST = 10_000
 _PIECE = 1 << 20
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
@@ -29,10 +38,14 @@ _FILE = {_OCTETS: {"type": "string", "format": "binary"}}
 
 
 async def _list_artifacts(ask: RestRequest) -> Response:
-    found = await ask.box.store.artifacts.list(
-        tenant=ask.tenant, user=ask.only_user, run_id=ask.query.get("run"), limit=_MOST
+    limit: int = ask.query["limit"]
+    before, store = decode_cursor(ask.query.get("cursor")), ask.box.store.artifacts
+    if before is not None and await store.info(before, tenant=ask.tenant, user=ask.only_user) is None:
+        raise invalid_cursor()
+    found = await store.list(
+        tenant=ask.tenant, user=ask.only_user, run_id=ask.query.get("run"), before=before, limit=limit + 1
     )
-    return page_of(ask, found, lambda one: one.id, lambda one: one.to_dict())
+    return page_response(found, limit, lambda one: one.id, lambda one: one.to_dict())
 
 
 async def _show_artifact(ask: RestRequest) -> Response:

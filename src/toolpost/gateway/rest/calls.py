@@ -180,7 +180,7 @@ async def _list_runs(ask: RestRequest) -> Response:
     runs: list[RunSummary] = await ask.box.store.events.runs(
         tenant=ask.tenant, user=ask.only_user, before=before, limit=limit + 1
     )
-    return page_response([run.to_dict() for run in runs[:limit]], runs[limit - 1].run_id if len(runs) > limit else None)
+    return page_response(runs, limit, lambda run: run.run_id, lambda run: run.to_dict())
 
 
 async def _show_run(ask: RestRequest) -> Response:
@@ -237,8 +237,7 @@ async def _list_pending(ask: RestRequest) -> Response:
         except PendingNotFoundError:
             raise invalid_cursor() from None
     found = await ask.box.pending.list(by=ask.user, status=status, user=ask.only_user, before=before, limit=limit + 1)
-    cards = [ask.box.pending.card(action) for action in found[:limit]]
-    return page_response(cards, found[limit - 1].id if len(found) > limit else None)
+    return page_response(found, limit, lambda action: action.id, ask.box.pending.card)
 
 
 async def _show_pending(ask: RestRequest) -> Response:

@@ -239,9 +239,7 @@ def page_of(ask: RestRequest, items: Sequence[T], key: Callable[[T], str], show:
         begin = next((at for at, item in enumerate(items, 1) if key(item) == after), -1)
         if begin < 0:
             raise invalid_cursor()
-    chosen = items[begin : begin + limit]
-    more = begin + limit < len(items)
-    return page_response([show(item) for item in chosen], key(chosen[-1]) if more else None)
+    return page_response(items[begin : begin + limit + 1], limit, key, show)
 
 
 def invalid_cursor() -> Problem:
@@ -249,6 +247,8 @@ def invalid_cursor() -> Problem:
     return Problem(400, "invalid_cursor", "what the cursor points at is gone; begin with the first page")
 
 
-def page_response(items: list[Any], last: str | None) -> JsonResponse:
-    """Return a page, with the cursor of the next one where there is more."""
-    return JsonResponse({"items": items, "next": None if last is None else encode_cursor(last)})
+def page_response(found: Sequence[T], limit: int, key: Callable[[T], str], show: Callable[[T], Any]) -> JsonResponse:
+    """Return a page of items, with the cursor of the next one where one more was found than the page has."""
+    last = key(found[limit - 1]) if len(found) > limit else None
+    shown = [show(item) for item in found[:limit]]
+    return JsonResponse({"items": shown, "next": None if last is None else encode_cursor(last)})
