@@ -19,6 +19,7 @@ from tests.gateway.running import furnish
 from tests.gateway.serving import Served, served
 from tests.gateway.test_rest_events import listening, take
 from toolpost import ExternalToolConfig, Toolbox, tool
+from toolpost.contracts.callers import CallerScope
 from toolpost.gateway.mcp_tasks import TASKS
 from toolpost.gateway.rest.catalog import apply_changes
 from toolpost.gateway.siblings import Siblings, WorkerPlace
@@ -141,6 +142,23 @@ async def test_a_session_of_a_worker_that_there_is_not_is_answered_as_unknown(pa
 
     assert reply.status_code == 404
     assert "session" in reply.text.lower()
+
+
+@pytest.mark.parametrize(("scope", "status"), [(None, 401), ("answer", 403)])
+async def test_who_may_not_send_a_request_is_told_before_its_body_is_read(
+    pair: Pair, scope: CallerScope | None, status: int
+) -> None:
+    bearer = {"Authorization": "Bearer none"} if scope is None else await pair.one.key("acme:ann", scope)
+    url = httpx2.URL(pair.one.url)
+    lines = ["POST /mcp HTTP/1.1", f"Host: {url.host}:{url.port}", "Mcp-Session-Id: x.1", "Content-Length: 4000000"]
+    head = [*lines, f"Authorization: {bearer['Authorization']}", "", ""]
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write("\r\n".join(head).encode())
+    async with asyncio.timeout(30):
+        first = await reader.readline()
+    writer.close()
+
+    assert first.split()[1] == str(status).encode()
 
 
 async def test_a_key_counts_and_a_run_is_cancelled_in_whatever_worker(pair: Pair) -> None:

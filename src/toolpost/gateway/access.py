@@ -103,6 +103,14 @@ class Access:
             if not self._open[opened]:
                 del self._open[opened]
 
+    async def admits(self, scope: Scope) -> bool:
+        """Return whether a request is for this host and from a caller who may send it, without counting it."""
+        try:
+            _check_scopes(await self._identify(scope, self._read_headers(scope)), scope["path"])
+        except (Problem, ToolError):
+            return False
+        return True
+
     async def _refusal(self, scope: Scope) -> ProblemResponse | None:
         """Put the caller into the scope; return the response to a request that goes no further."""
         try:
@@ -167,10 +175,14 @@ class Access:
         if self._open[caller.id] >= self._most_open:
             detail = f"this caller has {self._most_open} requests open; event streams count, too"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
-        if not caller.scopes:  # a token whose roles mean nothing here
-            raise insufficient_scope(*SCOPES)
-        if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
-            raise insufficient_scope("call")
+        _check_scopes(caller, path)
+
+
+def _check_scopes(caller: Caller, path: str) -> None:
+    if not caller.scopes:  # a token whose roles mean nothing here
+        raise insufficient_scope(*SCOPES)
+    if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
+        raise insufficient_scope("call")
 
 
 def insufficient_scope(*scopes: str) -> Problem:

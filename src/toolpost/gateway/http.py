@@ -96,7 +96,7 @@ def gateway_app(
         metadata_url=metadata_url,
     )
     behind = observed(access)
-    return behind if siblings is None else siblings.routed(behind)
+    return behind if siblings is None else siblings.routed(behind, access.admits)
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:

@@ -18,6 +18,8 @@ from toolpost.gateway.source_changes import FROM_SIBLING, SOURCE_CHANGES, Change
 from toolpost.wire.unix_http import UnixHttpError, unix_request
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from toolpost.wire.unix_http import StreamedReply
@@ -59,8 +61,11 @@ class Siblings:
         """What the ids of this worker's sessions end with."""
         return f"{_MARK}{self.number}"
 
-    def routed(self, app: ASGIApp) -> ASGIApp:
-        """Return the application for all requests: those for a session of another worker go there."""
+    def routed(self, app: ASGIApp, admits: Callable[[Scope], Awaitable[bool]]) -> ASGIApp:
+        """Return the application for all requests: those for a session of another worker go there.
+
+        A request that `admits` does not let through is refused by `app` itself, before its body is read.
+        """
 
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -71,7 +76,7 @@ class Siblings:
                 await app(scope, receive, send)
                 return
             owner = self._owner_of(scope)
-            if owner != self.number and not is_passed_on:
+            if owner != self.number and not is_passed_on and await admits(scope):
                 await self._pass_on(owner, scope, receive, send)
                 return
             _without_mark(scope, self.mark)
