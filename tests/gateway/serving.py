@@ -58,10 +58,11 @@ async def served(
     *,
     sinks: Sequence[Any] = (),
     place: WorkerPlace | None = None,
+    look_s: float | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """Serve these tools for as long as the test needs; as one of several workers, where it has a `place`."""
-    relay, feed = ProgressRelay(), EventFeed() if place is None else EventFeed(look_s=0.01)
+    relay, feed = ProgressRelay(), EventFeed(look_s=look_s or (1.0 if place is None else 0.01))
     with listen("127.0.0.1", 0) as socket, ExitStack() as closing:
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
         opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, feed, *sinks])

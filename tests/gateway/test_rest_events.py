@@ -12,7 +12,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.gateway.serving import Served, served
+from tests.gateway.serving import Served, add, served
 from toolpost import ToolContext, tool
 
 
@@ -165,3 +165,81 @@ async def test_a_streamed_call_that_reports_much_at_once_has_all_of_it_in_its_st
 
     assert rest.text.count("event: SUBAGENT_ACTION") == 2500
     assert a2a.text.count('"text":"') == 2500
+
+
+CALLS = {
+    "rest": ("/api/v1/calls", {"tool": "step", "mode": "stream"}),
+    "a2a": (
+        "/a2a",
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "SendStreamingMessage",
+            "params": {"message": {"messageId": "m1", "role": "ROLE_USER", "parts": [{"data": {"tool": "step"}}]}},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("door", CALLS)
+async def test_a_streamed_call_is_read_when_something_happens_in_it_and_not_in_between(
+    tmp_path: Path, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = asyncio.Semaphore(0)
+
+    @tool(side_effects="pure")
+    async def step(ctx: ToolContext) -> str:
+        """Go on when it is told to."""
+        for number in range(3):
+            ctx.progress(f"step {number}")
+            await steps.acquire()
+        return "at the end"
+
+    path, body = CALLS[door]
+    async with served(tmp_path / "data", [step, add], look_s=3600) as gate:
+        log, reads = gate.box.store.events, list[str | None]()
+        read = log.read
+
+        async def counted(**options: Any) -> Any:
+            reads.append(options.get("run_id"))
+            return await read(**options)
+
+        monkeypatch.setattr(log, "read", counted)
+        async with asyncio.timeout(60), gate.http.stream("POST", path, json=body) as reply:
+            lines = reply.aiter_lines()
+            await find_line(lines, "step 0")
+            so_far = len(reads)
+            for _ in range(50):
+                await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 1}})
+            meanwhile = reads[so_far:]
+            for text in ("step 1", "step 2", "at the end"):
+                steps.release()
+                await find_line(lines, text)
+
+    assert meanwhile == []
+    assert 3 <= len(reads) <= 10
+
+
+async def find_line(lines: AsyncIterator[str], text: str) -> None:
+    while text not in await anext(lines):
+        pass
+
+
+async def test_who_waits_for_an_outcome_is_told_when_the_call_ends(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    @tool(side_effects="pure")
+    async def hold() -> str:
+        """Wait until somebody says so."""
+        await go_on.wait()
+        return "released"
+
+    async with served(tmp_path / "data", [hold], look_s=10) as gate:
+        begun = await gate.http.post("/api/v1/calls", json={"tool": "hold", "mode": "async"})
+        location = begun.headers["location"]
+        waiting = asyncio.create_task(gate.http.get(location, params={"wait_s": 60}))
+        running = await gate.http.get(location)
+        go_on.set()
+        outcome = await waiting
+
+    assert (running.status_code, outcome.status_code, outcome.json()["content"]) == (202, 200, "released")

@@ -335,16 +335,18 @@ async def _updates(ask: _Ask, task_id: str, running: asyncio.Task[Outcome] | Non
     """Send the task, what it reports meanwhile, its result and its last status."""
     now, seen = _TaskState(task_id, None), 0
     yield _event(ask, {"task": now.task()})
+    log, tenant = ask.service.box.store.events, ask.caller.principal.tenant
     try:
-        while now.state == _WORKING and not ask.service.is_stopping:
-            now = await _look(ask, task_id, running)
-            log, tenant = ask.service.box.store.events, ask.caller.principal.tenant
-            async for event in events_after(log, seen, tenant=tenant, run_id=task_id):
-                seen = event.id
-                text = event.payload.get("text")
-                if event.code is EventCode.SUBAGENT_ACTION and isinstance(text, str) and text:
-                    status = _TaskState(task_id, None).status(text)
-                    yield _event(ask, {"statusUpdate": {**now.names, "status": status}})
+        with ask.service.feed.watching(task_id, tenant=tenant) as watch:
+            while now.state == _WORKING and not ask.service.is_stopping:
+                await watch.wait(running)
+                now = await _look(ask, task_id, running)
+                async for event in events_after(log, seen, tenant=tenant, run_id=task_id):
+                    seen = event.id
+                    text = event.payload.get("text")
+                    if event.code is EventCode.SUBAGENT_ACTION and isinstance(text, str) and text:
+                        status = _TaskState(task_id, None).status(text)
+                        yield _event(ask, {"statusUpdate": {**now.names, "status": status}})
     except _RpcError as error:
         yield b"data: %s\n\n" % json_bytes(_error(ask.id, error.code, str(error)))
         return
@@ -354,11 +356,9 @@ async def _updates(ask: _Ask, task_id: str, running: asyncio.Task[Outcome] | Non
 
 
 async def _look(ask: _Ask, task_id: str, running: asyncio.Task[Outcome] | None) -> _TaskState:
-    """Wait a moment, and return how a task stands."""
+    """Return how a task stands."""
     if running is not None:
-        await asyncio.wait([running], timeout=_LOOK_S)
         return _task_of(task_id, running.result()) if running.done() else _TaskState(task_id, None)
-    await asyncio.sleep(_LOOK_S)
     return await _find(ask)
 
 

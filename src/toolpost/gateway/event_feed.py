@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict, deque
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 
     from toolpost.contracts.events import EventFilter, RunEvent, StoredEvent
     from toolpost.contracts.storage import EventLog
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _PAGE = 1000
 _MOST_WAITING = 5_000  # a listener that is further behind reads the log again
 _LOOK_S = 1.0  # other processes write to the log, too
+_RARER = 1.25
+_AT_ONCE_S = 0.02
 
 
 async def events_after(
@@ -49,6 +52,39 @@ class _Listener:
         self.ready.set()
 
 
+class RunWatch:
+    """Wait for news of one run: at once of what this process emits, after a while of what other processes write.
+
+    The looks for others become rarer while there is nothing new, up to one in `2 * look_s` seconds.
+    """
+
+    def __init__(self, look_s: float) -> None:
+        self._first_s, self._longest_s = look_s / 10, look_s * 2
+        self._next_s = self._first_s
+        self._loop = asyncio.get_running_loop()
+        self._looked_at = self._loop.time()
+        self._news = self._loop.create_future()
+        self.wake()  # what was emitted before, nobody told
+
+    def wake(self) -> None:
+        """Let whoever waits look at once, and often for a while: what follows an event may come from elsewhere."""
+        self._next_s = self._first_s
+        if not self._news.done():
+            self._news.set_result(None)
+
+    async def wait(self, ending: asyncio.Future[Any] | None = None, *, at_most_s: float = math.inf) -> None:
+        """Wait until it is time to look at the run, or `ending` is done."""
+        ending = ending or self._loop.create_future()
+        limit_s = min(self._next_s, at_most_s)
+        await asyncio.wait([self._news, ending], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if self._news.done():  # a tool that reports a thousand times a second is not read as often
+            await asyncio.wait([ending], timeout=max(0.0, self._looked_at + _AT_ONCE_S - self._loop.time()))
+            self._news = self._loop.create_future()
+        else:
+            self._next_s = min(self._next_s * _RARER, self._longest_s)
+        self._looked_at = self._loop.time()
+
+
 class EventFeed:
     """Event sink that tells listeners of new events in the log; it must be among the sinks of the Toolbox.
 
@@ -61,14 +97,35 @@ class EventFeed:
         self._written = asyncio.Event()
         self._listeners: defaultdict[tuple[str, str | None], set[_Listener]] = defaultdict(set)
         self._position = 0
+        self._watches: defaultdict[tuple[str, str], set[RunWatch]] = defaultdict(set)
         self._joining = asyncio.Lock()
         self.is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def emit(self, event: RunEvent) -> None:
         """Look at the log soon; progress may come from a worker thread."""
-        if self._listeners and self._loop is not None:
+        if self._loop is None:
+            return
+        if self._listeners:
             self._loop.call_soon_threadsafe(self._written.set)
+        if self._watches and (event.call.tenant, event.call.run_id) in self._watches:
+            self._loop.call_soon_threadsafe(self._wake, event.call.tenant, event.call.run_id)
+
+    def _wake(self, tenant: str, run_id: str) -> None:
+        for watch in self._watches.get((tenant, run_id), ()):
+            watch.wake()
+
+    @contextmanager
+    def watching(self, run_id: str, *, tenant: str) -> Generator[RunWatch]:
+        """Wait for news of a run while this is open."""
+        watch = RunWatch(self._look_s)
+        self._watches[tenant, run_id].add(watch)
+        try:
+            yield watch
+        finally:
+            self._watches[tenant, run_id].discard(watch)
+            if not self._watches[tenant, run_id]:
+                del self._watches[tenant, run_id]
 
     @property
     def listeners(self) -> int:
@@ -81,6 +138,9 @@ class EventFeed:
         for listeners in self._listeners.values():
             for listener in listeners:
                 listener.ready.set()
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.wake()
 
     @asynccontextmanager
     async def following(self, log: EventLog) -> AsyncGenerator[None]:

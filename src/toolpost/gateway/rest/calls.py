@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _KEY_HEADER = "Idempotency-Key"
 _LONGEST_KEY = 255
 _LONGEST_WAIT_S = 60.0
-_LOOK_S = 0.1
 _MOST_EVENTS = 10_000
 _OPEN = frozenset({"running", "paused"})
 _REFUSALS = {"key_mismatch": 422, "in_progress": 409, "outcome_unknown": 409}
@@ -158,14 +157,14 @@ async def _stream_run(ask: RestRequest, task: asyncio.Task[Outcome], run_id: str
     """Send the events of a run as they happen, then its outcome."""
     seen = 0
     box = ask.box
-    while True:
-        await asyncio.wait([task], timeout=_LOOK_S)
-        done = task.done()  # before reading: then the last event is among those that are read
-        async for event in events_after(box.store.events, seen, tenant=ask.tenant, run_id=run_id):
-            seen = event.id
-            yield server_event(event.code.name, await box.pending.describe_event(event, by=ask.user), event.id)
-        if done:
-            break
+    with ask.service.feed.watching(run_id, tenant=ask.tenant) as watch:
+        done = False
+        while not done:
+            await watch.wait(task)
+            done = task.done()  # before reading: then the last event is among those that are read
+            async for event in events_after(box.store.events, seen, tenant=ask.tenant, run_id=run_id):
+                seen = event.id
+                yield server_event(event.code.name, await box.pending.describe_event(event, by=ask.user), event.id)
     yield server_event("outcome", outcome_to_dict(task.result()))
 
 
@@ -208,17 +207,19 @@ async def _cancel_run(ask: RestRequest) -> Response:
 
 
 async def _run_outcome(ask: RestRequest) -> Response:
-    deadline = time.monotonic() + ask.query["wait_s"]
-    while True:
-        run = await _find_run(ask, ask.path["run_id"])
-        known = await kept_outcome(ask.box.store, run)
-        if known is not None and not _is_parked(known):
-            return JsonResponse(outcome_to_dict(known))
-        if known is None and run.status not in _OPEN and not await _is_kept(ask, run):
-            raise Problem(404, "outcome_not_kept", "the outcome was given to the caller that waited; it is not kept")
-        if time.monotonic() >= deadline:
-            return JsonResponse({"status": "running", "run_id": run.run_id}, 202)
-        await asyncio.sleep(_LOOK_S)
+    run_id, deadline = ask.path["run_id"], time.monotonic() + ask.query["wait_s"]
+    with ask.service.feed.watching(run_id, tenant=ask.tenant) as watch:
+        while True:
+            run, left_s = await _find_run(ask, run_id), deadline - time.monotonic()
+            known = await kept_outcome(ask.box.store, run)
+            if known is not None and not _is_parked(known):
+                return JsonResponse(outcome_to_dict(known))
+            if known is None and run.status not in _OPEN and not await _is_kept(ask, run):
+                detail = "the outcome was given to the caller that waited; it is not kept"
+                raise Problem(404, "outcome_not_kept", detail)
+            if left_s <= 0:
+                return JsonResponse({"status": "running", "run_id": run.run_id}, 202)
+            await watch.wait(at_most_s=left_s)
 
 
 async def _is_kept(ask: RestRequest, run: RunSummary) -> bool:
