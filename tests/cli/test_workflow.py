@@ -120,3 +120,31 @@ def test_a_run_that_takes_too_long_is_told_where_to_give_it_longer(toolpost: Run
 
 def test_the_usage_names_what_is_repeated_once(toolpost: Run) -> None:
     assert "workflow check [OPTIONS] FILE|FOLDER...\n" in toolpost("workflow", "check", "-h").out
+
+
+PAIR = """
+name: pair
+steps:
+  first: {tool: local.wipe, arguments: {name: a}}
+  second: {tool: local.wipe, arguments: {name: b}}
+"""
+
+
+def test_a_workflow_that_waits_for_several_answers_names_them_all(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").write_text(
+        "sources:\n"
+        "  - {name: local, transport: python, connection: ./tools.py}\n"
+        "  - {name: flows, transport: workflow, connection: ./flows}\n"
+    )
+    (home / "flows").mkdir()
+    (home / "flows" / "pair.yaml").write_text(PAIR)
+    paused = toolpost("tools", "call", "flows.pair")
+    listed = toolpost("pending", "list", "--json").json
+    done = [toolpost("pending", "approve", card["id"], "--json").json for card in listed]
+
+    assert sorted(card["arguments"]["name"] for card in listed) == ["a", "b"]
+    assert all(f"`toolpost pending approve {card['id']}` runs it" in paused.out for card in listed)
+    assert "It also waits for local.wipe: Allow local.wipe?" in paused.out
+    other = done[0]["pending"]
+    assert (other["id"], other["tool_name"], other["others"]) == (listed[1]["id"], "local.wipe", [])
+    assert done[1]["content"] == {"first": "wiped a", "second": "wiped b"}

@@ -77,5 +77,5 @@ def test_a_paused_call_tells_an_address_and_a_question_but_no_payload() -> None:
 
     plain = told(Paused("call_1", "run_1", "rm", "ask_1", question))
 
-    assert plain["pending"] == {"id": "ask_1", **question.to_dict()}
+    assert plain["pending"] == {"id": "ask_1", "tool_name": "rm", **question.to_dict(), "others": []}
     assert "for the person only" not in json.dumps(plain)

@@ -16,7 +16,7 @@ from mcp_types import (
     InputResponses,
 )
 
-from toolpost import Settings, Toolbox, ToolContext, tool
+from toolpost import Paused, Settings, Toolbox, ToolContext, tool
 from toolpost.gateway.mcp_server import McpServer
 
 ME, COLLEAGUE = "acme:ann", "acme:bob"
@@ -181,6 +181,41 @@ async def test_no_model_reads_the_link_by_which_a_person_signs_in() -> None:
     assert "toolpost accounts connect mail" in str(told.content)
     assert (told.meta or {})["toolpost/card"]["kind"] == "consent"
     assert SIGN_IN not in str(told)
+
+
+async def test_a_call_that_waits_for_several_people_names_all_that_they_are_asked() -> None:
+    heard: list[str] = []
+
+    @tool(side_effects="write")
+    async def send_all(ctx: ToolContext) -> str:
+        """Send two letters."""
+        letters = [await ctx.call("send", {"letter": {"to": name}, "copies": []}) for name in ("eve", "bob")]
+        if waiting := [one for one in letters if isinstance(one, Paused)]:
+            ctx.wait_for(*waiting)
+        return "all sent"
+
+    async def hear(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        heard.append(params.message)
+        return ElicitResult(action="accept")
+
+    async with Toolbox(tools=[send, send_all], settings=Settings(data_dir=None)) as box:
+        gate = McpServer(box, principal=lambda _ctx: ME)
+        async with Client(gate.server, mode="legacy") as plain:
+            told = await plain.call_tool("send_all", {})
+        asked = await box.pending.list(by=COLLEAGUE)
+        async with Client(gate.server, mode="legacy", elicitation_callback=hear) as client:
+            call = asyncio.create_task(client.call_tool("send_all", {}))
+            while not heard:
+                await asyncio.sleep(0)
+            for action in await box.pending.list(by=COLLEAGUE):
+                await box.approve(action.id, by=COLLEAGUE)
+            result = await call
+
+    assert all(f"toolpost pending approve {one.id}" in str(told.content) for one in asked)
+    meta = told.meta or {}
+    assert {meta["toolpost/pending_id"], meta["toolpost/others"][0]["id"]} == {one.id for one in asked}
+    assert heard[0].count("toolpost pending approve ask_") == 2
+    assert result.structured_content == {"result": "all sent"}
 
 
 async def test_a_caller_lists_its_own_calls_that_wait_and_no_others(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.gateway.serving import Served, add, served
-from toolpost import ToolContext, tool
+from toolpost import Completed, Paused, ToolContext, tool
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.outcomes import outcome_to_dict
 
@@ -200,6 +200,37 @@ async def test_what_json_has_no_word_for_is_still_answered(gate: Served) -> None
 
 
 # ---------------------------------------------------------------- cards and answers
+
+
+async def test_a_call_that_waits_for_several_answers_names_them_all(tmp_path: Path) -> None:
+    @tool(side_effects="write")
+    async def drop_both(ctx: ToolContext) -> list[Any]:
+        """Drop two tables."""
+        outcomes = [await ctx.call("drop", {"name": name}) for name in ("a", "b")]
+        if waiting := [one for one in outcomes if isinstance(one, Paused)]:
+            ctx.wait_for(*waiting)
+        return [one.content for one in outcomes if isinstance(one, Completed)]
+
+    @tool(side_effects="write")
+    async def outer(ctx: ToolContext) -> Any:
+        """Drop two tables, at the second remove."""
+        outcome = await ctx.call("drop_both", {})
+        if isinstance(outcome, Paused):
+            ctx.wait_for(outcome)
+        return outcome.content if isinstance(outcome, Completed) else None
+
+    async with served(tmp_path / "data", [drop, drop_both, outer]) as gate:
+        first = (await gate.http.post("/api/v1/calls", json={"tool": "outer"})).json()["pending"]
+        cards = {card["id"]: card for card in (await gate.http.get("/api/v1/pending")).json()["items"]}
+        second = (await answer(gate, first["id"], decision="approve")).json()["pending"]
+        done = (await answer(gate, second["id"], decision="approve")).json()
+
+    named = [first, *first["others"]]
+    assert [one["tool_name"] for one in named] == ["drop", "drop"]
+    assert [one["arguments"]["name"] for one in named] == ["a", "b"]
+    assert {one["id"]: one["prompt"] for one in named} == {id: card["prompt"] for id, card in cards.items()}
+    assert (second["id"], second["others"]) == (first["others"][0]["id"], [])
+    assert done["content"] == [{"gone": "a"}, {"gone": "b"}]
 
 
 async def test_a_card_shows_who_asks_for_what_and_the_answers_it_takes(gate: Served) -> None:

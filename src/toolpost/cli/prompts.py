@@ -13,7 +13,7 @@ from toolpost.cli.arguments import read_json_or_text
 from toolpost.cli.commands import CommonOptions, default_user
 from toolpost.cli.output import Output, format_json, format_json_line, make_printable
 from toolpost.contracts.errors import ToolError, ToolSchemaError, ToolValidationError
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.outcomes import Completed, Failed, OpenQuestion, Outcome, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import NEXT_STEPS, Question
 from toolpost.policy.approvals import answer_refusal
@@ -93,10 +93,17 @@ def _print_outcome(outcome: Outcome, output: Output, advice: str | None) -> None
 
 def describe_pause(paused: Paused, options: CommonOptions) -> str:
     """Describe a paused call, and the commands that answer it."""
-    question = paused.question
-    step = next_step(question, paused.pending_id, options, by_asker=True)
-    lines = [*describe_call(question), *describe_form(question.answer_schema)]
-    return "\n".join([f"paused: {question.prompt}", *lines, step])
+    first, *others = paused.questions
+    lines = [f"paused: {first.question.prompt}", *_question_lines(first, options)]
+    for other in others:
+        lines += [f"It also waits for {other.tool_name}: {other.question.prompt}", *_question_lines(other, options)]
+    return "\n".join(lines)
+
+
+def _question_lines(asked: OpenQuestion, options: CommonOptions) -> list[str]:
+    question = asked.question
+    step = next_step(question, asked.pending_id, options, by_asker=True)
+    return [*describe_call(question), *describe_form(question.answer_schema), step]
 
 
 async def ask_at_terminal(outcome: Outcome, box: Toolbox, output: Output, *, user: str) -> Outcome:

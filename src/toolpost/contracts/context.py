@@ -37,18 +37,18 @@ class ProtectedPath(NamedTuple):
 
 def inner_call_question(paused: Sequence[Paused], *, reason: str = "inner_call") -> Question:
     """Return the question of a call that waits for calls inside it; nobody is asked but about those."""
-    from toolpost.contracts.questions import Question  # noqa: PLC0415 - as said above
+    from toolpost.contracts.outcomes import questions_to_dict  # noqa: PLC0415 - as said above
+    from toolpost.contracts.questions import Question  # noqa: PLC0415
 
-    first = paused[0]
     return Question(
         kind="call",
-        prompt=f"a call inside it waits: {first.question.prompt}",
+        prompt=f"a call inside it waits: {paused[0].question.prompt}",
         reason=reason,
         payload={
             "calls": [one.call_id for one in paused],
-            "waits_for": {"id": first.pending_id, **first.question.to_dict()},
+            "waits_for": questions_to_dict([question for one in paused for question in one.questions]),
         },
-        key=f"call:{first.call_id}",
+        key=f"call:{paused[0].call_id}",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -63,9 +63,24 @@ class Failed(Struct, frozen=True):
         return "failed"
 
 
+class OpenQuestion(Struct, frozen=True):
+    """A question that waits for a person, and the tool that it is about."""
+
+    pending_id: str
+    tool_name: str
+    question: Question
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what every surface shows of it."""
+        return {"id": self.pending_id, "tool_name": self.tool_name, **self.question.to_dict()}
+
+
 @final
 class Paused(Struct, frozen=True):
-    """The call waits for a person. The pending id is an address: it grants no right to answer."""
+    """The call waits for a person. The pending id is an address: it grants no right to answer.
+
+    Where calls that it made wait, `inside` has the questions of them all; the first of them is `question`.
+    """
 
     call_id: str
     run_id: str
@@ -73,6 +88,12 @@ class Paused(Struct, frozen=True):
     pending_id: str
     question: Question
     duration_ms: float = 0.0
+    inside: tuple[OpenQuestion, ...] = ()
+
+    @property
+    def questions(self) -> tuple[OpenQuestion, ...]:
+        """All questions that it waits with, in most cases one."""
+        return self.inside or (OpenQuestion(self.pending_id, self.tool_name, self.question),)
 
     @property
     def status(self) -> str:
@@ -107,8 +128,14 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
             }
         case Failed():
             return {**base, "error": outcome.error.to_dict()}
-        case Paused(question=question):
-            return {**base, "pending": {"id": outcome.pending_id, **question.to_dict()}}
+        case Paused(questions=questions):
+            return {**base, "pending": questions_to_dict(questions)}
+
+
+def questions_to_dict(questions: Sequence[OpenQuestion]) -> dict[str, Any]:
+    """Return the questions that a call waits with as JSON data: the first one, and with it the `others`."""
+    first, *others = questions
+    return {**first.to_dict(), "others": [one.to_dict() for one in others]}
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):

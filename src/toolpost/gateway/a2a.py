@@ -19,7 +19,7 @@ from starlette.routing import Route
 from toolpost import __version__
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.outcomes import Completed, Failed, OpenQuestion, Outcome, Paused, outcome_to_dict
 from toolpost.gateway.access import AGENT_CARD, CALLER, insufficient_scope
 from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem
@@ -106,8 +106,8 @@ class _TaskState(NamedTuple):
         match self.outcome:
             case Failed(error=error):
                 parts = [{"text": str(error)}, {"data": {"error_code": error.error_code}}]
-            case Paused(question=question, pending_id=pending_id) if self.state != _WORKING:
-                parts = [{"text": question.prompt}, {"data": {"pending_id": pending_id, "kind": question.kind}}]
+            case Paused(questions=questions) if self.state != _WORKING:
+                parts = [part for asked in questions for part in _asked(asked)]
             case _:
                 pass
         status: dict[str, Any] = {"state": self.state, "timestamp": datetime.now(UTC).isoformat()}
@@ -129,6 +129,12 @@ class _TaskState(NamedTuple):
         names, artifact = self.names, self.artifact()
         task = {"id": names["taskId"], "contextId": names["contextId"], "status": self.status()}
         return task if artifact is None else {**task, "artifacts": [artifact]}
+
+
+def _asked(asked: OpenQuestion) -> list[dict[str, Any]]:
+    """Return the parts of a message that name one question."""
+    names = {"pending_id": asked.pending_id, "kind": asked.question.kind, "tool_name": asked.tool_name}
+    return [{"text": asked.question.prompt}, {"data": names}]
 
 
 def a2a_routes(service: RestService) -> list[Route]:

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams
 
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
-from toolpost.contracts.outcomes import Failed, Outcome, Paused
+from toolpost.contracts.outcomes import Failed, OpenQuestion, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import NEXT_STEPS, PendingAction, Question
 from toolpost.gateway.mcp_client import client_capabilities
@@ -292,6 +292,8 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
     )
     shown: Mapping[str, Any] = {**card, "payload": {}} if paused.question.kind == "consent" else card
     meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}card": shown}
+    if others := paused.questions[1:]:
+        meta[f"{META}others"] = [one.to_dict() for one in others]
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
 
 
@@ -347,12 +349,16 @@ async def _send(ctx: Context, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def where_to_answer(paused: Paused) -> str:
-    """Return what a person is asked, and how to answer it."""
-    question = paused.question
+    """Return what people are asked, and how to answer it."""
+    return "\nIt also waits for: ".join(_how_to_answer(asked) for asked in paused.questions)
+
+
+def _how_to_answer(asked: OpenQuestion) -> str:
+    question = asked.question
     target = question.target.get("summary", "")
     shown = f"{question.prompt}\narguments: {dict(question.arguments)}" + (f"\ntarget: {target}" if target else "")
     service = question.payload.get("provider", "SERVICE")
-    step = NEXT_STEPS[question.kind].format(id=paused.pending_id, service=service, options="")
+    step = NEXT_STEPS[question.kind].format(id=asked.pending_id, service=service, options="")
     return f"{shown}\n{step}"
 
 

@@ -355,8 +355,8 @@ class PendingActions:
             msg = f"{by!r} may not answer {action.id!r}: {why}"
             raise ToolPermissionError(msg, tool_name=action.tool_name, code="not_an_answerer")
         if action.question.kind == "call":
-            inner_id = action.question.payload["waits_for"]["id"]
-            msg = f"{action.id!r} goes on by itself once the call inside it has ended; answer {inner_id!r}"
+            inner_ids = " and ".join(repr(one.pending_id) for one in paused_outcome(action).questions)
+            msg = f"{action.id!r} goes on by itself once the calls inside it have ended; answer {inner_ids}"
             raise ToolValidationError(msg, tool_name=action.tool_name)
         allowed = DECISIONS[action.question.kind]
         if decision not in allowed:

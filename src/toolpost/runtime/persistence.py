@@ -12,7 +12,7 @@ from toolpost.contracts import errors
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.events import RunSummary
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
+from toolpost.contracts.outcomes import Completed, Failed, OpenQuestion, Outcome, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction, Question
 from toolpost.contracts.storage import PendingStore, Store
@@ -39,8 +39,17 @@ def load_outcome(data: Mapping[str, Any]) -> Outcome:
         error = _load_error(data["error"])
         error.origin = data.get("origin", "")
         return Failed(call_id, run_id, tool, error, duration)
-    pending = data["pending"]
-    return Paused(call_id, run_id, tool, pending["id"], Question.shown(pending), duration)
+    return replace(_load_pause(call_id, run_id, tool, data["pending"]), duration_ms=duration)
+
+
+def _load_pause(call_id: str, run_id: str, tool: str, pending: Mapping[str, Any]) -> Paused:
+    """Build a pause from the data of its questions."""
+    asked = tuple(
+        OpenQuestion(one["id"], one.get("tool_name", tool), Question.shown(one))
+        for one in (pending, *pending.get("others", ()))
+    )
+    is_own = len(asked) == 1 and asked[0].tool_name == tool
+    return Paused(call_id, run_id, tool, asked[0].pending_id, asked[0].question, inside=() if is_own else asked)
 
 
 async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
@@ -94,8 +103,7 @@ async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Out
 def paused_outcome(action: PendingAction) -> Paused:
     """Return the outcome of a call that waits for this pending action, or for the question of a call inside it."""
     if action.question.kind == "call":
-        inner = action.question.payload["waits_for"]
-        return Paused(action.call_id, action.run_id, action.tool_name, inner["id"], Question.shown(inner))
+        return _load_pause(action.call_id, action.run_id, action.tool_name, action.question.payload["waits_for"])
     question = replace(action.question, state=None)
     return Paused(action.call_id, action.run_id, action.tool_name, action.id, question)
 
