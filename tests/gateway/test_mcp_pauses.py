@@ -17,7 +17,9 @@ from mcp_types import (
 )
 
 from toolpost import Paused, Settings, Toolbox, ToolContext, tool
+from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.views import View
 
 ME, COLLEAGUE = "acme:ann", "acme:bob"
 SIGN_IN = "https://login.example/start?ticket=for-ann-alone"
@@ -183,7 +185,10 @@ async def test_no_model_reads_the_link_by_which_a_person_signs_in() -> None:
     assert SIGN_IN not in str(told)
 
 
-async def test_a_call_that_waits_for_several_people_names_all_that_they_are_asked() -> None:
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_call_that_waits_for_several_people_names_all_that_they_are_asked(
+    era: Literal["legacy", "auto"],
+) -> None:
     heard: list[str] = []
 
     @tool(side_effects="write")
@@ -199,11 +204,13 @@ async def test_a_call_that_waits_for_several_people_names_all_that_they_are_aske
         return ElicitResult(action="accept")
 
     async with Toolbox(tools=[send, send_all], settings=Settings(data_dir=None)) as box:
-        gate = McpServer(box, principal=lambda _ctx: ME)
+        outer = View(box, "outer", ViewSettings(tools=["send_all"]))  # a client need not see what is called inside
+        gate = McpServer(box, principal=lambda _ctx: ME, view=outer)
         async with Client(gate.server, mode="legacy") as plain:
             told = await plain.call_tool("send_all", {})
+            listed = await plain.call_tool("pending_status", {})
         asked = await box.pending.list(by=COLLEAGUE)
-        async with Client(gate.server, mode="legacy", elicitation_callback=hear) as client:
+        async with Client(gate.server, mode=era, elicitation_callback=hear) as client:
             call = asyncio.create_task(client.call_tool("send_all", {}))
             while not heard:
                 await asyncio.sleep(0)
@@ -212,6 +219,7 @@ async def test_a_call_that_waits_for_several_people_names_all_that_they_are_aske
             result = await call
 
     assert all(f"toolpost pending approve {one.id}" in str(told.content) for one in asked)
+    assert all(one.id in str(listed.content) for one in asked)
     meta = told.meta or {}
     assert {meta["toolpost/pending_id"], meta["toolpost/others"][0]["id"]} == {one.id for one in asked}
     assert heard[0].count("toolpost pending approve ask_") == 2

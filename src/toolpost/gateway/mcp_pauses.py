@@ -91,7 +91,7 @@ class PausedCalls:
         """
         first_id, _, known_id = retry.state.partition(_AND)
         first = await self._own(first_id, user)
-        if first is None or not self._is_same_call(first, retry):
+        if first is None or not self._is_same_call(await self._pending.outermost(first), retry):
             raise _invalid_state()
         if known_id and await self._own(known_id, user) is None:
             raise _invalid_state()
@@ -122,10 +122,13 @@ class PausedCalls:
             action = await self._pending.get(pending_id, by=user)
         except (PendingNotFoundError, ValueError):
             return None
-        return action if self._is_own(action, user) else None
+        return action if await self._is_own(action, user) else None
 
-    def _is_own(self, action: PendingAction, user: str) -> bool:
-        return str(action.asked_by) == user and self._sees(action.tool_name)
+    async def _is_own(self, action: PendingAction, user: str) -> bool:
+        """Return whether an action is of a call of this user's, or of one inside it, which the client need not see."""
+        if str(action.asked_by) != user:
+            return False
+        return self._sees(action.tool_name) or self._sees((await self._pending.outermost(action)).tool_name)
 
     def _is_same_call(self, action: PendingAction, retry: Retry) -> bool:
         registry = self._box.registry
@@ -229,7 +232,7 @@ class PausedCalls:
     async def _list(self, user: str) -> dict[str, Any]:
         """Return the newest calls of this user that waited or still wait."""
         listed = await self._pending.list(by=user, status=None, user=Principal.parse(user).user, limit=_MOST_SEEN)
-        found = [action for action in listed if self._is_own(action, user)]
+        found = [action for action in listed if await self._is_own(action, user)]
         lines = list[str]()
         for action in found[:_MOST_LISTED]:
             arguments = json.dumps(dict(action.question.arguments), ensure_ascii=False)

@@ -140,6 +140,15 @@ class PendingActions:
             seen = outer
         return _visible_to(by, replace(action, outcome=seen.outcome))
 
+    async def outermost(self, action: PendingAction) -> PendingAction:
+        """Return the action of the outermost call that waits, or waited, for the call of this one; itself without one.
+
+        That call is the one that was asked for.
+        """
+        while (outer := await self._outer_of(action)) is not None:
+            action = outer
+        return action
+
     async def _outer_of(self, action: PendingAction, *, status: PendingStatus | None = None) -> PendingAction | None:
         """Return the newest action of the call that waits, or waited, for the call of this action."""
         outer_id = action.call_id.rpartition(".")[0]
