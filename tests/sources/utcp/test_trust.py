@@ -212,3 +212,18 @@ async def test_a_remote_manual_takes_no_longer_than_an_operator_lets_it(app: App
         times = {spec.name: spec.timeout_s for spec in box.registry.specs() if spec.source == "m"}
 
     assert times == {"m.long": 7, "m.short": 2}
+
+
+async def test_what_many_tools_lack_is_said_once(app: App) -> None:
+    lacking = [tool(name, app.http("/echo", headers={"X-Key": "${NOPE}"})) for name in "abcde"]
+    other = tool("f", app.http("/echo", headers={"X-Key": "${OTHER}"}))
+    url = app.publish("lacking", manual(*lacking, other, tool("ok", app.http("/echo"))))
+    async with toolbox(source(url)) as box:
+        found, told = names(box), list(box.problems)
+
+    assert found == {"m.ok"}
+    many = "source 'm': tools 'm.a', 'm.b', 'm.c' and 2 more are left out, of each: its variables are not set: NOPE."
+    assert [text.partition(" Write")[0] for text in told] == [
+        many,
+        "source 'm': tool 'm.f' is left out: its variables are not set: OTHER.",
+    ]

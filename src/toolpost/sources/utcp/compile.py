@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from toolpost.contracts.calls import ToolOutput
@@ -24,6 +24,9 @@ from toolpost.sources.utcp.network_calls import (
 from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 CallFunction: TypeAlias = Callable[[CompiledTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
+
+_TOOL, _LEFT_OUT = "tool ", " is left out: "
+_MOST_NAMES = 3
 
 CALL_FUNCTIONS: dict[str, CallFunction] = {
     "http": call_http,
@@ -54,7 +57,24 @@ def check_kind_allowed(tool: ManualTool, manual: Manual) -> None:
 
 def unusable_tool(tool: ManualTool, why: str) -> ConfigError:
     """Build the error that says why a tool cannot be used."""
-    return ConfigError(f"tool {tool.full_name!r} is left out: {why}")
+    return ConfigError(f"{_TOOL}{tool.full_name!r}{_LEFT_OUT}{why}")
+
+
+def group_reasons(reasons: Iterable[str]) -> list[str]:
+    """Return the reasons of `unusable_tool`, and others, with one for all tools that share it."""
+    tools: dict[str, list[str]] = {}
+    for reason in reasons:
+        name, _, why = reason.removeprefix(_TOOL).partition(_LEFT_OUT)
+        is_of_tool = bool(why) and reason.startswith(_TOOL)
+        tools.setdefault(why if is_of_tool else reason, []).extend([name] if is_of_tool else [])
+    return [_reason(names, why) for why, names in tools.items()]
+
+
+def _reason(names: Sequence[str], why: str) -> str:
+    if len(names) < 2:
+        return f"{_TOOL}{names[0]}{_LEFT_OUT}{why}" if names else why
+    shown, more = ", ".join(names[:_MOST_NAMES]), len(names) - _MOST_NAMES
+    return f"tools {shown}{f' and {more} more' if more > 0 else ''} are left out, of each: {why}"
 
 
 def compile_tool(tool: ManualTool, variables: templates.Variables, *, timeout_s: float) -> CompiledTool:

@@ -23,7 +23,14 @@ from toolpost.contracts.spec import JsonSchema, SafetyProfile, Tool, ToolCategor
 from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.utcp import templates
-from toolpost.sources.utcp.compile import CALL_FUNCTIONS, CallFunction, check_kind_allowed, compile_tool, fill_template
+from toolpost.sources.utcp.compile import (
+    CALL_FUNCTIONS,
+    CallFunction,
+    check_kind_allowed,
+    compile_tool,
+    fill_template,
+    group_reasons,
+)
 from toolpost.sources.utcp.context import (
     CompiledTool,
     ContextFactory,
@@ -111,6 +118,7 @@ class UtcpSource(BaseSource):
         for delegate in result.delegates:
             tools += await self._discover_delegate(delegate)
         tools += await self._bridge_manuals(result)
+        self._skip_reasons = group_reasons(self._skip_reasons)
         self.problems = [*self.problems, *(f"source {self.name!r}: {problem}" for problem in self._skip_reasons)]
         self.files = [
             *discovery.files,
