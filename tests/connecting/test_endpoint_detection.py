@@ -117,6 +117,20 @@ async def test_a_guarded_address_is_an_mcp_server_if_it_says_so(path: str, chall
 
 
 @pytest.mark.parametrize(
+    "challenge", ["Bearer", 'Bearer resource_metadata="https://a.example/.well-known/oauth-protected-resource"']
+)
+async def test_a_guarded_manual_is_not_taken_for_the_api_beside_it(challenge: str) -> None:
+    guarded = said(401, {}, **{"www-authenticate": challenge})
+    answers = {"utcp": guarded, "openapi.json": said(200, json.loads(DOCUMENT))}
+    async with Site(by_path(**answers)) as site:
+        found = await detect_url(f"{site.url}/.well-known/utcp", {})
+        given = await detect_url(site.url, {})
+
+    assert (name_of(found), name_of(given)) == ("unknown", "http")
+    assert "a UTCP manual, which takes a credential (HTTP 401); give it with --header" in found.because
+
+
+@pytest.mark.parametrize(
     ("name", "content", "kind"),
     [
         ("a.yaml", DOCUMENT.decode(), "http"),

@@ -417,6 +417,8 @@ def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
 
 def _not_recognised(found: Endpoint) -> str:
     tried = ", ".join(address.partition("?")[0] for address in found.tried)
+    if found.kind == "guarded":
+        return f"{tried} refused to be read, and nothing was written: {found.because}"
     return (
         f"what is at {tried.partition(',')[0]} was not recognised, and nothing was written: {found.because}. "
         f"Tried: {tried}. Give the address of an API's document, or say that it is an MCP server all the same: "

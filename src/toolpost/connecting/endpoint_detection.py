@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -30,20 +31,27 @@ _GRAPHQL_SCHEMA = (
     "is the schema of a GraphQL API and does not say where that is; connect its URL, and if it does not"
     " tell its schema itself, name the file in graphql.schema_file (docs/graphql.md)"
 )
+_MANUAL = "/utcp"
+_REFUSED = frozenset({401, 403})
+_GUARDED_MANUAL = (
+    "it is the address of a UTCP manual, which takes a credential (HTTP {status}); give it with"
+    " --header 'Authorization: Bearer TOKEN'"
+)
 _SERVER_LIST = "lists the MCP servers of another program; `toolpost import {file}` takes them over"
 
 
 class Endpoint(NamedTuple):
     """What is at an address or in a file; without a transport `because` says why nothing was detected.
 
-    `tried` are the addresses that were asked. `kind` is what a file without a transport is: no source by itself.
+    `tried` are the addresses that were asked. `kind` is what a file without a transport is: no source by itself; or it
+    says that the address is known for what it is and refuses who asks.
     """
 
     because: str
     transport: Transport | None = None
     detection: Detection | None = None
     tried: tuple[str, ...] = ()
-    kind: Literal["graphql_schema", "server_list"] | None = None
+    kind: Literal["graphql_schema", "server_list", "guarded"] | None = None
 
 
 def is_document(word: str) -> bool:
@@ -107,6 +115,9 @@ class _Prober:
             response = await self._send(Request("GET", self._url))
         except ToolError as error:
             return Endpoint(str(error), tried=(self._url,))
+        if response.status in _REFUSED and urlsplit(self._url).path.rstrip("/").endswith(_MANUAL):
+            # What else is there, a REST API that is open or an MCP server, is not what was asked for.
+            return Endpoint(_GUARDED_MANUAL.format(status=response.status), tried=(self._url,), kind="guarded")
         if (certain := _certain(response, transports)) is not None:
             return certain
         guess = _first(response, transports)
