@@ -202,6 +202,15 @@ async def test_what_json_has_no_word_for_is_still_answered(gate: Served) -> None
 # ---------------------------------------------------------------- cards and answers
 
 
+async def test_who_asks_for_a_question_that_there_is_not_is_told_where_to_look_over_rest(gate: Served) -> None:
+    shown = await gate.http.get("/api/v1/pending/ask_none")
+    answered = await answer(gate, "ask_none", decision="approve")
+
+    assert shown.status_code == answered.status_code == 404
+    detail = "Pending action 'ask_none' not found for this user. GET /api/v1/pending lists what is open."
+    assert shown.json()["detail"] == answered.json()["detail"] == detail
+
+
 async def test_a_call_that_waits_for_several_answers_names_them_all(tmp_path: Path) -> None:
     @tool(side_effects="write")
     async def drop_both(ctx: ToolContext) -> list[Any]:

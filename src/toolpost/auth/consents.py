@@ -178,7 +178,7 @@ class Consents:
         if not uri and service.attended:
             raise ConfigError(
                 f"people cannot sign in to {service.display_name!r}: nothing says where their browsers come back to; "
-                "write accounts.public_url, or connect with: toolpost accounts connect"
+                "write accounts.public_url, or give a redirect_uri, as `toolpost accounts connect` does"
             )
         step = await self._step(service, request, _caller(service, request, uri, browser))
         if isinstance(step, TokenGrant):

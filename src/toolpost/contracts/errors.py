@@ -272,9 +272,7 @@ class PendingNotFoundError(ToolError, KeyError):
     error_code = "pending_not_found"
 
     def __init__(self, pending_id: str) -> None:
-        super().__init__(
-            f"Pending action {pending_id!r} not found for this user. `toolpost pending list` shows the open ones."
-        )
+        super().__init__(f"Pending action {pending_id!r} not found for this user.")
 
 
 class StoreError(ToolError):

@@ -37,6 +37,8 @@ _STATUSES: tuple[tuple[type[ToolError], int], ...] = (
     (ToolAuthError, 422),
 )
 
+OPEN_ONES = "GET /api/v1/pending lists what is open"
+
 
 class ProblemResponse(JSONResponse):
     """A response with problem details."""
@@ -68,4 +70,5 @@ def problem_of(error: ToolError) -> ProblemResponse:
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 400)
     after = error.retry_after_s
     headers = None if after is None else {"Retry-After": str(max(1, round(after)))}
-    return ProblemResponse(status, error.error_code, error.message, headers=headers)
+    message = f"{error.message} {OPEN_ONES}." if isinstance(error, PendingNotFoundError) else error.message
+    return ProblemResponse(status, error.error_code, message, headers=headers)

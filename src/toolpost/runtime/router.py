@@ -710,7 +710,7 @@ class IdempotencyKeys:
         if entry is not None and entry.done:
             return await current_outcome(store.pending, entry.result)
         if entry is not None:
-            msg = f"the call with key {key!r} was interrupted and may have happened; see `toolpost pending list`"
+            msg = f"the call with key {key!r} was interrupted and may have happened; a person is asked whether it did"
             raise ToolConflictError(msg, tool_name=record.tool_name, code="outcome_unknown")
         tenant = request.principal.tenant
         for action in await store.pending.list(tenant=tenant, status=None, call_id=holder.call_id, limit=1):

@@ -13,7 +13,7 @@ from toolpost.contracts.outcomes import Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import insufficient_scope
 from toolpost.gateway.event_feed import events_after
-from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
+from toolpost.gateway.problems import OPEN_ONES, Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.event_stream import event_stream, server_event
 from toolpost.gateway.rest.operations import (
     CURSOR,
@@ -107,7 +107,8 @@ def _refusal(outcome: Outcome) -> Response | None:
     status = _REFUSALS.get(outcome.error.error_code) if isinstance(outcome, Failed) else None
     if status is None or not isinstance(outcome, Failed):
         return None
-    return Problem(status, outcome.error.error_code, outcome.error.message).response()
+    hint = f"; {OPEN_ONES}" if outcome.error.error_code == "outcome_unknown" else ""
+    return Problem(status, outcome.error.error_code, f"{outcome.error.message}{hint}").response()
 
 
 def _stopped(ask: RestRequest, outcome: Outcome, run_id: str) -> Response | None:
