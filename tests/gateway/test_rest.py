@@ -412,6 +412,35 @@ async def test_a_body_that_is_no_json_is_refused_with_the_place(gate: Served) ->
     assert "line 1 column 10" in broken.json()["detail"]
 
 
+async def test_who_answers_gives_a_call_a_file_of_her_own_and_nobody_elses(tmp_path: Path) -> None:
+    @tool(side_effects="write", destructive=True)
+    async def send(files: list[dict[str, Any]], ctx: ToolContext) -> list[str]:
+        """Send files."""
+        return [(await ctx.read_artifact(file["artifact_id"])).decode() for file in files]
+
+    async with served(tmp_path / "data", [send]) as gate:
+        bot, eve = await gate.key("acme:bot", "call"), await gate.key("acme:eve", "call")
+        uploads = [
+            (await gate.http.post("/api/v1/artifacts", content=content, headers=headers)).json()["id"]
+            for content, headers in ((b"of the bot", bot), (b"of olga", {}), (b"of eve", eve))
+        ]
+        files = [{"artifact_id": one} for one in uploads]
+        call = {"tool": "send", "arguments": {"files": files[:1]}}
+        asked = (await gate.http.post("/api/v1/calls", json=call, headers=bot)).json()
+        refused = await answer(gate, asked["pending"]["id"], decision="modify", arguments={"files": files})
+        done = await answer(gate, asked["pending"]["id"], decision="modify", arguments={"files": files[:2]})
+        theirs = (await gate.http.get("/api/v1/artifacts", headers=bot)).json()["items"]
+        log = (await gate.http.get(f"/api/v1/runs/{asked['run_id']}")).json()["log"]
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "artifact_not_yours")
+    assert "neither yours nor of acme:bot, who made the call; upload it yourself" in refused.json()["detail"]
+    assert done.json()["content"] == ["of the bot", "of olga"]
+    given, own = theirs
+    assert (own["id"], given["run_id"], given["id"] in uploads) == (uploads[0], asked["run_id"], False)
+    (stored,) = [event["payload"] for event in log if event["type"] == "ARTIFACT_STORED"]
+    assert (stored["artifact_id"], stored["by"]) == (given["id"], "acme:olga")
+
+
 async def test_an_agent_sees_the_artifacts_that_it_made_and_others_see_those_of_their_tenant(tmp_path: Path) -> None:
     @tool(side_effects="pure")
     async def report(ctx: ToolContext) -> str:

@@ -130,7 +130,9 @@ async def test_what_the_caller_holds_gives_no_right(make_box: MakeBox) -> None:
         paused = await box.call("delete", {"path": "a"}, user=ANN)
         again = await box.call("delete", {"path": "a"}, user=ANN, run_id=paused.run_id)
     assert again.status == "paused"
-    assert set(paused.__struct_fields__) == {"call_id", "run_id", "tool_name", "pending_id", "question", "duration_ms"}
+    known = {"call_id", "run_id", "tool_name", "pending_id", "question", "duration_ms", "inside"}
+    assert set(paused.__struct_fields__) == known
+    assert paused.inside == ()  # of calls inside: the same, an address and a question
     assert deleted == []
 
 

@@ -294,7 +294,11 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
         f"This call waits for a person. {where_to_answer(paused)}\nThen call {_WAIT}, pending_id: {paused.pending_id}"
     )
     shown: Mapping[str, Any] = {**card, "payload": {}} if paused.question.kind == "consent" else card
-    meta = {f"{META}pending_id": paused.pending_id, f"{META}run_id": paused.run_id, f"{META}card": shown}
+    meta: dict[str, Any] = {
+        f"{META}pending_id": paused.pending_id,
+        f"{META}run_id": paused.run_id,
+        f"{META}card": shown,
+    }
     if others := paused.questions[1:]:
         meta[f"{META}others"] = [one.to_dict() for one in others]
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}

@@ -28,9 +28,10 @@ from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Answer, Decision, PendingAction, PendingStatus, Question
 from toolpost.contracts.sources import HoldingSource
-from toolpost.contracts.storage import JournalEntry, Store
+from toolpost.contracts.storage import ArtifactRef, JournalEntry, Store
 from toolpost.policy.approvals import answer_refusal, arguments_summary, call_hash, target_summary, tool_hash
 from toolpost.policy.redaction import LONGEST_MESSAGE, Redactor
+from toolpost.runtime.given_artifacts import give_artifacts
 from toolpost.runtime.persistence import (
     dump_context,
     dump_outcome,
@@ -224,6 +225,9 @@ class PendingActions:
             if action.status != "open" or action.expires_at <= time.time():
                 raise await self._too_late(pending_id)  # before a definition is accepted
             value = self._grant(action, arguments)
+            if arguments is not None:
+                arguments = await self._give_artifacts(action, arguments, by)
+                value = self._grant(action, arguments)
         elif decision == "rerun":
             self._refuse_changed(action)
         answer = Answer(
@@ -235,6 +239,13 @@ class PendingActions:
             responses=responses,
         )
         return await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context)))
+
+    async def _give_artifacts(self, action: PendingAction, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
+        """Let the call of somebody else read the artifacts that an answerer names; the log says whose they were."""
+        given, copies = await give_artifacts(arguments, action, self._store.artifacts, by=Principal.parse(by))
+        for copy in copies:
+            self.reporter.emit_given(action, copy, by=by)
+        return given
 
     async def _claim(self, pending_id: str, answer: Answer, by: str, context: ToolContext | None) -> Outcome:
         """Claim the action and carry out the answer, whether or not the person who answered waits for the outcome."""
@@ -579,6 +590,11 @@ class OutcomeReporter:
             facts["recovered"] = True
         code = _ANSWER_CODES.get(answer.decision, EventCode.CALL_RESUMED)
         self._emitter.emit(self._ref(action), code, {**facts, "reason": answer.reason})
+
+    def emit_given(self, action: PendingAction, copy: ArtifactRef, *, by: str) -> None:
+        """Emit that a person gave the call an artifact of their own."""
+        facts = {"artifact_id": copy.id, "media_type": copy.media_type, "size": copy.size, "by": by}
+        self._emitter.emit(self._ref(action), EventCode.ARTIFACT_STORED, facts)
 
     def emit_pause(self, of: JournalEntry | PendingAction, action: PendingAction) -> None:
         """Emit that a person is asked about a call, or asked again after a crash."""
