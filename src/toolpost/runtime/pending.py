@@ -177,16 +177,17 @@ class PendingActions:
         This waits at most `wait_s` for a person and the call; where the call asks something else, that is returned at
         once.
         """
-        deadline = time.monotonic() + wait_s
+        deadline, is_another = time.monotonic() + wait_s, False
         while True:
             action = await self.get(pending_id, by=by)
             if action.outcome is not None:
                 outcome = load_outcome(action.outcome)
                 if not isinstance(outcome, Paused):
                     return outcome
-                pending_id, deadline = outcome.pending_id, 0.0
+                pending_id, is_another = outcome.pending_id, True
                 continue
-            if time.monotonic() >= deadline:
+            # Another question that was answered already is none any more: the call goes on.
+            if time.monotonic() >= deadline or (is_another and action.status == "open"):
                 return Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
             await asyncio.sleep(_POLL_S)
 
