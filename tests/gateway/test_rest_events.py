@@ -216,7 +216,7 @@ async def test_a_streamed_call_is_read_when_something_happens_in_it_and_not_in_b
                 steps.release()
                 await find_line(lines, text)
 
-    assert meanwhile == []
+    assert len(meanwhile) <= 1  # what woke the stream while it was sending is looked at once more
     assert 3 <= len(reads) <= 10
 
 
