@@ -27,7 +27,12 @@ def ask(place: str, order: dict[str, Any], streams: Sequence[int]) -> socket.soc
 
 def main(place: str, *arguments: str) -> int:
     """Be there until the program has ended."""
-    order = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}  # noqa: PTH109
+    order = {
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),  # noqa: PTH109
+        "at_terminal": False,
+    }
     with ask(place, order, (0, 1, 2)) as asking, asking.makefile() as told:
         os.close(0)
         os.close(1)

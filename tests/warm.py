@@ -5,8 +5,10 @@ Importing an SDK, or Toolpost itself, takes a second and more, and a test that s
 """
 
 import atexit
+import fcntl
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -15,11 +17,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import termios
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self
+
+from coverage import process_startup
 
 from tests.stand_in import ask
 
@@ -40,34 +45,100 @@ LIBRARIES = (
     "pytest",
     "toolpost.auth.oauth.grants",
     "toolpost.auth.keys",
+    "toolpost.builtin.loader",
     "toolpost.cli.app",
     "toolpost.cli.new_source",
+    "toolpost.cli.serve",
+    "toolpost.gateway.http",
+    "toolpost.gateway.mcp_server",
+    "toolpost.gateway.rest.routes",
+    "toolpost.gateway.view_servers",
+    "toolpost.schema.signature",
     "toolpost.sources.mcp.source",
     "toolpost.sources.openapi.source",
+    "toolpost.sources.python",
     "toolpost.stores.sqlite",
     "toolpost.toolbox.accounts",
+    "toolpost.toolbox.config_follower",
+    "toolpost.toolbox.wiring",
     "toolpost.wire.http1",
+    "toolpost.wire.http_server",
+    "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",
+    "uvicorn.protocols.http.httptools_impl",
 )
 
 
 # ---------------------------------------------------------------- in a test
 
 
-class Program:
+class Fork:
+    """A program that runs on streams of the test."""
+
+    def __init__(
+        self,
+        program: Path,
+        *arguments: str,
+        streams: tuple[int, int, int],
+        variables: Mapping[str, str],
+        folder: Path = ROOT,
+        at_terminal: bool = False,
+    ) -> None:
+        order = {
+            "arguments": [str(program), *arguments],
+            "environment": {**os.environ, **variables},
+            "folder": str(folder),
+            "at_terminal": at_terminal,
+        }
+        self._asking = ask(place(), order, streams)
+        self._told = self._asking.makefile("rb", buffering=0)  # `poll` asks the socket whether there is more
+        self.pid = int(self._told.readline())
+        self.returncode: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it without a warning, and wait until it is gone."""
+        if self.returncode is None:
+            self._asking.shutdown(socket.SHUT_WR)
+            self.wait()
+
+    def poll(self) -> int | None:
+        """How it ended, if it has."""
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self) -> int:
+        """How it ended; the negative number of a signal that killed it."""
+        if self.returncode is None:
+            self.returncode = int(self._told.readline())
+        return self.returncode
+
+    def close(self) -> None:
+        self._told.close()
+        self._asking.close()
+
+
+class Program(Fork):
     """A program that runs, with its input and its output."""
 
-    def __init__(self, program: Path, *arguments: str, **variables: str) -> None:
-        words = [str(program), *arguments]
-        order = {"arguments": words, "environment": {**os.environ, **variables}, "folder": str(ROOT)}
+    def __init__(
+        self,
+        program: Path,
+        *arguments: str,
+        variables: Mapping[str, str] | None = None,
+        folder: Path = ROOT,
+        stderr: IO[str] | None = None,
+    ) -> None:
         (theirs, given), (heard, said) = os.pipe(), os.pipe()
-        self._asking = ask(place(), order, (theirs, said, 2))
+        streams = (theirs, said, 2 if stderr is None else stderr.fileno())
+        super().__init__(program, *arguments, streams=streams, variables=variables or {}, folder=folder)
         os.close(theirs)
         os.close(said)
         self.stdin, self.stdout = os.fdopen(given, "w"), os.fdopen(heard)
-        self._told = self._asking.makefile()
-        self.pid = int(self._told.readline())
-        self.returncode: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -78,20 +149,7 @@ class Program:
             self.kill()
         self.wait()
         self.stdout.close()
-        self._told.close()
-        self._asking.close()
-
-    def kill(self) -> None:
-        """End it without a warning, and wait until it is gone."""
-        if self.returncode is None:
-            self._asking.shutdown(socket.SHUT_WR)
-            self.wait()
-
-    def wait(self) -> int:
-        """How it ended; the negative number of a signal that killed it."""
-        if self.returncode is None:
-            self.returncode = int(self._told.readline())
-        return self.returncode
+        self.close()
 
 
 def command(program: Path, *arguments: str) -> list[str]:
@@ -102,7 +160,7 @@ def command(program: Path, *arguments: str) -> list[str]:
 @contextmanager
 def served(program: Path, *arguments: str, **variables: str) -> Iterator[str]:
     """A server that runs until nobody needs it; yields the first line that it prints."""
-    with Program(program, *arguments, **variables) as server:
+    with Program(program, *arguments, variables=variables) as server:
         try:
             yield server.stdout.readline().strip()
         finally:
@@ -165,7 +223,7 @@ def look_after(asked: socket.socket) -> NoReturn:
     program = os.fork()
     if not program:
         asked.close()
-        become(order["arguments"], order["environment"], order["folder"], streams)
+        become(order, streams)
     for stream in (0, 1, *streams):
         os.close(stream)
     asked.send(f"{program}\n".encode(), socket.MSG_NOSIGNAL)
@@ -187,17 +245,23 @@ def received(asked: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(text), streams
 
 
-def become(arguments: Sequence[str], environment: dict[str, str], folder: str, streams: Sequence[int]) -> NoReturn:
+def become(order: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     """Be the program, as if it had just been started."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if order["at_terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # an interrupt key reaches it
+        assert isinstance(sys.stdout, io.TextIOWrapper)
+        sys.stdout.reconfigure(line_buffering=True)
     os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    sys.argv[:] = arguments
+    os.environ.update(order["environment"])
+    os.chdir(order["folder"])
+    sys.argv[:] = order["arguments"]
+    process_startup()  # coverage, where the environment asks for it
     try:
-        runpy.run_path(arguments[0], run_name="__main__")
+        runpy.run_path(sys.argv[0], run_name="__main__")
         sys.exit()
     except SystemExit as exiting:
         leaving.code = exiting.code if isinstance(exiting.code, int) else int(exiting.code is not None)

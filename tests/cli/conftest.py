@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Done, Run, child_environment, command
+from tests.cli.program import Done, Run, child_environment, warm_command
 from toolpost.cli import main
 
 CONFIG = """
@@ -98,11 +98,11 @@ def toolpost(home: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def child(home: Path) -> Run:
-    """The program as people run it."""
+    """The program in a process of its own, which has imported already what it needs."""
 
     def run(*arguments: str, given: str = "") -> Done:
         done = subprocess.run(
-            command(*arguments),
+            warm_command(*arguments),
             cwd=home,
             env=child_environment(),
             input=given,

@@ -5,33 +5,37 @@ import os
 import pty
 import select
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.cli.program import Done, child_environment, command
+from tests.cli.program import MAIN, Done, child_variables
+from tests.warm import Fork
+
+COLD = Path(__file__).with_name("cold.py")
 
 
 def at_a_terminal(
-    home: Path, typed: Mapping[str, bytes | Callable[[str], bytes]], *arguments: str, columns: int = 0
+    home: Path,
+    typed: Mapping[str, bytes | Callable[[str], bytes]],
+    *arguments: str,
+    columns: int = 0,
+    cold: bool = False,
 ) -> Done:
     """Run the program and type each answer once its question is there; `columns` is how wide the terminal is.
 
-    An answer may be a function of what is shown so far.
+    An answer may be a function of what is shown so far. A `cold` program imports what it needs by itself.
     """
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    process = subprocess.Popen(
-        command(*arguments),
-        cwd=home,
-        env={**child_environment(TERM="xterm"), "COLUMNS": "", "LINES": ""},  # the terminal says how wide it is
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        start_new_session=True,
-        preexec_fn=_own_terminal,  # noqa: PLW1509 - it makes one system call
+    process = Fork(
+        COLD if cold else MAIN,
+        *arguments,
+        streams=(inner, inner, inner),
+        variables=child_variables(TERM="xterm", COLUMNS="", LINES=""),  # the terminal says how wide it is
+        folder=home,
+        at_terminal=True,
     )
     os.close(inner)
     try:
@@ -40,17 +44,11 @@ def at_a_terminal(
             shown += _read_until(outer, question.encode())
             os.write(outer, answer(shown.decode(errors="replace")) if callable(answer) else answer)
         shown += _read_until(outer, None)
-        return Done(process.wait(timeout=30), shown.decode(errors="replace"), "")
+        return Done(process.wait(), shown.decode(errors="replace"), "")
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(timeout=30)
+        process.kill()
+        process.close()
         os.close(outer)
-
-
-def _own_terminal() -> None:
-    """Make the terminal the child's own, so that an interrupt key reaches it."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _read_until(terminal: int, end: bytes | None) -> bytes:

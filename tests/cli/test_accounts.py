@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.auth.oauth.provider import Browser, provider
-from tests.cli.program import Done, Run, child_environment, command
+from tests.cli.program import Done, Run, child_environment, warm_command
 from tests.cli.terminal import at_a_terminal
 from tests.parts import reserved_port
 from tests.toolbox.signing_in import CLIENT, NotesApi, notes_source
@@ -89,7 +89,7 @@ class Terminal:
 @contextmanager
 def terminal(home: Path, *arguments: str, **variables: str) -> Iterator[Terminal]:
     with subprocess.Popen(
-        command("accounts", *arguments, "--json"),
+        warm_command("accounts", *arguments, "--json"),
         cwd=home,
         env=child_environment(**{"DISPLAY": "", "WAYLAND_DISPLAY": "", "BROWSER": ""} | variables),
         stdout=subprocess.PIPE,

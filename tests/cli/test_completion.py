@@ -1,22 +1,23 @@
 """Shell completion: names and ids, without starting a source or making a folder."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import Run, child_environment, command
+from tests.cli.program import Run, child_environment, command, warm_command
 
 pytestmark = pytest.mark.programs
 
 STARTED = "import pathlib\npathlib.Path(__file__).with_name('started').touch()\n"
 
 
-def completed(home: Path, *words: str) -> list[str]:
+def completed(home: Path, *words: str, program: Callable[[], list[str]] = warm_command) -> list[str]:
     """What bash offers for the last word."""
     asked = {"_TOOLPOST_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     done = subprocess.run(
-        command(), cwd=home, env=child_environment(**asked), capture_output=True, text=True, timeout=60, check=False
+        program(), cwd=home, env=child_environment(**asked), capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stderr == ""
     return done.stdout.split()
@@ -42,7 +43,8 @@ def test_names_and_ids_are_completed_from_what_earlier_commands_saw(toolpost: Ru
     paused = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', "--json").json
     (home / "tools.py").write_text(STARTED + (home / "tools.py").read_text())
 
-    assert completed(home, "toolpost", "tools", "call", "local.a") == ["local.add", "local.ask"]
+    for program in (command, warm_command):
+        assert completed(home, "toolpost", "tools", "call", "local.a", program=program) == ["local.add", "local.ask"]
     assert completed(home, "toolpost", "tools", "show", "base64_e") == ["base64_encode"]
     assert completed(home, "toolpost", "tools", "list", "--source", "lo") == ["local"]
     assert completed(home, "toolpost", "tools", "disconnect", "lo") == ["local"]

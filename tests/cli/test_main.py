@@ -142,3 +142,26 @@ def test_a_file_that_a_tool_left_open_is_written_at_the_end(tmp_path: Path) -> N
     subprocess.run(command("tools", "call", "my.note", "text=hello"), cwd=tmp_path, env=child_environment(), check=True)
 
     assert (tmp_path / "notes.txt").read_text() == "hello"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tools", "show", "local.add"],
+        ["tools", "presets"],
+        ["pending", "list"],
+        ["runs", "list"],
+        ["artifacts", "list"],
+        ["accounts", "list"],
+        ["keys", "list"],
+        ["config", "check"],
+        ["lock", "--check"],
+    ],
+    ids=" ".join,
+)
+def test_a_program_that_has_imported_nothing_yet_answers_the_same(toolpost: Run, home: Path, words: list[str]) -> None:
+    here = toolpost(*words, "--json")
+    there = subprocess.run(command(*words, "--json"), cwd=home, capture_output=True, text=True, check=False)
+
+    assert (there.returncode, there.stdout, there.stderr) == here

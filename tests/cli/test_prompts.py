@@ -3,11 +3,12 @@
 import os
 import pty
 import select
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.cli.conftest import CONFIG
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
@@ -54,7 +55,8 @@ server.run(show_banner=False)
 
 
 def test_a_question_is_asked_at_the_terminal_and_the_call_goes_on(home: Path) -> None:
-    done = at_a_terminal(home, {f"Which colour?\r\nYour answer, JSON or text; nothing to {LATER}": b"red\n"}, *ASK)
+    typed = {f"Which colour?\r\nYour answer, JSON or text; nothing to {LATER}": b"red\n"}
+    done = at_a_terminal(home, typed, *ASK, cold=True)
 
     assert (done.code, "painted red" in done.out) == (0, True)
 
@@ -71,10 +73,10 @@ def test_who_says_nothing_can_answer_later(home: Path, typed: bytes, code: int, 
 @pytest.fixture
 def older_server(home: Path) -> Path:
     (home / "server.py").write_text(SERVER)
+    server = shlex.join(warm.command(home / "server.py"))
     (home / "toolpost.yaml").write_text(
         "policy: exploratory\n"
-        f"sources: [{{name: old, transport: mcp, connection: {sys.executable} server.py, cwd: .,\n"
-        "  mcp: {protocol: legacy}}]\n"
+        f"sources: [{{name: old, transport: mcp, connection: {server}, cwd: ., mcp: {{protocol: legacy}}}}]\n"
     )
     return home
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from tests.cli.program import child_environment, command
+from tests.cli.program import MAIN, child_environment, child_variables, command, warm_command
+from tests.warm import Program
 
 CONFIG = "builtins: [data_tools]\nsources:\n  - {name: local, transport: python, connection: ./tools.py}\n"
 TOOLS = '''
@@ -85,7 +86,7 @@ class Gateway(NamedTuple):
 
     address: str
     token: str
-    process: subprocess.Popen[str]
+    process: Program | subprocess.Popen[str]
 
     @property
     def headers(self) -> dict[str, str]:
@@ -102,31 +103,43 @@ def furnish(home: Path, *, config: str = CONFIG) -> Path:
 
 @contextmanager
 def running(
-    home: Path, *, stopping: bool = False, stderr: IO[str] | None = None, program: Sequence[str] | None = None
+    home: Path,
+    *options: str,
+    stopping: bool = False,
+    stderr: IO[str] | None = None,
+    warm: bool = True,
+    program: Sequence[str] | None = None,
 ) -> Iterator[Gateway]:
     """Start `toolpost up` on a free port; it is stopped in the end unless that is what the test does.
 
-    A `program` in its place does the same, and something for the test besides.
+    It is `warm` where the test is not about how a process starts and ends. A `program` in its place does the same, and
+    something for the test besides.
     """
-    started = subprocess.Popen(
-        program or command("up", "--port", "0", "--json"),
-        cwd=home,
-        env=child_environment(),
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        text=True,
-    )
-    assert started.stdout is not None
-    try:
-        told = json.loads(started.stdout.readline())
-        yield Gateway(told["mcp"], Path(told["token_file"]).read_text(), started)
-    finally:
+    words = ("up", "--port", "0", "--json", *options)
+    process: Program | subprocess.Popen[str]
+    if warm and program is None:
+        process = Program(MAIN, *words, folder=home, stderr=stderr, variables=child_variables())
+    else:
+        process = subprocess.Popen(
+            program or command(*words),
+            cwd=home,
+            env=child_environment(),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    with process:
+        try:
+            assert process.stdout is not None
+            told = json.loads(process.stdout.readline())
+            yield Gateway(told["mcp"], Path(told["token_file"]).read_text(), process)
+        except BaseException:
+            process.kill()
+            raise
         if not stopping:
-            started.send_signal(signal.SIGTERM)
-        started.wait(30)
-        started.stdout.close()
+            process.send_signal(signal.SIGTERM)
 
 
 def serving(home: Path) -> list[str]:
     """Return the command of `toolpost serve` for a client that starts it wherever it likes."""
-    return command("serve", "--config", str(home / "toolpost.yaml"))
+    return warm_command("serve", "--config", str(home / "toolpost.yaml"))

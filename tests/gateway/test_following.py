@@ -13,8 +13,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import listen
 
-from tests.cli.program import child_environment, command
+from tests.cli.program import MAIN, child_environment, child_variables
 from tests.gateway.running import furnish, running, serving
+from tests.warm import Program
 
 pytestmark = pytest.mark.programs
 ONE = "builtins: none\nsources:\n  - {name: local, transport: python, connection: ./tools.py}\n"
@@ -114,14 +115,12 @@ def test_sighup_applies_the_file_at_once_and_what_happened_is_said(home: Path) -
 def test_up_names_the_address_that_callers_use(home: Path, workers: str) -> None:
     rewrite(home, f"{ONE}server: {{public_url: 'https://tools.example'}}\n")
     errors = home / "stderr"
-    up = command("up", "--port", "0", "--workers", workers)
-    with errors.open("w") as stderr, subprocess.Popen(up, cwd=home, env=child_environment(), stderr=stderr) as gateway:
-        try:
-            wait_for(
-                errors, "MCP at https://tools.example/mcp, REST at https://tools.example/api/v1; it listens at http://"
-            )
-        finally:
-            gateway.terminate()
+    up, variables = ("up", "--port", "0", "--workers", workers), child_variables()
+    with errors.open("w") as stderr, Program(MAIN, *up, variables=variables, folder=home, stderr=stderr) as gateway:
+        wait_for(
+            errors, "MCP at https://tools.example/mcp, REST at https://tools.example/api/v1; it listens at http://"
+        )
+        gateway.send_signal(signal.SIGTERM)
 
 
 def broken(name: str) -> str:

@@ -15,7 +15,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult, InputRequiredResult
 
-from tests.cli.program import child_environment, command
+from tests.cli.program import child_environment, warm_command
 from tests.gateway.running import Gateway, furnish, running, serving
 
 pytestmark = pytest.mark.programs
@@ -61,7 +61,7 @@ async def test_an_approval_after_kill_9_completes_the_retry_once_wherever_it_com
     asked = await killed_after_asking(home, "local__drop", arguments)
     approved = await asyncio.to_thread(
         subprocess.run,
-        command("pending", "approve", str(asked.request_state)),
+        warm_command("pending", "approve", str(asked.request_state)),
         cwd=home,
         env=child_environment(),
         capture_output=True,

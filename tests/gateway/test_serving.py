@@ -16,7 +16,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.cli.program import child_environment, command
+from tests.cli.program import child_environment, command, warm_command
 from tests.gateway.running import furnish, running, serving
 
 pytestmark = pytest.mark.programs
@@ -48,7 +48,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_a_client_that_starts_serve_lists_and_calls(home: Path, era: Any) -> None:
-    program, *arguments = command("serve")
+    program, *arguments = command("serve") if era == "auto" else warm_command("serve")
     server = StdioServerParameters(command=program, args=arguments, cwd=home, env=child_environment())
     async with Client(stdio_client(server), mode=era) as client:
         names = {one.name for one in (await client.list_tools()).tools}
@@ -93,7 +93,7 @@ async def test_up_imports_the_sdk_of_mcp_for_its_first_client_and_not_on_the_eve
 
 
 async def test_up_finishes_the_calls_under_way_and_leaves_with_success(home: Path) -> None:
-    with running(home, stopping=True) as gateway:
+    with running(home, stopping=True, warm=False) as gateway:
         http = httpx2.AsyncClient(headers=gateway.headers, timeout=60)
         async with http, Client(streamable_http_client(gateway.address, http_client=http)) as client:
             await client.list_tools()  # a client looks up the output schema when the result comes
@@ -111,7 +111,7 @@ def test_a_port_that_is_taken_is_said(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         second = subprocess.run(
-            command("up", "--port", port),
+            warm_command("up", "--port", port),
             cwd=home,
             env=child_environment(),
             capture_output=True,

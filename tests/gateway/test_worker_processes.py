@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ import httpx2
 import psutil
 import pytest
 
-from tests.cli.program import child_environment, command
-from tests.gateway.running import CONFIG, furnish
+from tests.cli.program import child_environment, warm_command
+from tests.gateway.running import CONFIG, Gateway, furnish, running
 from tests.gateway.test_rest_events import read_events, take
 
 pytestmark = pytest.mark.programs
@@ -45,37 +45,36 @@ class Workers:
         return http
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = f"{CONFIG}server: {{requests_per_minute: {_PER_MINUTE}}}\n"
+    return furnish(tmp_path_factory.mktemp("home"), config=config)
+
+
+@pytest.fixture(scope="module")
+def gateway(home: Path) -> Iterator[Gateway]:
+    """One for all tests: each asks about calls, keys and events that are its own."""
+    with running(home, "--workers", "2", warm=False) as started:
+        yield started
+
+
 @pytest.fixture
-async def workers(tmp_path: Path) -> AsyncIterator[Workers]:
-    home = furnish(tmp_path, config=f"{CONFIG}server: {{requests_per_minute: {_PER_MINUTE}}}\n")
-    gateway = subprocess.Popen(
-        command("up", "--port", "0", "--workers", "2", "--json"),
-        cwd=home,
-        env=child_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert gateway.stdout is not None
-    try:
-        told = json.loads(await asyncio.to_thread(gateway.stdout.readline))
-        token = Path(told["token_file"]).read_text()
-        async with AsyncExitStack() as stack:
-            yield Workers(told["rest"], token, psutil.Process(gateway.pid).children(), stack)
-    finally:
-        gateway.terminate()
-        await asyncio.to_thread(gateway.communicate)
+async def workers(gateway: Gateway) -> AsyncIterator[Workers]:
+    rest, processes = gateway.address.replace("/mcp", "/api/v1"), psutil.Process(gateway.process.pid).children()
+    async with AsyncExitStack() as stack:
+        yield Workers(rest, gateway.token, processes, stack)
 
 
 def new_key(home: Path) -> str:
     """Create a key for an agent, as an operator does."""
-    arguments = command("keys", "create", "bot", "--for", "acme:bot", "--json")
+    arguments = warm_command("keys", "create", "bot", "--for", "acme:bot", "--json")
     done = subprocess.run(arguments, cwd=home, env=child_environment(), capture_output=True, text=True, check=True)
     key: str = json.loads(done.stdout)["key"]
     return key
 
 
-async def test_a_key_has_one_rate_however_many_workers_it_talks_to(workers: Workers, tmp_path: Path) -> None:
-    key = await asyncio.to_thread(new_key, tmp_path)
+async def test_a_key_has_one_rate_however_many_workers_it_talks_to(workers: Workers, home: Path) -> None:
+    key = await asyncio.to_thread(new_key, home)
     both = [await workers.connect(number, token=key) for number in (0, 1)]
     began = time.monotonic()
     statuses = [(await both[number % 2].get("/tools")).status_code for number in range(4 * _PER_MINUTE)]
@@ -87,7 +86,7 @@ async def test_a_key_has_one_rate_however_many_workers_it_talks_to(workers: Work
 
 
 async def test_an_idempotency_key_and_an_answer_count_once_at_both_workers_at_once(
-    workers: Workers, tmp_path: Path
+    workers: Workers, home: Path
 ) -> None:
     one, other = [await workers.connect(number) for number in (0, 1)]
     call, key = {"tool": "local.drop", "arguments": {"name": "orders"}}, {"Idempotency-Key": "k"}
@@ -102,7 +101,7 @@ async def test_an_idempotency_key_and_an_answer_count_once_at_both_workers_at_on
     assert sorted(reply.status_code for reply in answered) == [200, 409]
     assert [reply.json()["content"] for reply in again] == ["orders is gone"] * 2
     assert different.status_code == 422
-    assert (tmp_path / "dropped").read_text() == "orders\n"
+    assert (home / "dropped").read_text() == "orders\n"
 
 
 @asynccontextmanager

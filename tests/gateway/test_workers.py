@@ -15,7 +15,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.cli.program import child_environment, command
-from tests.gateway.running import furnish
+from tests.gateway.running import furnish, running
 from tests.gateway.serving import Served, served
 from tests.gateway.test_rest_events import listening, take
 from toolpost import ExternalToolConfig, Toolbox, tool
@@ -287,30 +287,15 @@ async def test_a_worker_that_dies_is_started_again_and_all_end_with_the_one_that
 @pytest.mark.programs
 async def test_what_came_of_a_changed_configuration_is_said_once_for_all_workers(tmp_path: Path) -> None:
     home, errors = furnish(tmp_path), tmp_path / "stderr"
-    with errors.open("w") as stderr:
-        gateway = subprocess.Popen(
-            command("up", "--port", "0", "--workers", "2", "--json"),
-            cwd=home,
-            env=child_environment(),
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
-    assert gateway.stdout is not None
-    try:
-        told = json.loads(await asyncio.to_thread(gateway.stdout.readline))
-        bearer = {"Authorization": f"Bearer {Path(told['token_file']).read_text()}"}
+    with errors.open("w") as stderr, running(home, "--workers", "2", stderr=stderr) as gateway:
         more = "  - {name: more, transport: python, connection: ./tools.py}\n"
         (home / "toolpost.yaml").write_text((home / "toolpost.yaml").read_text() + more)
-        metrics = told["rest"].replace("/api/v1", "/metrics")
-        async with asyncio.timeout(60), httpx2.AsyncClient(headers=bearer, timeout=60) as http:
+        metrics = gateway.address.replace("/mcp", "/metrics")
+        async with asyncio.timeout(60), httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
             while (await http.get(metrics)).text.count('toolpost_source_up{source="more",') < 2:
                 await asyncio.sleep(0.05)
             while "source added: more" not in errors.read_text():
                 await asyncio.sleep(0.05)
-    finally:
-        gateway.terminate()
-        await asyncio.to_thread(gateway.communicate)
 
     assert errors.read_text().count("source added: more") == 1
 

@@ -1,11 +1,11 @@
 """Run a client program of this folder with the interpreter of its environment."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cli.program import child_environment
 from tests.gateway.running import Gateway, serving
 from tests.parts import ROOT
 
@@ -23,7 +23,7 @@ def over_stdio(home: Path) -> list[str]:
 def assert_lists_and_calls(python: Path, program: str, where: list[str]) -> None:
     """Let a client list and call; a client of both eras says a line for each."""
     told = [str(python), "-m", f"tests.gateway.clients.{program}", *where]
-    environment = child_environment(PYTHONPATH=str(ROOT))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         told, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
