@@ -65,8 +65,10 @@ demo: .venv/.package
 
 # Coverage is of a folder: for a package it imports that anew whenever sys.path changes, and then drops from sys.modules
 # whatever another thread has begun to import meanwhile.
+# One report, which fails below the percentage of pyproject.toml: each one reads all of the source anew, for ten seconds.
 test: check
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report=term-missing:skip-covered --cov-report=json
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report= --cov-fail-under=0
+	@$(BIN)/coverage json --quiet
 	@$(BIN)/python -m tools.branch_gate coverage.json 90
 
 # Compiled tests stay for the next run, whatever the environment says: compiling takes each worker longer than all imports.

@@ -99,6 +99,7 @@ def test_the_suite_fails_where_less_than_nine_tenths_of_the_code_were_run() -> N
 
     assert project["tool"]["coverage"]["report"]["fail_under"] >= 90
     assert "--cov=" in commands
+    assert "coverage json" in commands
     assert "tools.branch_gate coverage.json 90" in commands
 
 
