@@ -1,11 +1,12 @@
 """`toolpost tools`: list, show and call."""
 
 import json
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
 
@@ -291,9 +292,8 @@ def test_helpers_for_resources_are_listed_and_not_counted_as_tools(toolpost: Run
         "server.resource('data://x')(lambda: 'x')\n"
         "server.run(show_banner=False)\n"
     )
-    (home / "toolpost.yaml").write_text(
-        f"sources: [{{name: res, transport: mcp, connection: {sys.executable} server.py, cwd: .}}]\n"
-    )
+    server = shlex.join(warm.command(home / "server.py"))
+    (home / "toolpost.yaml").write_text(f"sources: [{{name: res, transport: mcp, connection: {server}, cwd: .}}]\n")
 
     done = toolpost("tools", "list", "--source", "res")
 

@@ -9,6 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests import warm
 from tests.sources.utcp.serving import App, in_file, manual, names, source, tool, toolbox
 from tests.wire.site import Received, Site, reply
 from toolpost import ConfigError, ExternalToolConfig
@@ -97,7 +98,8 @@ async def test_auth_that_is_more_than_headers_is_told(app: App, tmp_path: Path) 
 
 def mcp(folder: Path) -> dict[str, Any]:
     (folder / "server.py").write_text(SERVER)
-    servers = {"small": {"command": sys.executable, "args": [str(folder / "server.py")]}}
+    command, *args = warm.command(folder / "server.py")
+    servers = {"small": {"command": command, "args": args}}
     return {"call_template_type": "mcp", "config": {"mcpServers": servers}}
 
 
