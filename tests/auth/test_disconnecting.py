@@ -13,6 +13,7 @@ from toolpost.auth.accounts import Accounts
 from toolpost.auth.consents import ConsentRequest, Consents, StartedSignIn
 from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
+from toolpost.contracts.events import EventCode, EventFilter
 from toolpost.contracts.storage import TokenKey, TokenRow
 from toolpost.stores.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
@@ -47,6 +48,16 @@ class Held:
         if what == self._grant_type:
             self.asked.set()
             await self.may_go_on.wait()
+
+
+async def test_what_became_of_an_account_is_told_to_its_tenant_alone(box: Toolbox) -> None:
+    await box.accounts.disconnect("notes", PERSON)
+
+    codes = (EventCode.ACCOUNT_CONNECTED, EventCode.ACCOUNT_DISCONNECTED)
+    events = await box.store.events.read(only=EventFilter(codes=frozenset(codes)))
+    assert [(event.code, event.tenant, event.payload["user"]) for event in events] == [
+        (code, PERSON.tenant, ANN) for code in codes
+    ]
 
 
 @pytest.mark.parametrize("letting_go", ["disconnect", "forget"])

@@ -122,8 +122,7 @@ class AccountManager:
 
     async def on_connected(self, connected: ConnectedAccount) -> None:
         """Emit the event of a connected account, list its tools anew and resume waiting calls."""
-        facts = {"user": str(connected.person)}
-        self._emitter.emit_source(connected.provider, EventCode.ACCOUNT_CONNECTED, facts)
+        self._emit(EventCode.ACCOUNT_CONNECTED, connected.provider, connected.person, {})
         self._background.start(self._list_anew(connected))
         await self._waiting.resume(connected, self._actions)
 
@@ -138,8 +137,12 @@ class AccountManager:
         """
         revoked = await self.accounts.disconnect(self.consents.service(provider), person)
         if revoked is not None:
-            self._emitter.emit_source(provider, EventCode.ACCOUNT_DISCONNECTED, {"user": str(person), "heard": revoked})
+            self._emit(EventCode.ACCOUNT_DISCONNECTED, provider, person, {"heard": revoked})
         return revoked
+
+    def _emit(self, code: EventCode, provider: str, person: Principal, facts: Mapping[str, Any]) -> None:
+        """Emit what became of a person's account, for her tenant alone."""
+        self._emitter.emit_source(provider, code, {"user": str(person), **facts}, tenant=person.tenant)
 
     async def forget(self, person: Principal) -> dict[str, int]:
         """Remove all data of a person, after revoking the tokens at every issuer."""
