@@ -224,14 +224,15 @@ class McpSource(BaseSource):
             raise ToolSourceDownError(error.message, retry_after_s=error.retry_after_s, cause=error) from error
 
     async def _run_on(self, session: McpSession, call: AuthorizedCall) -> ToolOutput | Question:
-        request, tool, arguments = call.request, call.tool, call.arguments
+        validated = call.permitted.validated
+        tool, arguments = validated.tool, validated.arguments
         if not isinstance(tool, UtilityTool):
             return await self._call_tool(session, cast("ServerTool", tool), call)
         client = client_of(call)
         if client is not None and client.relays:
             raw = await self._calls.run(session, call, _RELAYED[tool.remote_name], dict(arguments))
             return raw if isinstance(raw, Question) else ToolOutput(raw)
-        with session.calls.track(request.principal):
+        with session.calls.track(validated.request.principal):
             return await run_utility(session, tool.remote_name, arguments, call.context)
 
     async def _call_tool(self, session: McpSession, tool: ServerTool, call: AuthorizedCall) -> ToolOutput | Question:
