@@ -32,7 +32,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
-from toolpost.contracts.spec import ReplayClass, SideEffects, Tool, ToolCategory
+from toolpost.contracts.spec import ReplayClass, SideEffects, Tool, ToolCategory, ToolSpec
 
 
 def authorized(made: Tool, context: ToolContext | None = None, **arguments: Any) -> AuthorizedCall:
@@ -412,3 +412,14 @@ async def test_the_same_function_runs_under_another_record() -> None:
 
     assert other.spec.name == "math.plus"
     assert await other.invoke(authorized(other, a=2, b=3)) == ToolOutput(5)
+
+
+async def test_a_record_of_toolpost_is_a_result_as_a_dataclass_is() -> None:
+    @tool
+    async def describe() -> Any:
+        """Describe a tool."""
+        return ToolSpec(name="x", tags=("a",))
+
+    result = await describe.execute({}, ToolContext())
+    assert result.success
+    assert (result.result["name"], result.result["tags"], result.result["target"]) == ("x", ["a"], None)

@@ -24,6 +24,7 @@ from typing import (
     get_type_hints,
 )
 
+from msgspec import Struct, structs
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, core_schema, to_jsonable_python
@@ -113,9 +114,9 @@ def build_renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert any result to JSON data: models, dataclasses, dates, sets; bytes become base64."""
+    """Convert any result to JSON data: models, dataclasses, structs, dates, sets; bytes become base64."""
     try:
-        return to_jsonable_python(value, by_alias=True, bytes_mode="base64")
+        return to_jsonable_python(value, by_alias=True, bytes_mode="base64", fallback=_struct_dict)
     except (ValueError, TypeError, RecursionError) as exc:
         raise _unwritable(value, exc) from exc
 
@@ -123,6 +124,13 @@ def to_jsonable(value: Any) -> Any:
 def _unwritable(value: Any, exc: Exception) -> ToolOutputError:
     reason = str(exc).splitlines()[0][:200] if str(exc) else type(exc).__name__
     return ToolOutputError(f"$: a result of type {type(value).__name__} cannot be written as JSON ({reason})")
+
+
+def _struct_dict(value: Any) -> dict[str, Any]:
+    """Return the fields of a struct, as Toolpost's own records are, which pydantic does not know."""
+    if not isinstance(value, Struct):
+        raise TypeError(f"Unable to serialize unknown type: {type(value)}")
+    return structs.asdict(value)
 
 
 def schema_of(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"]) -> JsonSchema:
