@@ -106,7 +106,7 @@ class LogTrack:
 def stored_rows(path: Path) -> int:
     """How many events are durable; ids have no gaps."""
     with closing(sqlite3.connect(path)) as db:
-        return int(db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+        return int(db.execute("SELECT coalesce(max(last_id), 0) FROM segments").fetchone()[0])
 
 
 class BareTrack:

@@ -67,7 +67,7 @@ def figure(result: dict[str, Measured], facts: Sequence[LogFacts]) -> Figure:
         ],
         notes=(
             f"{emitted:,} events emitted, {stored:,} found stored.",
-            "All write the same rows. Given the text, the bare writer need not even make the JSON that it stores.",
+            "The bare writer has a row for each event. Given the text, it need not even make the JSON that it stores.",
         ),
     )
 

@@ -32,6 +32,9 @@ async def drop(name: str) -> str:
     return name
 
 
+FIRST_CALL = "UPDATE segments SET events = ? WHERE seq = 1 AND run = (SELECT nr FROM runs WHERE run_id = 't1')"
+
+
 @asynccontextmanager
 async def opened(data_dir: Path | None = None) -> AsyncGenerator[Toolbox]:
     async with Toolbox(tools=[add, drop], settings=Settings(data_dir=data_dir, builtins="none")) as box:
@@ -198,15 +201,15 @@ async def test_without_a_folder_for_sessions_the_configuration_is_wrong() -> Non
     assert error["error_code"] == "session_dir_missing"
 
 
-@pytest.mark.parametrize("change", ["payload = '{broken'", "payload = '[1]'", "code = 99999"])
-async def test_of_a_damaged_record_the_rest_is_replayed(tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize("text", ["[broken", "[1]", "[[99999,1.0,{}]]"])
+async def test_of_a_damaged_record_the_rest_is_replayed(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as box:
         whole = await ann(box).do("task_replay", task_id="t1")
     with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
-        db.execute(f"UPDATE events SET {change} WHERE id = (SELECT min(id) FROM events WHERE run_id = 't1')")
+        db.execute(FIRST_CALL, (text,))
 
     async with Toolbox(settings=Settings(data_dir=tmp_path, builtins="none")) as box:
         rest = await ann(box).do("task_replay", task_id="t1")
 
     assert (whole["damaged"], rest["damaged"]) == (False, True)
-    assert rest["messages"] == whole["messages"][1:]
+    assert rest["messages"] == whole["messages"][2:]

@@ -176,13 +176,13 @@ def test_what_was_changed_from_outside_is_found(toolpost: Run, home: Path) -> No
     called = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json").json
     before = [toolpost("runs", "verify"), toolpost("runs", "verify", called["run_id"])]
     with closing(sqlite3.connect(home / ".toolpost" / "toolpost.db")) as db, db:
-        db.execute("UPDATE events SET payload = replace(payload, '\"summary\":5', '\"summary\":6')")
+        db.execute("UPDATE segments SET events = replace(events, '\"summary\":5', '\"summary\":6')")
 
     after = toolpost("runs", "verify", "--json")
 
     assert [(done.code, done.out) for done in before] == [(0, "verified: nothing was changed from outside.\n")] * 2
     assert (after.code, after.json["status"]) == (1, "changed")
-    assert "event 3 was changed" in after.json["problems"][0]
+    assert "events 1 to 3 were changed" in after.json["problems"][0]
 
 
 @pytest.mark.programs

@@ -52,7 +52,7 @@ async def test_a_trail_that_somebody_changed_does_not_verify(tmp_path: Path) -> 
         await gate.http.post("/api/v1/calls", json={"tool": "add", "arguments": {"a": 1, "b": 1}})
         before = await verdict(gate)
     with closing(sqlite3.connect(folder / "toolpost.db")) as database, database:
-        database.execute("UPDATE events SET payload = replace(payload, 'add', 'sub')")
+        database.execute("UPDATE segments SET tool_name = replace(tool_name, 'add', 'sub')")
     async with served(folder, [add]) as gate:
         after = await verdict(gate)
 
@@ -65,8 +65,9 @@ async def test_the_verdict_says_nothing_of_the_runs_of_other_tenants(tmp_path: P
     async with served(folder, [add]) as gate:
         await gate.http.post("/api/v1/calls", json=call)
         await gate.http.post("/api/v1/calls", json=call, headers=await gate.key("other:bob", "call"))
+    of_other = "run IN (SELECT nr FROM runs WHERE tenant = 'other')"
     with closing(sqlite3.connect(folder / "toolpost.db")) as database, database:
-        database.execute("UPDATE events SET payload = replace(payload, 'add', 'sub') WHERE tenant = 'other'")
+        database.execute(f"UPDATE segments SET tool_name = replace(tool_name, 'add', 'sub') WHERE {of_other}")
     async with served(folder, [add]) as gate:
         ours = await verdict(gate)
         theirs = await verdict(gate, await gate.key("other:eve", "admin"))

@@ -103,7 +103,7 @@ async def test_a_thief_reads_arguments_and_results_only_where_events_tell_them(k
         rows = {name: repr(db.execute(f"SELECT * FROM {name}").fetchall()) for name in tables}
 
     found = {name for name, text in rows.items() if any(word in text for word in (ARGUMENT, RESULT, *kept.secrets))}
-    assert found == {"events"}
+    assert found == {"segments"}
     assert {"pending", "journal", "keys", "tokens"} <= {name for name, text in rows.items() if len(text) > 100}
 
 

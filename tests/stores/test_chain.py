@@ -11,67 +11,95 @@ from tests.stores.conftest import AnyStore, open_store
 from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, intent, question, whole_run
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import EventCode
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
-from toolpost.stores.chain import EventRow, LogKey, link
+from toolpost.stores.chain import LogKey, Segment, chain_start
 
 KEY = LogKey(b"k" * 32)
-ROW = EventRow(1, "run", 1, 400, 1.5, "call", "tenant", "user", "{}", b"")
+START = chain_start(1, "run", "tenant", "tool")
+ROW = Segment(3, "run", "tenant", 1, "call", "user", "tool", "corr", '[[400,1.5,{"note":"hers"}]]', b"")
+USER = Principal("tenant", "user")
 YES = Answer(decision="approve")
-CHANGED = "event 2 was changed, or an event before it was"
+CHANGED = "events 1 to 3 were changed, or an event before them was"
 RECORD = "the run's record (whose it is, which tool, how it stands) was changed"
 
 
-def chained(row: EventRow, key: LogKey = KEY) -> EventRow:
+def chained(row: Segment, key: LogKey = KEY) -> Segment:
     """The row with the hash that it gets as the first of its run."""
-    digest = key.forget(row, user=row.user).forgotten
-    assert digest is not None
-    return row._replace(hash=link(b"", digest[32:]))
+    names = (row.last_id, row.seq, row.call_id, row.user, row.tool_name, row.correlation_id)
+    return row._replace(hash=key.chain(START, names, row.events.encode()))
+
+
+def breaks(row: Segment) -> list[str]:
+    return KEY.find_breaks([row], START, last_seq=1, seal=KEY.seal_end(row.hash))
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        ROW._replace(id=2),
-        ROW._replace(code=401),
-        ROW._replace(at=1.5000000000000002),
-        ROW._replace(run_id="runc", call_id="all"),
-        ROW._replace(call_id="callt", tenant="enant"),
-        ROW._replace(tenant="tenantu", user="ser"),
-        ROW._replace(call_id="c", tenant="all|tenant"),
-        ROW._replace(user="user|", payload="{}"),
-        ROW._replace(payload="{ }"),
+        ROW._replace(last_id=4),
+        ROW._replace(call_id="callu", user="ser"),
+        ROW._replace(user="usert", tool_name="ool"),
+        ROW._replace(call_id='call","user', user="tool"),
+        ROW._replace(tool_name="toolc", correlation_id="orr"),
+        ROW._replace(correlation_id="corr["),
+        ROW._replace(events='[[401,1.5,{"note":"hers"}]]'),
+        ROW._replace(events='[[400,1.5000000000000002,{"note":"hers"}]]'),
+        ROW._replace(events='[[400,1.5,{"note":"hers" }]]'),
     ],
 )
-def test_every_field_counts_and_none_can_pass_for_its_neighbour(other: EventRow) -> None:
+def test_every_field_counts_and_none_can_pass_for_its_neighbour(other: Segment) -> None:
     forged = other._replace(hash=chained(ROW).hash)
 
-    assert KEY.find_breaks([forged], last_seq=1, last_hash=forged.hash) == [
-        "event 1 was changed, or an event before it was"
-    ]
+    assert "event 1 was changed, or an event before it was" in breaks(forged)
+
+
+@pytest.mark.parametrize(
+    "name", [(2, "run", "tenant", "tool"), (1, "runt", "enant", "tool"), (1, "run", "tenan", "ttool")]
+)
+def test_a_run_cannot_take_the_name_of_another(name: tuple[int, str, str, str]) -> None:
+    genuine = chained(ROW)
+
+    assert KEY.find_breaks([genuine], chain_start(*name), last_seq=1, seal=KEY.seal_end(genuine.hash)) != []
 
 
 def test_without_the_key_no_event_can_be_made() -> None:
     genuine, forged = chained(ROW), chained(ROW, LogKey(b"x" * 32))
 
-    assert KEY.find_breaks([genuine], last_seq=1, last_hash=genuine.hash) == []
-    assert KEY.find_breaks([forged], last_seq=1, last_hash=forged.hash) != []
+    assert breaks(genuine) == []
+    assert breaks(forged) != []
 
 
 def test_what_is_left_of_a_forgotten_event_cannot_be_changed() -> None:
-    forgotten = KEY.forget(chained(ROW), user="")
-    changed = forgotten._replace(payload='{"tool_name":"another","forgotten":true}')
+    forgotten, count = KEY.forget(chained(ROW), START, USER)
+    changed = [
+        forgotten._replace(tool_name="another"),
+        forgotten._replace(user="bob"),
+        forgotten._replace(events=ROW.events),
+        forgotten._replace(forgotten=None),
+    ]
 
-    assert KEY.find_breaks([forgotten], last_seq=1, last_hash=forgotten.hash) == []
-    assert KEY.find_breaks([changed], last_seq=1, last_hash=forgotten.hash) != []
+    assert (count, forgotten.user, forgotten.correlation_id) == (1, "", "")
+    assert (forgotten.events, forgotten.hash) == ('[[400,1.5,{"forgotten":true}]]', chained(ROW).hash)
+    assert breaks(forgotten) == []
+    assert [each for each in changed if not breaks(each)] == []
+    assert KEY.find_breaks([forgotten], b"elsewhere", last_seq=1, seal=KEY.seal_end(forgotten.hash)) != []
+
+
+def test_a_damaged_event_of_a_person_goes_too() -> None:
+    forgotten, count = KEY.forget(chained(ROW)._replace(events='[[400,1.5,{"note":"hers'), START, USER)
+
+    assert (count, forgotten.events, forgotten.user) == (1, "[]", "")
 
 
 async def fill(folder: Path) -> None:
-    """Three runs, one of which waited for an answer."""
+    """Three runs, each of a whole call and a notice after it; one waited for an answer."""
     async with open_store(folder) as store:
         for name in ("run_a", "run_b", "run_c"):
             for each in whole_run(name):
                 store.events.emit(replace(each, facts={"note": "pay 100"}))
+            store.events.emit(event(EventCode.ARTIFACT_STORED, call=call_ref(name)))
         await store.pending.add(question(run_id="run_b"))
         await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
         await store.pending.settle("ask_1", "answered")
@@ -94,24 +122,38 @@ OF_B = "run 'run_b' of 'acme': "
 MISCOUNT = "the log should hold 3 runs and holds 2: runs were removed or added"
 LEDGER = "the ledger of the log was changed, so that nobody can tell how many runs there should be"
 ASK = "question 'ask_1' was changed: how it stands, or who answered it"
-SECOND = "WHERE run_id = 'run_b' AND seq = 2"
-LAST = "WHERE run_id = 'run_b' AND seq = 3"
+RUN = "run = (SELECT nr FROM runs WHERE run_id = 'run_b')"
+FIRST, LAST = f"WHERE {RUN} AND seq = 1", f"WHERE {RUN} AND seq = 4"
 B = "WHERE run_id = 'run_b'"
-SHORTER = f"UPDATE runs SET last_seq = 2, last_hash = (SELECT hash FROM events {SECOND}) {B}"
+SHORTER = f"UPDATE runs SET last_seq = 3 {B}"
+SEALED = f"UPDATE runs SET seal = (SELECT hash FROM segments {FIRST}) {B}"
+GONE = "event 1 is missing: event 4 follows event 0"
 FORGERIES = [
-    ([f"UPDATE events SET payload = replace(payload, '100', '900') {SECOND}"], OF_B + CHANGED),
-    ([f"UPDATE events SET payload = '{{\"forgotten\":true}}' {SECOND}"], OF_B + CHANGED),
-    ([f"UPDATE events SET user = 'bob' {SECOND}"], OF_B + CHANGED),
-    ([f"UPDATE events SET tenant = 'evil' {SECOND}"], OF_B + "event 2 is missing: event 3 follows event 1"),
-    ([f"DELETE FROM events {SECOND}"], OF_B + "event 2 is missing: event 3 follows event 1"),
-    ([f"DELETE FROM events {LAST}"], OF_B + "the run's record ends at event 3, its events end at 2"),
-    ([f"DELETE FROM events {LAST}", SHORTER], OF_B + RECORD),
-    ([f"DELETE FROM events {B}", f"DELETE FROM runs {B}"], MISCOUNT),
+    ([f"UPDATE segments SET events = replace(events, '100', '900') {FIRST}"], OF_B + CHANGED),
+    (
+        [f"UPDATE segments SET events = '[[400,1.0,{{\"forgotten\":true}}]]' {LAST}"],
+        OF_B + "event 4 was changed, or an",
+    ),
+    ([f"UPDATE segments SET user = 'bob' {FIRST}"], OF_B + CHANGED),
+    ([f"UPDATE segments SET call_id = 'call_x' {FIRST}"], OF_B + CHANGED),
+    ([f"UPDATE segments SET tool_name = 'mail.read' {FIRST}"], OF_B + CHANGED),
+    ([f"UPDATE segments SET correlation_id = '' {FIRST}"], OF_B + CHANGED),
+    ([f"UPDATE segments SET seq = 2 {FIRST}"], OF_B + "event 1 is missing: event 2 follows event 0"),
+    ([f"DELETE FROM segments {FIRST}"], OF_B + GONE),
+    ([f"DELETE FROM segments {LAST}"], OF_B + "the run's record ends at event 4, its events end at 3"),
+    ([f"DELETE FROM segments {LAST}", SHORTER], OF_B + RECORD),
+    ([f"DELETE FROM segments {LAST}", SHORTER, SEALED], OF_B + RECORD),
+    ([f"DELETE FROM segments WHERE {RUN}", f"DELETE FROM runs {B}"], MISCOUNT),
     ([f"UPDATE runs SET user = 'bob' {B}"], OF_B + RECORD),
-    ([f"UPDATE runs SET tool_name = 'mail.read' {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET tool_name = 'mail.read' {B}"], OF_B + CHANGED),
+    ([f"UPDATE runs SET run_id = 'run_x' {B}"], "run 'run_x' of 'acme': " + CHANGED),
     ([f"UPDATE runs SET status = 'failed' {B}"], OF_B + RECORD),
-    ([f"UPDATE runs SET nr = 9 {B}"], OF_B + RECORD),
-    ([f"UPDATE events SET id = 99 {SECOND}"], OF_B + CHANGED),
+    ([f"UPDATE runs SET root_call = 'call_x' {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET open_calls = 1 {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET started_at = 1 {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET updated_at = 1 {B}"], OF_B + RECORD),
+    ([f"UPDATE runs SET nr = 9 {B}"], "run number 2: it has no record, but 2 rows of events"),
+    ([f"UPDATE segments SET last_id = 99 {FIRST}"], OF_B + CHANGED),
     (["UPDATE pending SET answered_by = 'acme:ann'"], OF_B + ASK),
     (["UPDATE pending SET status = 'open'"], OF_B + ASK),
     (["UPDATE pending SET run_id = 'elsewhere'"], ASK),
@@ -122,7 +164,7 @@ FORGERIES = [
 
 @pytest.mark.parametrize(("statements", "found"), FORGERIES)
 async def test_what_was_changed_from_outside_is_found(tmp_path: Path, statements: list[str], found: str) -> None:
-    assert found in await tampered(tmp_path, *statements)
+    assert found in "\n".join(await tampered(tmp_path, *statements))
 
 
 async def test_an_untouched_log_verifies_also_when_several_stores_wrote_it(tmp_path: Path) -> None:
@@ -138,11 +180,11 @@ async def test_an_untouched_log_verifies_also_when_several_stores_wrote_it(tmp_p
 async def test_a_forged_run_is_found(tmp_path: Path) -> None:
     problems = await tampered(
         tmp_path,
-        "INSERT INTO events SELECT id + 100, 'run_x', seq, code, at, call_id, tenant, user, payload, hash, NULL"
-        " FROM events WHERE run_id = 'run_b'",
+        "INSERT INTO segments SELECT last_id + 100, run + 100, seq, call_id, user, tool_name, correlation_id, events,"
+        f" hash, NULL FROM segments {FIRST}",
     )
 
-    assert problems == ["run 'run_x' of 'acme': it has no record, but 3 events"]
+    assert problems == ["run number 102: it has no record, but 1 row of events"]
 
 
 async def test_a_run_put_back_to_how_it_was_with_all_its_records_is_found(tmp_path: Path) -> None:
@@ -152,7 +194,7 @@ async def test_a_run_put_back_to_how_it_was_with_all_its_records_is_found(tmp_pa
     async with open_store(tmp_path) as store:
         store.events.emit(event(REQUESTED, call=call_ref("run_a", "call_2")))
     with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
-        db.execute("DELETE FROM events WHERE run_id = 'run_a' AND seq = 4")
+        db.execute("DELETE FROM segments WHERE run = ? AND seq = 5", (before[0],))
         db.execute(f"REPLACE INTO runs VALUES ({', '.join('?' * len(before))})", before)
 
     async with open_store(tmp_path) as store:

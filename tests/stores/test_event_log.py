@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore
-from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, call_ref, event, whole_run
+from tests.stores.samples import ANN, COMPLETED, EVE, REQUESTED, STARTED, call_ref, event, whole_run
 from toolpost.contracts.events import EventCode, EventFilter, JsonText
 from toolpost.contracts.storage import EventRecorder
 from toolpost.stores.event_appender import MAX_HEADS
@@ -55,7 +55,7 @@ async def test_only_what_redaction_lets_through_is_stored(store: AnyStore) -> No
 
     (stored,) = await store.events.read()
 
-    assert stored.payload == {"params": "[redacted]", "size": 22}
+    assert stored.payload == {"tool_name": "", "correlation_id": "", "params": "[redacted]", "size": 22}
 
 
 async def test_a_follower_goes_on_after_the_last_id_it_saw(store: AnyStore) -> None:
@@ -182,14 +182,38 @@ async def test_heads_that_are_no_longer_remembered_are_read_again(sqlite: SQLite
     assert await sqlite.events.verify("run_0") == []
 
 
-async def test_a_damaged_event_keeps_nobody_from_the_others(sqlite: SQLiteStore, tmp_path: Path) -> None:
-    for each in whole_run("run_1"):
-        sqlite.events.emit(each)
-    await sqlite.events.flush()
+@pytest.mark.parametrize("text", ["[", "[1]", "[[400,1.0]]", "[[1,1.0,{}]]", '[[400,"x",{}]]', "[[400,1.0,5]]", "7"])
+async def test_a_damaged_event_keeps_nobody_from_the_others(
+    sqlite: SQLiteStore, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for code in (REQUESTED, STARTED, COMPLETED):
+        sqlite.events.emit(event(code))
+        await sqlite.events.flush()
     with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
-        db.execute("UPDATE events SET payload = '{' WHERE seq = 2")
+        db.execute("UPDATE segments SET events = ? WHERE seq = 2", (text,))
 
     told = await sqlite.events.read(run_id="run_1")
 
-    assert [event.payload.get("unrenderable") for event in told] == [None, "JSONDecodeError", None]
-    assert await sqlite.events.verify("run_1") == ["event 2 was changed, or an event before it was"]
+    assert [event.seq for event in told] == [1, 3]
+    assert "run 'run_1': its events from 2 on are damaged and left out" in caplog.text
+    assert "event 2 was changed, or an event before it was" in await sqlite.events.verify("run_1")
+
+
+async def test_events_of_runs_at_once_are_each_others_neighbours_within_their_run(sqlite: SQLiteStore) -> None:
+    for pair in zip(whole_run("run_a"), whole_run("run_b"), strict=True):
+        for each in pair:
+            sqlite.events.emit(each)
+
+    told = await sqlite.events.read()
+
+    assert [(each.id, each.run_id, each.seq) for each in told] == [
+        (1, "run_a", 1),
+        (2, "run_a", 2),
+        (3, "run_a", 3),
+        (4, "run_b", 1),
+        (5, "run_b", 2),
+        (6, "run_b", 3),
+    ]
+    assert [each.id for each in await sqlite.events.read(after=1, limit=3)] == [2, 3, 4]
+    assert [each.id for each in await sqlite.events.read(limit=2, newest=True)] == [5, 6]
+    assert await sqlite.events.verify() == []

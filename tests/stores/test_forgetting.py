@@ -190,6 +190,19 @@ async def test_what_is_under_way_is_counted_and_ends_by_itself(store: AnyStore) 
     assert await store.forget(ANN) == {**NOTHING, "journal": 1, "pending": 1, "keys": 1}
 
 
+async def test_a_step_that_was_cut_off_is_not_under_way_once_its_run_has_ended(store: AnyStore) -> None:
+    first, *others = whole_run("run_1")
+    store.events.emit(first)
+    await store.journal.begin(intent("call_1", "send"))
+    assert (await store.forget(ANN))["under_way"] == 1
+
+    for each in others:
+        store.events.emit(each)
+    counts = await store.forget(ANN)
+
+    assert (counts["journal"], counts["under_way"]) == (1, 0)
+
+
 @pytest.mark.programs
 async def test_what_a_dead_process_left_is_forgotten_too(tmp_path: Path) -> None:
     with child("leave", tmp_path) as victim:

@@ -10,14 +10,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.stores.samples import call_ref, event
+from toolpost.contracts.events import RunEvent
 from toolpost.stores import chain
-from toolpost.stores.chain import payload_text
+from toolpost.stores.chain import render_events, render_segments
+
+
+def facts_text(told: RunEvent) -> str:
+    """The text of an event's facts in its segment, without its code and its time."""
+    text = render_events(told.call, [told]).text.decode()
+    start, end = "[[400,1000.0,", "]]"
+    assert (text[: len(start)], text[-len(end) :]) == (start, end)
+    return text[len(start) : -len(end)]
 
 
 def text_of(value: Any) -> str:
-    return payload_text(
-        event(call=replace(call_ref(), redact=lambda facts: {"value": facts["value"]}), facts={"value": value})
-    )
+    return facts_text(event(facts={"value": value}))
 
 
 def test_text_is_compact_and_readable() -> None:
@@ -47,7 +54,7 @@ def test_an_event_that_cannot_be_told_is_kept_with_the_reason() -> None:
     endless: list[Any] = []
     endless.append(endless)
 
-    assert payload_text(event(call=replace(call_ref(), redact=broken))) == '{"unrenderable":"LookupError"}'
+    assert facts_text(event(call=replace(call_ref(), redact=broken))) == '{"unrenderable":"LookupError"}'
     assert text_of(endless) == '{"unrenderable":"RecursionError"}'
     assert text_of({(1, 2): 3}) == '{"unrenderable":"TypeError"}'
 
@@ -57,6 +64,37 @@ def test_an_event_too_large_for_the_database_is_kept_without_its_facts(monkeypat
 
     assert text_of("é" * 100) == '{"unrenderable":"OverflowError"}'
     assert text_of("e" * 100) == '{"unrenderable":"OverflowError"}'
+
+
+def test_an_event_that_cannot_be_told_leaves_those_beside_it_as_they_are() -> None:
+    ref = call_ref()
+    told = [event(call=ref, facts={"value": value}) for value in (1, {(1, 2): 3}, float("nan"), "\ud800")]
+
+    rendered = render_events(ref, told)
+
+    assert [facts for _, _, facts in json.loads(rendered.text)] == [
+        {"value": 1},
+        {"unrenderable": "TypeError"},
+        {"value": "NaN"},
+        {"value": "\ud800"},
+    ]
+    assert (rendered.tool_name, rendered.correlation_id) == ("mail.send", "corr_1")
+
+
+def test_a_time_that_json_does_not_have_is_no_reason_to_lose_an_event() -> None:
+    (entry,) = json.loads(render_events(call_ref(), [event(at=float("nan"))]).text)
+
+    assert entry == [400, 0.0, {}]
+
+
+def test_large_events_become_segments_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "LARGE_SEGMENT", 200)
+    told = [event(facts={"value": "x" * size}) for size in (10, 100, 10, 10, 300)]
+
+    segments = render_segments(call_ref(), told)
+
+    assert [len(segment.events) for segment in segments] == [2, 1, 1, 1]
+    assert [event for segment in segments for event in segment.events] == told
 
 
 _JSON = st.recursive(

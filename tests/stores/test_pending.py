@@ -53,6 +53,19 @@ async def test_questions_are_listed_newest_first_by_status(store: AnyStore) -> N
     assert [action.id for action in await store.pending.list(status=None, limit=2)] == ["ask_3", "ask_2"]
 
 
+async def test_open_questions_are_counted_once_for_calls_within_calls(store: AnyStore) -> None:
+    calls = ["call_1", "call_1.a", "call_1.a.b", "call_10", "call_2", "call_2.a"]
+    for number, call_id in enumerate(calls):
+        await store.pending.add(replace(question(f"ask_{number}"), call_id=call_id))
+    assert await store.pending.count_open() == 3  # call_1.a.b, call_10 and call_2.a
+
+    await store.pending.claim("ask_5", YES, by="acme:boss", at=1500.0)
+    assert await store.pending.count_open() == 3  # call_2 waits on
+
+    await store.pending.claim("ask_4", YES, by="acme:boss", at=1500.0)
+    assert await store.pending.count_open() == 2
+
+
 async def test_questions_are_listed_by_pages_whatever_became_of_the_last_one(store: AnyStore) -> None:
     for number in range(6):  # two at a time, as a clock may have it
         who = EVE if number == 4 else ANN

@@ -1,12 +1,14 @@
 """How a run stands, told by its events."""
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
 from tests.stores.samples import COMPLETED, FAILED, PAUSED, REQUESTED, RESUMED, STARTED, call_ref, event
 from toolpost.contracts.events import EventCode, JsonText
 from toolpost.policy.redaction import Redactor
-from toolpost.stores.chain import EventRow, LogKey, RunHead, payload_text
+from toolpost.stores.chain import LogKey, RunHead, render_events
 
 Told = list[tuple[str, EventCode]]
 
@@ -15,7 +17,7 @@ def status_after(told: Told) -> str:
     head = RunHead.of_first(call_ref("run_1", told[0][0]), 0.0)
     for call_id, code in told:
         ref = call_ref("run_1", call_id)
-        head.advance(event(code, call=ref), ref, 1, LogKey(b"k"))
+        head.append(ref, render_events(ref, [event(code, call=ref)]), 1, LogKey(b"k"))
     return head.status
 
 
@@ -39,15 +41,6 @@ def test_one_call_leads_its_run(codes: list[EventCode], status: str) -> None:
     assert status_after([("call_1", code) for code in codes]) == status
 
 
-@pytest.mark.parametrize("at", [1.5, 1763400000.1234567, 0.1, 1e-7, 2.0**50, 1e300, -3.25, 12])
-def test_the_record_of_a_run_is_sealed_by_all_its_columns(at: float) -> None:
-    key = LogKey(b"k")
-    head = RunHead.of_first(call_ref("run_'1'", "call_\\1\n"), at, 7)
-    head.advance(event(REQUESTED, at=at), call_ref(), 1, key)
-
-    assert head.make_seal(key) == key.seal("run", head.columns())
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -59,10 +52,8 @@ def test_the_record_of_a_run_is_sealed_by_all_its_columns(at: float) -> None:
     ],
 )
 def test_the_arguments_of_a_call_are_the_same_in_its_request_and_its_start(arguments: object) -> None:
-    key, ref = LogKey(b"k"), replace(call_ref(), redact=Redactor().plain)
-    head = RunHead.of_first(ref, 1.0)
+    ref = replace(call_ref(), redact=Redactor().plain)
     told = [
-        event(STARTED, call=ref, facts={"input": None}),
         event(REQUESTED, call=ref, facts={"params": arguments}),
         event(STARTED, call=ref, facts={"input": arguments}),
         event(STARTED, call=ref, facts={"input": {"other": 1}}),
@@ -70,10 +61,20 @@ def test_the_arguments_of_a_call_are_the_same_in_its_request_and_its_start(argum
         event(COMPLETED, call=ref, facts={"summary": arguments}),
     ]
 
-    rows = [EventRow(*head.advance(each, ref, number, key)) for number, each in enumerate(told)]
+    together, alone = render_events(ref, told), [render_events(ref, [each]) for each in told]
 
-    assert [row.payload for row in rows] == [payload_text(each) for each in told]
-    assert "hunter22" not in "".join(row.payload for row in rows)
+    assert json.loads(together.text) == [entry for one in alone for entry in json.loads(one.text)]
+    assert b"hunter22" not in together.text
+
+
+def test_events_that_follow_one_another_lead_where_they_lead_one_by_one() -> None:
+    told: Told = [("outer", code) for code in (REQUESTED, STARTED, PAUSED, RESUMED, STARTED, COMPLETED)]
+    ref = call_ref("run_1", "outer")
+    head = RunHead.of_first(ref, 0.0)
+
+    head.append(ref, render_events(ref, [event(code, call=ref) for _, code in told]), 6, LogKey(b"k"))
+
+    assert (head.status, head.open_calls, head.seq) == (status_after(told), 0, 6)
 
 
 def test_the_end_of_a_nested_call_is_not_the_end_of_the_run() -> None:

@@ -94,7 +94,7 @@ async def test_everything_happens_in_the_order_in_which_it_was_put(tmp_path: Pat
         counts: list[asyncio.Task[int]] = []
         for _ in range(20):
             bench.log.emit(event())
-            count = bench.writer.submit(lambda db: int(db.execute("SELECT count(*) FROM events").fetchone()[0]))
+            count = bench.writer.submit(lambda db: int(db.execute("SELECT count(*) FROM segments").fetchone()[0]))
             counts.append(asyncio.create_task(count))
             await asyncio.sleep(0)
 
@@ -287,7 +287,7 @@ async def test_a_disk_that_is_really_full_loses_nothing_and_heals_by_itself(smal
 
 async def test_a_batch_that_the_database_refuses_is_kept_and_tried_again(tmp_path: Path) -> None:
     async with a_bench(tmp_path) as bench:
-        refuse = "CREATE TRIGGER refuse BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'not now'); END"
+        refuse = "CREATE TRIGGER refuse BEFORE INSERT ON segments BEGIN SELECT RAISE(ABORT, 'not now'); END"
         await bench.writer.submit(lambda db: db.execute(refuse).close())
         bench.log.emit(event())
         with pytest.raises(StoreError, match="not now"):

@@ -25,7 +25,6 @@ from toolpost.contracts.events import EventCode, RunSummary, StoredEvent
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.spec import ToolCategory
 from toolpost.contracts.storage import ArtifactRef, ArtifactStore, EventLog
-from toolpost.schema.json_values import is_object
 from toolpost.stores.agent_files import (
     CURRENT,
     MAIN_RUN,
@@ -212,22 +211,17 @@ def _flat_message(message: Message) -> dict[str, Any]:
 
 
 async def _all_events(log: EventLog, run: RunSummary) -> tuple[list[StoredEvent], bool]:
-    """Read the events of a run in order, and whether some could not be read and were skipped."""
+    """Read the events of a run in order, and whether some cannot be read: those are left out, or say nothing."""
     events: list[StoredEvent] = []
-    after, page_size, damaged = 0, _PAGE, False
-    for _ in range(_MOST_EVENTS):
-        try:
-            page = await log.read(tenant=run.tenant, run_id=run.run_id, after=after, limit=page_size)
-        except (ValueError, TypeError, KeyError):  # what is kept there is no record
-            damaged, after, page_size = True, after + (page_size == 1), 1
-            continue
-        readable = [event for event in page if is_object(event.payload) and "unrenderable" not in event.payload]
-        events += readable
-        damaged = damaged or len(readable) < len(page)
-        if len(page) < page_size or len(events) >= _MOST_EVENTS:
+    while len(events) < _MOST_EVENTS:
+        after = events[-1].id if events else 0
+        page = await log.read(tenant=run.tenant, run_id=run.run_id, after=after, limit=_PAGE)
+        events += page
+        if len(page) < _PAGE:
             break
-        after = page[-1].id
-    return events, damaged
+    last = run.events if len(events) < _MOST_EVENTS else events[-1].seq
+    readable = [event for event in events if "unrenderable" not in event.payload]
+    return readable, len(readable) < last
 
 
 def _message(event: StoredEvent) -> dict[str, Any] | None:

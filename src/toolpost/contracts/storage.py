@@ -263,6 +263,10 @@ class PendingStore(Protocol):
         """
         ...
 
+    async def count_open(self) -> int:
+        """Return the number of open actions, without opening them; not of calls that wait for an open one inside."""
+        ...
+
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         """Claim an open, unexpired action for its answer; return it with the answer, or None if it was not open."""
         ...

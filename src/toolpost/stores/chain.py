@@ -1,42 +1,48 @@
-"""The hash chain of the event log: keyed digests of events, linked within their run, and the head of each run.
+"""The hash chain of the event log: segments of events, each linked to the one before it in its run by a keyed hash.
 
-An event's digest is a MAC over its fields (keyed BLAKE2b, RFC 7693), and each link is the SHA-256 over the link before
-it and the digest. A payload can therefore be removed without breaking the chain: the digest is kept in its place.
+A segment holds events of one call that are appended together, so that they are encoded and hashed once. Its hash is a
+MAC over the hash before it and its own fields (keyed BLAKE2b, RFC 7693); the first of a run goes on from its name. What
+is told of a person can be removed without breaking the chain: the hash stays, and a seal says that the removal is ours.
 Whoever holds the key can write any history; without it nothing can be changed, added or removed unseen.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b, sha256
-from operator import attrgetter
-from struct import Struct
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from math import isfinite
+from struct import Struct as Packer
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import orjson
+from msgspec import Struct
 from msgspec.structs import replace
 
-from toolpost.contracts.events import CallRef, EventCode, RunEvent, RunSummary, StoredEvent, redacted_payload
+from toolpost.contracts.events import CallRef, EventCode, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.principal import Principal
 from toolpost.schema.json_values import compact_encoder
+from toolpost.stores.retention_rules import FORGOTTEN_USER, mentions
 
 KEY_BYTES = 32
 DIGEST_BYTES = 32
 FORGOTTEN = "forgotten"
+CHANGED_RECORD = "the run's record (whose it is, which tool, how it stands) was changed"
 
-_bits = Struct(">d").pack  # Exact, and a quarter of the time of the shortest repr.
-_compact = compact_encoder(ensure_ascii=False)
+_log = logging.getLogger("toolpost.stores")
+_number = Packer(">Q").pack
+_bits = Packer(">d").pack  # Exact, and a quarter of the time of the shortest repr.
 # Personalization strings (RFC 7693 2.8) keep a MAC of one kind from passing for one of another.
-_EVENT, _FORGOTTEN = b"toolpost event", b"toolpost forgot"
+_SEGMENT, _END, _FORGOTTEN = "toolpost events", "toolpost end", "toolpost forgot"
 
 # Well below the gigabyte at which SQLite refuses a value.
 MAX_BYTES = 256 * 1024 * 1024
-_WIDEST = 4  # bytes of a character in UTF-8
+LARGE_SEGMENT = 1024 * 1024  # bytes; several events that need more become several segments
 _encode_any = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
 # Only what both encoders write alike: all else is refused, and left to the other one.
 _EXACT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-_LATEST = 1e15  # in seconds
-_UNKNOWN = object()
 FINISHED = frozenset({"completed", "failed"})
 # By plain numbers: hashing an enum's member runs Python code, and this is looked up for every event.
 _REQUESTED, _STARTED = int(EventCode.TOOL_CALL_REQUESTED), int(EventCode.TOOL_CALL_STARTED)
@@ -52,29 +58,184 @@ _STATUS_BY_CODE: dict[int, str] = {
     int(EventCode.TOOL_CALL_COMPLETED): "completed",
     int(EventCode.TOOL_CALL_FAILED): "failed",
 }
-_head_columns = attrgetter(
-    *("nr", "run_id", "tenant", "user", "tool_name", "status", "started_at", "updated_at", "seq", "hash"),
-    *("root_call", "open_calls"),
-)
+
+Entry: TypeAlias = tuple[int, float, Any]  # code, time and redacted facts of an event in a segment
 
 
-class EventRow(NamedTuple):
-    """A row of the table of events; `forgotten` holds the seal and the digest of a row whose payload was removed."""
+class Segment(NamedTuple):
+    """A row of the table of segments, with the name of its run; `events` is a JSON array of entries.
 
-    id: int
+    `seq` is that of the first event, and the ids end with `last_id`. `forgotten` seals a row whose facts were removed.
+    """
+
+    last_id: int
     run_id: str
-    seq: int
-    code: int
-    at: float
-    call_id: str
     tenant: str
+    seq: int
+    call_id: str
     user: str
-    payload: str
+    tool_name: str
+    correlation_id: str
+    events: str
     hash: bytes
     forgotten: bytes | None = None
 
+    def entries(self) -> list[Entry]:
+        """Parse the events; ValueError where they were damaged."""
+        try:
+            return [(EventCode(code), float(at), dict(facts)) for code, at, facts in json.loads(self.events)]
+        except TypeError as error:
+            raise ValueError("not the events of a segment") from error
 
-RowFields: TypeAlias = tuple[int, str, int, int, float, str, str, str, str, bytes]  # of a row as it is appended
+    def unpack(self) -> list[StoredEvent]:
+        """Build the stored events; none where the row was damaged, which `verify` reports."""
+        try:
+            entries = self.entries()
+        except ValueError as error:
+            _log.warning("run %r: its events from %s on are damaged and left out: %s", self.run_id, self.seq, error)
+            return []
+        first_id = self.last_id - len(entries) + 1
+        return [
+            StoredEvent(
+                id=first_id + place,
+                run_id=self.run_id,
+                seq=self.seq + place,
+                code=cast("EventCode", code),
+                at=at,
+                call_id=self.call_id,
+                tenant=self.tenant,
+                payload=self._payload(facts),
+                # One that is the event's alone, for those who tell events apart by it.
+                hash=sha256(self.hash + _number(self.seq + place)).hexdigest(),
+                user=self.user,
+            )
+            for place, (code, at, facts) in enumerate(entries)
+        ]
+
+    def _payload(self, facts: dict[str, Any]) -> dict[str, Any]:
+        if facts.get(FORGOTTEN) is True:
+            return {"tool_name": self.tool_name, **facts}
+        return {"tool_name": self.tool_name, "correlation_id": self.correlation_id, **facts}
+
+
+class LogKey:
+    """The key of one event log: chains segments and makes seals of rows."""
+
+    __slots__ = ("_begun", "_ends", "_key", "_segments")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._segments, self._ends = self._begin(_SEGMENT), self._begin(_END)
+        self._begun: dict[str, blake2b] = {}
+
+    def __repr__(self) -> str:
+        return "LogKey()"
+
+    def chain(self, previous: bytes, names: tuple[int, int, str, str, str, str], events: bytes) -> bytes:
+        """Return the hash of a segment that follows `previous`; TypeError when its names cannot be encoded.
+
+        The names are the columns from the last id on, without the run: as JSON none can be read as its neighbour.
+        """
+        mac = self._segments.copy()
+        mac.update(previous + orjson.dumps(names) + events)
+        return mac.digest()
+
+    def seal_end(self, last: bytes) -> bytes:
+        """Return the seal of a run whose last segment has this hash."""
+        mac = self._ends.copy()
+        mac.update(last)
+        return mac.digest()
+
+    def seal(self, kind: str, fields: Iterable[object]) -> bytes:
+        """Return a MAC over the fields of a row of some kind (at most 16 letters)."""
+        return self.mac(kind, "\0".join(map(repr, fields)).encode())  # repr is exact, and never holds a NUL
+
+    def mac(self, kind: str, message: bytes) -> bytes:
+        """Return a MAC over a message of some kind."""
+        begun = self._begun.get(kind) or self._begun.setdefault(kind, self._begin(kind))
+        mac = begun.copy()
+        mac.update(message)
+        return mac.digest()
+
+    def forget(self, segment: Segment, previous: bytes, who: Principal) -> tuple[Segment, int]:
+        """Remove what a segment tells of a person and keep its place in the chain; return also how many events lost it.
+
+        `previous` is the hash of the segment before, or the start of the chain.
+        """
+        mine = (segment.tenant, segment.user) == who
+        whole = mine or mentions(segment.correlation_id, who)
+        entries: list[Entry] = []
+        forgotten = 0
+        try:
+            known = segment.entries()
+        except ValueError:  # damaged, as `verify` goes on to say
+            known, forgotten = [], 1
+        for code, at, facts in known:
+            is_doomed = whole or mentions(_encode_any(facts), who)
+            entries.append((code, at, {FORGOTTEN: True} if is_doomed else facts))
+            forgotten += is_doomed
+        bare = segment._replace(
+            user=FORGOTTEN_USER if mine else segment.user,
+            correlation_id="" if whole else segment.correlation_id,
+            events=f"[{','.join(map(_encode_entry, entries))}]",
+            forgotten=None,
+        )
+        return bare._replace(forgotten=self.seal(_FORGOTTEN, (*bare, previous))), forgotten
+
+    def find_breaks(self, segments: Iterable[Segment], start: bytes, *, last_seq: int, seal: bytes) -> list[str]:
+        """Return the problems of a run's segments, in order; empty when the chain is intact.
+
+        `start` comes from the run's `chain_start`; `seal` is that of the run.
+        """
+        problems: list[str] = []
+        seq, previous = 0, start
+        for segment in segments:
+            last = segment.seq + _count_events(segment) - 1
+            if segment.seq != seq + 1:
+                problems.append(f"event {seq + 1} is missing: event {segment.seq} follows event {seq}")
+            if not self._is_intact(segment, previous):
+                problems.append(_describe_change(segment.seq, last))
+            seq, previous = last, segment.hash
+        if seq != last_seq:
+            problems.append(f"the run's record ends at event {last_seq}, its events end at {seq}")
+        elif seal != self.seal_end(previous):
+            problems.append(CHANGED_RECORD)
+        return problems
+
+    def _is_intact(self, segment: Segment, previous: bytes) -> bool:
+        if segment.forgotten is not None:
+            bare = segment._replace(forgotten=None)
+            return segment.forgotten == self.seal(_FORGOTTEN, (*bare, previous))
+        last_id, _, _, seq, call_id, user, tool_name, correlation_id, events, *_ = segment
+        names = (last_id, seq, call_id, user, tool_name, correlation_id)
+        return segment.hash == self.chain(previous, names, events.encode())
+
+    def _begin(self, kind: str) -> blake2b:
+        """Return a MAC with the key in it, to be copied: the key takes as long to hash as an event."""
+        return blake2b(digest_size=DIGEST_BYTES, key=self._key, person=kind.encode())
+
+
+def _describe_change(first: int, last: int) -> str:
+    if last <= first:
+        return f"event {first} was changed, or an event before it was"
+    return f"events {first} to {last} were changed, or an event before them was"
+
+
+def _count_events(segment: Segment) -> int:
+    try:
+        return len(segment.entries())
+    except ValueError:
+        return 1
+
+
+def join_ids(*ids: str) -> str:
+    """Join the ids of an event for a chain without a key; lengths keep two fields from being read as one."""
+    return "|".join([*map(str, map(len, ids)), *ids])
+
+
+def plain_link(previous: bytes, ids: str, *, seq: int, code: int, at: float, payload: str) -> bytes:
+    """Return the link of a chain without a key, for state stores of others and logs of older versions."""
+    return sha256(previous + _bits(at) + f"{seq}|{code}|{ids}|{payload}".encode()).digest()
 
 
 class PlainRow(NamedTuple):
@@ -90,348 +251,210 @@ class PlainRow(NamedTuple):
     hash: bytes
 
 
-ChainRow = TypeVar("ChainRow", EventRow, PlainRow)
-
-
-class LogKey:
-    """The key of one event log: makes digests of events and seals of rows."""
-
-    __slots__ = ("_begun", "_events", "_key")
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._events = self._begin(_EVENT)
-        self._begun: dict[bytes, blake2b] = {}
-
-    def __repr__(self) -> str:
-        return "LogKey()"
-
-    def digest(self, ids: str, id: int, seq: int, code: int, at: float, payload: str) -> bytes:
-        """Return the digest of an event; `ids` comes from `join_ids`."""
-        mac = self._events.copy()
-        mac.update(_bits(at) + f"{id}|{seq}|{code}|{ids}|{payload}".encode())
-        return mac.digest()
-
-    def seal(self, kind: str, fields: Iterable[object]) -> bytes:
-        """Return a MAC over the fields of a row of some kind (at most 16 letters)."""
-        return self.seal_text(kind, _join_fields(fields))
-
-    def seal_text(self, kind: str, text: str) -> bytes:
-        """Return the MAC that `seal` would of fields whose text this is: the repr of each, with a NUL between."""
-        return self._mac(kind.encode(), text)
-
-    def forget(self, row: EventRow, *, user: str) -> EventRow:
-        """Remove the payload of an event and keep its place in the chain; `user` replaces its user."""
-        digest = row.forgotten[DIGEST_BYTES:] if row.forgotten else self._digest_of(row)
-        bare = row._replace(user=user, payload=_forgotten_payload(row.payload), forgotten=None)
-        return bare._replace(forgotten=self._mac(_FORGOTTEN, _join_fields((*bare, digest))) + digest)
-
-    def find_breaks(self, rows: Iterable[EventRow], *, last_seq: int, last_hash: bytes) -> list[str]:
-        """Return the problems of a run's events, in order; empty when the chain is intact."""
-        problems, end = _find_gaps(rows, self._is_intact)
-        if end != (last_seq, last_hash):
-            problems.append(f"the run's record ends at event {last_seq}, its events end at {end[0]}")
-        return problems
-
-    def _is_intact(self, row: EventRow, previous: bytes) -> bool:
-        if row.forgotten is None:
-            return link(previous, self._digest_of(row)) == row.hash
-        seal, digest = row.forgotten[:DIGEST_BYTES], row.forgotten[DIGEST_BYTES:]
-        bare = row._replace(forgotten=None)
-        return seal == self._mac(_FORGOTTEN, _join_fields((*bare, digest))) and link(previous, digest) == row.hash
-
-    def _digest_of(self, row: EventRow) -> bytes:
-        ids = join_ids(row.run_id, row.call_id, row.tenant, row.user)
-        return self.digest(ids, row.id, row.seq, row.code, row.at, row.payload)
-
-    def _mac(self, kind: bytes, text: str) -> bytes:
-        begun = self._begun.get(kind) or self._begun.setdefault(kind, self._begin(kind))
-        mac = begun.copy()
-        mac.update(text.encode())
-        return mac.digest()
-
-    def _begin(self, kind: bytes) -> blake2b:
-        """Return a MAC with the key in it, to be copied: the key takes as long to hash as an event."""
-        return blake2b(digest_size=DIGEST_BYTES, key=self._key, person=kind)
-
-
-def _join_fields(fields: Iterable[object]) -> str:
-    return "\0".join(map(repr, fields))  # repr is exact, and never holds a NUL
-
-
-def join_ids(*ids: str) -> str:
-    """Join the ids of a call for the digest; lengths keep two fields from being read as one."""
-    return "|".join([*map(str, map(len, ids)), *ids])
-
-
-def link(previous: bytes, digest: bytes) -> bytes:
-    """Return the link that follows `previous`."""
-    return sha256(previous + digest).digest()
-
-
-def plain_link(previous: bytes, ids: str, *, seq: int, code: int, at: float, payload: str) -> bytes:
-    """Return the link of a chain without a key, for state stores of others and logs of older versions."""
-    return sha256(previous + _bits(at) + f"{seq}|{code}|{ids}|{payload}".encode()).digest()
-
-
 def find_plain_breaks(rows: Iterable[PlainRow]) -> list[str]:
     """Return the problems of a chain without a key, in order; empty when it is intact."""
-    return _find_gaps(rows, _is_plain_intact)[0]
-
-
-def _is_plain_intact(row: PlainRow, previous: bytes) -> bool:
-    ids = join_ids(row.run_id, row.call_id, row.tenant)
-    return row.hash == plain_link(previous, ids, seq=row.seq, code=row.code, at=row.at, payload=row.payload)
-
-
-def _find_gaps(
-    rows: Iterable[ChainRow], is_intact: Callable[[ChainRow, bytes], bool]
-) -> tuple[list[str], tuple[int, bytes]]:
-    """Return the events that are missing or changed, and the number and the link of the last one."""
     problems: list[str] = []
     seq, previous = 0, b""
     for row in rows:
+        ids = join_ids(row.run_id, row.call_id, row.tenant)
         if row.seq != seq + 1:
             problems.append(f"event {seq + 1} is missing: event {row.seq} follows event {seq}")
-        if not is_intact(row, previous):
-            problems.append(f"event {row.seq} was changed, or an event before it was")
+        if row.hash != plain_link(previous, ids, seq=row.seq, code=row.code, at=row.at, payload=row.payload):
+            problems.append(_describe_change(row.seq, row.seq))
         seq, previous = row.seq, row.hash
-    return problems, (seq, previous)
+    return problems
 
 
-def stored_event(row: EventRow) -> StoredEvent:
-    """Build the stored event of a row."""
-    return StoredEvent(
-        id=row.id,
-        run_id=row.run_id,
-        seq=row.seq,
-        code=EventCode(row.code),
-        at=row.at,
-        call_id=row.call_id,
-        tenant=row.tenant,
-        payload=parse_payload(row.payload),
-        hash=row.hash.hex(),
-        user=row.user,
-    )
+class RenderedEvents(Struct, frozen=True):
+    """Events of one call as a segment holds them: redacted, `text` as a JSON array of entries."""
+
+    events: Sequence[RunEvent]
+    codes: tuple[int, ...]
+    tool_name: str
+    correlation_id: str
+    text: bytes
 
 
-def _forgotten_payload(payload: str) -> str:
-    """Return the payload of a forgotten event: only the tool name is left."""
-    return _compact({"tool_name": parse_payload(payload).get("tool_name", ""), FORGOTTEN: True})
+def render_segments(call: CallRef, events: Sequence[RunEvent]) -> list[RenderedEvents]:
+    """Render events of one call as one segment, or as several where it would be large."""
+    rendered = render_events(call, events)
+    if len(rendered.text) <= LARGE_SEGMENT or len(events) == 1:
+        return [rendered]
+    half = len(events) // 2
+    return render_segments(call, events[:half]) + render_segments(call, events[half:])
 
 
-def parse_payload(payload: str) -> dict[str, Any]:
-    """Parse the payload of an event; a damaged one becomes `unrenderable` instead of an error."""
+def render_events(call: CallRef, events: Sequence[RunEvent]) -> RenderedEvents:
+    """Redact and render events of one call; never raises, because an event must not be lost."""
+    codes = tuple([int(event.code) for event in events])
     try:
-        facts = json.loads(payload)
-    except ValueError as error:
-        return {"unrenderable": type(error).__name__}
-    return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {"unrenderable": type(facts).__name__}
+        tool_name, correlation_id, entries = _redact_events(call, events, codes)
+        text = orjson.dumps(entries, option=_EXACT)
+        # `in` would try a number first. NaN, too, is written as null.
+        if text.find(b"null") >= 0 or len(text) > MAX_BYTES:
+            text = _fit_to_store(_encode_any(entries))
+    except Exception:  # noqa: BLE001 - one of them holds what is no JSON, or its redaction failed: say which
+        tool_name, correlation_id, text = _render_one_by_one(call, events)
+    return RenderedEvents(events, codes, tool_name, correlation_id, text)
 
 
-def payload_text(event: RunEvent, start: str = "") -> str:
-    """Render the redacted payload of an event as JSON; never raises, because an event must not be lost.
+def _redact_events(call: CallRef, events: Sequence[RunEvent], codes: Sequence[int]) -> tuple[str, str, list[Entry]]:
+    """Redact the names of a call and the facts of its events.
 
-    `start` comes from `payload_start`, and saves rendering the same members for every event of a call.
+    The names are redacted together with the first facts. The arguments of a call's request and its start are mostly
+    one object, and then redacted once.
     """
-    call, facts = event.call, event.facts
+    redact, first = call.redact, events[0].facts
+    if "tool_name" in first or "correlation_id" in first:
+        names, shown = redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id}), redact(first)
+    else:
+        names = shown = redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **first})
+    tool_name, correlation_id = names.pop("tool_name", ""), names.pop("correlation_id", "")
+    entries: list[Entry] = [(codes[0], events[0].at, shown)]
+    arguments = first.get("params", redact) if codes[0] == _REQUESTED else redact  # which is nobody's arguments
+    for event, code in zip(events[1:], codes[1:], strict=True):
+        facts = event.facts
+        if code == _STARTED and len(facts) == 1 and facts.get("input", entries) is arguments:
+            entries.append((code, event.at, {"input": shown["params"]}))
+        else:
+            entries.append((code, event.at, redact(facts)))
+    return escape_surrogates(tool_name), escape_surrogates(correlation_id), entries
+
+
+def _render_one_by_one(call: CallRef, events: Sequence[RunEvent]) -> tuple[str, str, bytes]:
     try:
-        if not start or "tool_name" in facts or "correlation_id" in facts:
-            return _encode_payload(redacted_payload(call, facts))
-        text = _encode_payload(call.redact(facts))
-        return f"{start[:-1]}}}" if text == "{}" else f"{start}{text[1:]}"
+        tool_name, correlation_id, _ = _redact_events(call, [replace(events[0], facts={})], (0,))
+    except Exception:  # noqa: BLE001 - the redaction of foreign code; each event says so
+        tool_name = correlation_id = ""
+    text = f"[{','.join([_render_event(call, event) for event in events])}]"
+    return tool_name, correlation_id, text.encode()
+
+
+def _render_event(call: CallRef, event: RunEvent) -> str:
+    code, at = int(event.code), float(event.at)
+    at = at if isfinite(at) else 0.0
+    try:
+        return _encode_entry((code, at, call.redact(event.facts)))
     except Exception as exc:  # noqa: BLE001 - foreign values and the redaction of foreign code; that it happened is kept
-        return _encode_any({"unrenderable": type(exc).__name__})
+        return _encode_entry((code, at, {"unrenderable": type(exc).__name__}))
 
 
-def payload_start(call: CallRef) -> str:
-    """Render the beginning of all payloads of a call; empty where that cannot be done for them all at once."""
+def _encode_entry(entry: Entry) -> str:
     try:
-        text = _encode_payload(call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id}))
-    except Exception:  # noqa: BLE001 - as above; each event says so
-        return ""
-    return f"{text[:-1]},"
-
-
-def _encode_payload(payload: dict[str, Any]) -> str:
-    try:
-        text = orjson.dumps(payload, option=_EXACT).decode()
-    except TypeError:  # whole numbers of more than 64 bits, lone surrogates, names that are no text, foreign types
-        text = "null"
-    if "null" not in text and len(text) * _WIDEST <= MAX_BYTES:  # NaN, too, is written as null
-        return text
-    try:
-        text = _encode_any(payload)
+        text = _encode_any(entry)
     except ValueError:
-        text = _encode_any(_without_nan(payload))
-    return text if text.isascii() and len(text) <= MAX_BYTES else _fit_to_store(text)
+        text = _encode_any(_without_nan(entry))
+    return _fit_to_store(text).decode()
 
 
-def _without_nan(payload: dict[str, Any]) -> Any:
+def _without_nan(entry: Entry) -> Any:
     """Replace NaN and the infinities, which are not JSON, by their names."""
-    return json.loads(json.dumps(payload, default=str), parse_constant=str)
+    return json.loads(json.dumps(entry, default=str), parse_constant=str)
 
 
-def _fit_to_store(text: str) -> str:
-    """Escape lone surrogates, which UTF-8 does not allow; OverflowError when the text is too large."""
+def _fit_to_store(text: str) -> bytes:
+    """Encode a JSON text, with lone surrogates escaped; OverflowError when it is too large."""
     try:
-        size = len(text.encode())
+        encoded = text.encode()
     except UnicodeEncodeError:
-        text = json.dumps(json.loads(text), separators=(",", ":"))
-        size = len(text)
-    if size > MAX_BYTES:
-        raise OverflowError(size)
-    return text
+        encoded = json.dumps(json.loads(text), separators=(",", ":")).encode()
+    if len(encoded) > MAX_BYTES:
+        raise OverflowError(len(encoded))
+    return encoded
 
 
-class RunHead:
-    """The state of a run after its last event. Mutable: it advances with every event.
+class RunHead(Struct):
+    """The state of a run after its last event. Mutable: it advances with every segment.
 
     `nr` numbers the runs of a log in the order of their first events; `open_calls` counts calls that were requested
-    and have not ended. `seal` is a MAC over all columns, empty where the stored row was found changed.
+    and have not ended. `hash` is that of the last segment, and `seal` what the table holds of it.
     """
 
-    __slots__ = (
-        "_arguments",
-        "_call",
-        "_ids",
-        "_rest",
-        "_start",
-        "_whose",
-        "hash",
-        "is_damaged",
-        "nr",
-        "open_calls",
-        "root_call",
-        "run_id",
-        "seal",
-        "seq",
-        "started_at",
-        "status",
-        "tenant",
-        "tool_name",
-        "updated_at",
-        "user",
-    )
-
-    def __init__(
-        self,
-        nr: int,
-        run_id: str,
-        tenant: str,
-        user: str,
-        tool_name: str,
-        status: str,
-        started_at: float,
-        updated_at: float,
-        seq: int,
-        hash: bytes,
-        root_call: str,
-        open_calls: int,
-    ) -> None:
-        self.nr = nr
-        self.run_id = run_id
-        self.tenant = tenant
-        self.user = user
-        self.tool_name = tool_name
-        self.status = status
-        self.started_at = started_at
-        self.updated_at = updated_at
-        self.seq = seq
-        self.hash = hash
-        self.root_call = root_call
-        self.open_calls = open_calls
-        self.seal = b""
-        self.is_damaged = False
-        self._call: CallRef | None = None
-        self._ids = self._rest = ""
-        self._start: str | None = None  # of the payloads of the call
-        self._arguments: Any = _UNKNOWN  # of the call, as its request has them; `_rest` is their text and what follows
-        self._whose = ("", "", "")
+    nr: int
+    run_id: str
+    tenant: str
+    user: str
+    tool_name: str
+    status: str
+    started_at: float
+    updated_at: float
+    seq: int
+    seal: bytes
+    root_call: str
+    open_calls: int
+    hash: bytes = b""
 
     @classmethod
     def of_first(cls, call: CallRef, at: float, nr: int = 0) -> RunHead:
-        """Return the head before a run's first event; a run without calls counts as completed."""
+        """Return the head before a run's first event; a run without calls counts as completed.
+
+        Raises when the name of the run cannot be encoded.
+        """
         user, tool_name = escape_surrogates(call.user), escape_surrogates(call.tool_name)
-        return cls(nr, call.run_id, call.tenant, user, tool_name, "completed", at, at, 0, b"", call.call_id, 0)
+        start = chain_start(nr, call.run_id, call.tenant, tool_name)
+        return cls(nr, call.run_id, call.tenant, user, tool_name, "completed", at, at, 0, b"", call.call_id, 0, start)
 
-    @classmethod
-    def of_row(cls, row: tuple[Any, ...]) -> RunHead:
-        """Build the head of a row of the table."""
-        *facts, seal = row
-        head = cls(*facts)
-        head.seal = seal
-        return head
+    @property
+    def chain_start(self) -> bytes:
+        """What the first segment goes on from; whoever changes these columns breaks the chain."""
+        return chain_start(self.nr, self.run_id, self.tenant, self.tool_name)
 
-    def advance(self, event: RunEvent, call: CallRef, id: int, key: LogKey, payload: str | None = None) -> RowFields:
-        """Number, render and chain one more event, or one with this payload, and return its row.
+    def append(
+        self, call: CallRef, rendered: RenderedEvents, last_id: int, key: LogKey
+    ) -> tuple[int, int, int, str, str, str, str, str, bytearray]:
+        """Number and chain events of one call; return the columns of their segment.
 
         Raises, without a change, when an id cannot be encoded.
         """
-        if call is not self._call:
-            self._begin_call(call)
-        code, at, seq = int(event.code), float(event.at), self.seq + 1
-        if payload is None:
-            payload = self._render(event, call, code)
-        self.hash = chained = link(self.hash, key.digest(self._ids, id, seq, code, at, payload))
-        self.seq, self.updated_at = seq, at
-        call_id, tenant, user = self._whose
-        self.update_status(code, call_id)
-        return id, self.run_id, seq, code, at, call_id, tenant, user, payload, chained
-
-    def _begin_call(self, call: CallRef) -> None:
-        """Keep what all events of a call share; most runs have one call."""
-        run_id, call_id, tenant, user = self.run_id, call.call_id, call.tenant, call.user
-        # As `join_ids`, in a third of the time.
-        self._ids = f"{len(run_id)}|{len(call_id)}|{len(tenant)}|{len(user)}|{run_id}|{call_id}|{tenant}|{user}"
-        self._start, self._arguments = None, _UNKNOWN
-        self._whose = (call_id, tenant, user)
-        self._call = call
-
-    def _render(self, event: RunEvent, call: CallRef, code: int) -> str:
-        """Render the payload of an event; what it shares with the request of its call is rendered and redacted once."""
-        facts = event.facts
-        if code == _REQUESTED:
-            text = payload_text(event)
-            # Within a string the quotes would be escaped, so that this is the member.
-            start, found, rest = text.partition(',"params":')
-            if found and len(facts) == 1:
-                self._start, self._arguments, self._rest = f"{start},", facts["params"], rest
-            return text
-        if code == _STARTED and len(facts) == 1 and facts.get("input", self) is self._arguments:
-            return f'{self._start}"input":{self._rest}'
-        if self._start is None:
-            self._start = payload_start(call)
-        return payload_text(event, self._start)
-
-    def make_seal(self, key: LogKey) -> bytes:
-        """Compute the seal of this head, that of its columns; written out, which takes less time for every run."""
-        who = f"{self.nr!r}\0{self.run_id!r}\0{self.tenant!r}\0{self.user!r}\0{self.tool_name!r}"
-        began, updated = _repr_time(self.started_at), _repr_time(self.updated_at)
-        when = f"{self.status!r}\0{began}\0{updated}\0{self.seq!r}\0{self.hash!r}"
-        return key.seal_text("run", f"{who}\0{when}\0{self.root_call!r}\0{self.open_calls!r}")
+        tool_name, correlation_id, text = rendered.tool_name, rendered.correlation_id, rendered.text
+        call_id, user, first = call.call_id, call.user, self.seq + 1
+        names = (last_id, first, call_id, user, tool_name, correlation_id)
+        self.hash = chained = key.chain(self.hash, names, text)
+        self.seq += len(rendered.codes)
+        self.updated_at = float(rendered.events[-1].at)
+        self._follow(rendered.codes, call_id)
+        # For bytes sqlite3 searches adapters in vain, which takes longer than to insert them.
+        return last_id, self.nr, first, call_id, user, tool_name, correlation_id, text.decode(), bytearray(chained)
 
     def update_status(self, code: int, call_id: str) -> None:
-        """Update the status after an event. A run ends with the call that began it, not with a nested call.
+        """Update the status after an event."""
+        self._follow((code,), call_id)
 
-        After its end another call, or the answer to a question, may start the run again.
-        """
-        turn = _STATUS_BY_CODE.get(code)
-        if turn is None:
-            return
-        if code == _REQUESTED:
-            self.open_calls += 1
-        elif turn in FINISHED and self.open_calls:
-            self.open_calls -= 1
-        if self.status in FINISHED:
-            if code in _OPENING:
-                self.root_call, self.status = call_id, turn
-        elif turn not in FINISHED or call_id == self.root_call:
-            self.status = turn
+    def _follow(self, codes: tuple[int, ...], call_id: str) -> None:
+        """Update the status after events of one call."""
+        is_root = call_id == self.root_call
+        self.status, self.open_calls, leads = _follow_codes(self.status, self.open_calls, codes, is_root)
+        if leads:
+            self.root_call = call_id
 
     def columns(self) -> tuple[Any, ...]:
-        """Return the values of the table's columns, without the seal."""
-        return _head_columns(self)
+        """Return the values of the table's columns."""
+        return (
+            self.nr,
+            self.run_id,
+            self.tenant,
+            self.user,
+            self.tool_name,
+            self.status,
+            self.started_at,
+            self.updated_at,
+            self.seq,
+            bytearray(self.seal),
+            self.root_call,
+            self.open_calls,
+        )
+
+    def agrees_with(self, events: Sequence[StoredEvent]) -> bool:
+        """Return whether the head is as the events of the run leave it."""
+        if not events:
+            return True  # the chain tells how many are missing
+        first, last = events[0], events[-1]
+        call = CallRef(self.run_id, first.call_id, self.tool_name, self.tenant, first.user, "", dict)
+        head = RunHead.of_first(call, first.at, self.nr)
+        for event in events:
+            head.update_status(int(event.code), event.call_id)
+        head.seq, head.seal, head.hash, head.updated_at = self.seq, self.seal, self.hash, last.at
+        return head == self
 
     def summary(self) -> RunSummary:
         """Return the summary of the run."""
@@ -448,9 +471,38 @@ class RunHead:
         )
 
 
-def _repr_time(at: float) -> str:
-    """Return the repr of a time; orjson writes the same digits in a tenth of the time, where no exponent is needed."""
-    return orjson.dumps(at).decode() if type(at) is float and 1.0 <= at < _LATEST else repr(at)
+@lru_cache(maxsize=1024)  # nearly all calls have one of few sequences
+def _follow_codes(
+    status: str,
+    open_calls: int,
+    codes: tuple[int, ...],
+    is_root: bool,  # noqa: FBT001 - the cache takes twice as long with a keyword
+) -> tuple[str, int, bool]:
+    """Return the status of a run after events of a call, its open calls, and whether that call leads the run now.
+
+    A run ends with the call that began it, not with a nested call. After its end another call, or the answer to a
+    question, may start the run again.
+    """
+    leads = is_root
+    for code in codes:
+        turn = _STATUS_BY_CODE.get(code)
+        if turn is None:
+            continue
+        if code == _REQUESTED:
+            open_calls += 1
+        elif turn in FINISHED and open_calls:
+            open_calls -= 1
+        if status in FINISHED:
+            if code in _OPENING:
+                leads, status = True, turn
+        elif turn not in FINISHED or leads:
+            status = turn
+    return status, open_calls, leads
+
+
+def chain_start(nr: int, run_id: str, tenant: str, tool_name: str) -> bytes:
+    """Return what the first segment of a run goes on from; TypeError when a name cannot be encoded."""
+    return orjson.dumps((nr, run_id, tenant, tool_name))
 
 
 def escape_call_ids(call: CallRef) -> CallRef:
@@ -472,30 +524,28 @@ def escape_surrogates(text: str) -> str:
     return whole if whole.isascii() else whole.encode("utf-8", "backslashreplace").decode()
 
 
-def find_open_calls(rows: Iterable[EventRow]) -> list[RunSummary]:
+def find_open_calls(events: Iterable[StoredEvent]) -> list[RunSummary]:
     """Return the calls of a run that were requested and have not ended, innermost first, each as a summary."""
     found: dict[str, RunHead] = {}
-    for row in rows:
-        call = CallRef(
-            row.run_id, row.call_id, parse_payload(row.payload).get("tool_name", ""), row.tenant, row.user, "", dict
-        )
-        head = found.setdefault(row.call_id, RunHead.of_first(call, row.at))
-        head.seq, head.updated_at = head.seq + 1, row.at
-        head.update_status(row.code, row.call_id)
+    for event in events:
+        tool_name = event.payload.get("tool_name", "")
+        call = CallRef(event.run_id, event.call_id, tool_name, event.tenant, event.user, "", dict)
+        head = found.setdefault(event.call_id, RunHead.of_first(call, event.at))
+        head.seq, head.updated_at = head.seq + 1, event.at
+        head.update_status(int(event.code), event.call_id)
     return [head.summary() for head in reversed(found.values()) if head.open_calls]
 
 
-def find_second_answers(rows: Iterable[EventRow]) -> Iterator[str]:
+def find_second_answers(events: Iterable[StoredEvent]) -> Iterator[str]:
     """Report questions that were answered again without being asked again."""
     answered: set[str] = set()
-    for row in rows:
-        if row.code not in ASKED | _ANSWERED:
+    for event in events:
+        if event.code not in ASKED | _ANSWERED:
             continue
-        facts = parse_payload(row.payload)
-        question = facts.get("pending_id")
-        if row.code in ASKED:
+        question = event.payload.get("pending_id")
+        if event.code in ASKED:
             answered.discard(question)
-        elif question is not None and not facts.get("recovered"):
+        elif question is not None and not event.payload.get("recovered"):
             if question in answered:
-                yield f"question {question!r} was answered a second time, by event {row.seq}"
+                yield f"question {question!r} was answered a second time, by event {event.seq}"
             answered.add(question)

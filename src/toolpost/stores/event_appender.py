@@ -1,4 +1,4 @@
-"""Append events to the table: number, chain and insert them, and keep the ledger of all runs.
+"""Append events to the log: number, chain and insert them, and keep the ledger of all runs.
 
 The ledger holds how many runs there are and the sum of their seals. The sum changes with each run, so that a run that
 is removed, added or put back to an earlier state shows, and it costs one row however long the log is. Pruning takes
@@ -11,7 +11,6 @@ import json
 import logging
 import secrets
 from functools import cache
-from itertools import chain as flatten
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +22,7 @@ from toolpost.stores.chain import (
     RunHead,
     escape_call_ids,
     escape_surrogates,
+    render_segments,
 )
 from toolpost.stores.sealing import UNREADABLE, RowSealer
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from toolpost.contracts.events import CallRef, RunEvent
-    from toolpost.stores.chain import RowFields
 
 _log = logging.getLogger("toolpost.stores")
 _ROW = ("ledger", "1", "key")
@@ -41,24 +40,27 @@ _SAVE = "UPDATE ledger SET last_event = ?, last_run = ?, runs = ?, total = ?, se
 
 MAX_HEADS = 10_000
 HEAD_COLUMNS = (
-    "nr, run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, last_hash, root_call, open_calls,"
-    " seal"
+    "nr, run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, seal, root_call, open_calls"
 )
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
+CallEvents: TypeAlias = "tuple[CallRef, list[RunEvent]]"  # events of one call that follow one another in their run
 # One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
 # hand it back.
 _CHUNKS = (128, 32, 8, 1)
-_EVENTS = """
-INSERT INTO events (id, run_id, seq, code, at, call_id, tenant, user, payload, hash) VALUES $ROWS
+_SEGMENTS = """
+INSERT INTO segments (last_id, run, seq, call_id, user, tool_name, correlation_id, events, hash) VALUES $ROWS
 """
 _HEADS = f"""
 INSERT INTO runs ({HEAD_COLUMNS}, owner) VALUES $ROWS
 ON CONFLICT (nr) DO UPDATE SET user = excluded.user, status = excluded.status, updated_at = excluded.updated_at,
-    last_seq = excluded.last_seq, last_hash = excluded.last_hash, root_call = excluded.root_call,
-    open_calls = excluded.open_calls, seal = excluded.seal, owner = excluded.owner
+    last_seq = excluded.last_seq, seal = excluded.seal, root_call = excluded.root_call,
+    open_calls = excluded.open_calls, owner = excluded.owner
 """  # noqa: S608 - constants, here and below
-_EVENT_BLOBS, _HEAD_BLOBS = (9,), (9, 12)  # the columns of hashes and seals
-_LOAD_HEADS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"  # noqa: S608
+_SEGMENT_WIDTH, _HEAD_WIDTH = 9, 13
+_LOAD_HEADS = f"""
+SELECT {HEAD_COLUMNS}, ifnull((SELECT hash FROM segments WHERE run = nr ORDER BY seq DESC LIMIT 1), x'')
+FROM json_each(?) CROSS JOIN runs ON run_id = value
+"""  # noqa: S608
 
 
 class Ledger:
@@ -159,9 +161,13 @@ class EventAppender:
             self._version = version
 
     def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
-        """Chain events to their runs and insert them."""
-        self._load_heads(db, events)
-        _insert(db, _EVENTS, self._chain(events), blobs=_EVENT_BLOBS)
+        """Chain events to their runs and insert them; the events of one run get their ids one after the other."""
+        runs = _group_by_run(events)
+        self._load_heads(db, runs)
+        columns: list[Any] = []
+        for name, calls in runs.items():
+            self._chain(name, calls, columns)
+        _insert(db, _SEGMENTS, columns, width=_SEGMENT_WIDTH)
         self._unsaved = True
 
     def save_heads(self, db: sqlite3.Connection) -> None:
@@ -169,15 +175,15 @@ class EventAppender:
 
         They are written again when the transaction ends: the function that called this may be rolled back.
         """
-        key, owner = self.ledger.key, self._owner_id
-        heads = [head for _, head in sorted(self._touched.items())]
-        self.ledger.change(old=[head.seal for head in heads])
-        rows: list[tuple[object, ...]] = []
+        owner, seal_end, heads = self._owner_id, self.ledger.key.seal_end, self._touched.values()
+        old = [head.seal for head in heads]
+        columns: list[Any] = []
         for head in heads:
-            head.seal = b"" if head.is_damaged else head.make_seal(key)
-            rows.append((*head.columns(), head.seal, owner))
-        self.ledger.change(new=[head.seal for head in heads])
-        _insert(db, _HEADS, rows, blobs=_HEAD_BLOBS)
+            head.seal = seal_end(head.hash)
+            columns += head.columns()
+            columns.append(owner)
+        self.ledger.change(old=old, new=[head.seal for head in heads])
+        _insert(db, _HEADS, columns, width=_HEAD_WIDTH)
 
     def finish(self, db: sqlite3.Connection) -> None:
         """End a transaction: write heads and ledger, and shrink the cache."""
@@ -216,17 +222,10 @@ class EventAppender:
         self._version = None
         self._unsaved = False
 
-    def _load_heads(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
-        """Load the heads of these events' runs into the cache, the most recently used last."""
+    def _load_heads(self, db: sqlite3.Connection, names: Iterable[RunName]) -> None:
+        """Load the heads of runs into the cache, the most recently used last."""
         heads = self._heads
         missing: list[str] = []
-        names: set[RunName] = set()
-        known: CallRef | None = None
-        for event in events:
-            call = event.call
-            if call is not known:  # the events of a call mostly come one after the other, here and below
-                names.add((call.tenant, call.run_id))
-                known = call
         for name in names:
             head = heads.pop(name, None)
             if head is None:
@@ -237,53 +236,71 @@ class EventAppender:
             self._load(db, missing)
 
     def _load(self, db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
-        """Read heads; one with a wrong seal is never sealed again, so that `verify` goes on to report it."""
         for row in db.execute(_LOAD_HEADS, (json.dumps(run_ids),)):
-            head = RunHead.of_row(row)
-            if (head.tenant, head.run_id) in self._heads:
-                continue
-            head.is_damaged = head.seal != head.make_seal(self.ledger.key)
-            self._heads[head.tenant, head.run_id] = head
+            head = RunHead(*row)
+            self._heads.setdefault((head.tenant, head.run_id), head)
 
-    def _chain(self, events: Iterable[RunEvent]) -> list[RowFields]:
-        """Return the chained rows of events; one flat loop, because it runs for every event."""
-        heads, touched, ledger = self._heads, self._touched, self.ledger
-        key, id_ = ledger.key, ledger.last_event
-        rows: list[RowFields] = []
-        known: CallRef | None = None
-        head: RunHead | None = None
-        for event in events:
-            id_ += 1
-            call = event.call
-            if call is known and head is not None:
-                rows.append(head.advance(event, call, id_, key))
-                continue
+    def _chain(self, name: RunName, calls: Iterable[CallEvents], columns: list[Any]) -> None:
+        """Chain the events of a run, and append the columns of their segments."""
+        head = self._heads.get(name)
+        for call, events in calls:
+            if head is None:
+                head = self._begin_run(call, events[0].at)
             try:
-                head, known = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at), call
-                rows.append(head.advance(event, call, id_, key))
-            except (UnicodeEncodeError, TypeError):  # ids that are not text, or not such as UTF-8 knows
-                call, known = escape_call_ids(call), None
-                head = heads.get((call.tenant, call.run_id)) or RunHead.of_first(call, event.at)
-                rows.append(head.advance(event, call, id_, key))
-            if head.nr == 0:
-                ledger.last_run = head.nr = ledger.last_run + 1
-                ledger.runs += 1
-                heads[head.tenant, head.run_id] = head
-            touched[head.nr] = head
-        ledger.last_event = id_
-        return rows
+                self._append(head, call, events, columns)
+            except TypeError:  # ids that are not text, or not such as UTF-8 knows
+                self._append(head, escape_call_ids(call), events, columns)
+
+    def _begin_run(self, call: CallRef, at: float) -> RunHead:
+        """Return the head of a run that is not in the cache under the name that the call has for it."""
+        nr = self.ledger.last_run + 1
+        try:
+            head = RunHead.of_first(call, float(at), nr)
+        except TypeError:
+            call = escape_call_ids(call)
+            known = self._heads.get((call.tenant, call.run_id))
+            if known is not None:
+                return known
+            head = RunHead.of_first(call, float(at), nr)
+        self.ledger.last_run = nr
+        self.ledger.runs += 1
+        self._heads[head.tenant, head.run_id] = head
+        return head
+
+    def _append(self, head: RunHead, call: CallRef, events: Sequence[RunEvent], columns: list[Any]) -> None:
+        """Append the columns of the segments of a call's events."""
+        ledger = self.ledger
+        for rendered in render_segments(call, events):
+            last_id = ledger.last_event + len(rendered.events)
+            columns += head.append(call, rendered, last_id, ledger.key)
+            ledger.last_event = last_id
+        self._touched[head.nr] = head
 
 
-def _insert(db: sqlite3.Connection, sql: str, rows: Sequence[tuple[object, ...]], *, blobs: tuple[int, ...]) -> None:
-    """Insert rows, many with each statement: every statement gives up the interpreter's lock once."""
+def _group_by_run(events: Iterable[RunEvent]) -> dict[RunName, list[CallEvents]]:
+    """Return the events of each run, together with those beside them of the same call; order is kept within a run."""
+    runs: dict[RunName, list[CallEvents]] = {}
+    known: CallRef | None = None
+    part: list[RunEvent] = []
+    for event in events:
+        call = event.call
+        if call is not known:  # the events of a call mostly come one after the other
+            known = call
+            calls = runs.setdefault((call.tenant, call.run_id), [])
+            if not calls or calls[-1][0] is not call:
+                calls.append((call, []))
+            part = calls[-1][1]
+        part.append(event)
+    return runs
+
+
+def _insert(db: sqlite3.Connection, sql: str, columns: Sequence[Any], *, width: int) -> None:
+    """Insert rows of so many columns, many with each statement."""
     start = 0
-    for size in _CHUNKS:
-        while len(rows) - start >= size:
-            width = len(rows[start])
-            values: list[Any] = list(flatten.from_iterable(rows[start : start + size]))
-            for column in blobs:  # for bytes sqlite3 searches adapters in vain, which takes longer than to insert them
-                values[column::width] = map(bytearray, values[column::width])
-            db.execute(_statement(sql, width, size), values)
+    for rows in _CHUNKS:
+        size = rows * width
+        while len(columns) - start >= size:
+            db.execute(_statement(sql, width, rows), columns[start : start + size])
             start += size
 
 

@@ -33,14 +33,14 @@ from toolpost.stores.caller_keys import MemoryCallerKeys
 from toolpost.stores.chain import (
     FINISHED,
     KEY_BYTES,
-    EventRow,
     LogKey,
     RunHead,
+    Segment,
     escape_call_ids,
     escape_surrogates,
     find_open_calls,
     find_second_answers,
-    stored_event,
+    render_events,
 )
 from toolpost.stores.pending import copy_action
 from toolpost.stores.retention_rules import FORGOTTEN_USER, PRUNED, ArtifactSize, mentions, over_quota
@@ -66,13 +66,13 @@ Listed = TypeVar("Listed", PendingAction, ArtifactRef)
 class MemoryRun:
     """One run: its raw events until they are rendered; its head is computed on demand."""
 
-    __slots__ = ("_chain", "_head", "_key", "_rows", "_turned", "fresh", "ids")
+    __slots__ = ("_chain", "_head", "_key", "_segments", "_turned", "fresh", "ids")
 
     def __init__(self, key: LogKey) -> None:
         self.ids: list[int] = []
         self.fresh: list[RunEvent] = []
         self._key = key
-        self._rows: list[EventRow] = []
+        self._segments: list[Segment] = []  # one for each event
         self._chain: RunHead | None = None
         self._head: RunHead | None = None
         self._turned = 0  # so many of the fresh ones are in the head
@@ -96,31 +96,43 @@ class MemoryRun:
         self._head, self._turned = head, len(self.fresh)
         return head
 
-    def render(self) -> list[EventRow]:
-        """Number, chain and render the new events; return all rows."""
-        _ = self.head  # afterwards there are only rows
-        for id_, event in zip(self.ids[len(self._rows) :], self.fresh, strict=True):
+    def render(self) -> list[Segment]:
+        """Number, chain and render the new events; return a segment for each event."""
+        _ = self.head  # afterwards there are only segments
+        for id_, event in zip(self.ids[len(self._segments) :], self.fresh, strict=True):
             call = escape_call_ids(event.call)
             self._chain = self._chain or RunHead.of_first(call, event.at)
-            self._rows.append(EventRow(*self._chain.advance(event, call, id_, self._key)))
+            *_, seq, call_id, user, tool_name, correlation_id, text, chained = self._chain.append(
+                call, render_events(call, [event]), id_, self._key
+            )
+            names = (seq, call_id, user, tool_name, correlation_id)
+            run_id, tenant = self._chain.run_id, self._chain.tenant
+            self._segments.append(Segment(id_, run_id, tenant, *names, text, bytes(chained)))
         self.fresh.clear()
         self._turned = 0
-        return self._rows
+        return self._segments
+
+    def events(self) -> list[StoredEvent]:
+        """Return all events as they are stored."""
+        return [event for segment in self.render() for event in segment.unpack()]
 
     def forget(self, who: Principal) -> int:
-        """Remove the payloads of a person's events, and of those that name the person; return how many."""
-        rows, forgotten = self.render(), 0
-        for at, row in enumerate(rows):
-            mine = (row.tenant, row.user) == who
-            if mine or (row.forgotten is None and mentions(row.payload, who)):
-                rows[at] = self._key.forget(row, user=FORGOTTEN_USER if mine else row.user)
-                forgotten += 1
+        """Remove what the events tell of a person; return how many lost it."""
+        segments, forgotten = self.render(), 0
+        previous = self._chain.chain_start if self._chain else b""
+        for at, segment in enumerate(segments):
+            if (segment.tenant, segment.user) == who or mentions(f"{segment.correlation_id} {segment.events}", who):
+                segments[at], lost = self._key.forget(segment, previous, who)
+                forgotten += lost
+            previous = segment.hash
         return forgotten
 
     def find_breaks(self) -> list[str]:
         """Return the problems of the chain."""
-        rows, last = self.render(), self._chain.hash if self._chain else b""
-        return [*self._key.find_breaks(rows, last_seq=self.head.seq, last_hash=last), *find_second_answers(rows)]
+        segments, chain = self.render(), self._chain
+        start, last = (chain.chain_start, chain.hash) if chain else (b"", b"")
+        problems = self._key.find_breaks(segments, start, last_seq=self.head.seq, seal=self._key.seal_end(last))
+        return [*problems, *find_second_answers(self.events())]
 
 
 class MemoryRuns:
@@ -182,9 +194,9 @@ class MemoryRuns:
             (id_, at, run) for run in runs if run.ids[-1] > after for at, id_ in enumerate(run.ids) if id_ > after
         ]
         for _, at, run in sorted(positions, key=itemgetter(0), reverse=newest):
-            row = run.render()[at]
-            if tenant in (None, row.tenant):
-                yield stored_event(row)
+            segment = run.render()[at]
+            if tenant in (None, segment.tenant):
+                yield from segment.unpack()
 
 
 class MemoryEventLog:
@@ -258,7 +270,7 @@ class MemoryEventLog:
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
         runs = self.collect_runs().find_runs(run_id, tenant)
         with self._lock:
-            return [call for run in runs for call in find_open_calls(run.render())]
+            return [call for run in runs for call in find_open_calls(run.events())]
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         """Check the chain of runs; no other process can remove one."""
@@ -346,6 +358,12 @@ def _behind(items: Sequence[Listed], before: str | None) -> Sequence[Listed]:
     return items[next((at for at, item in enumerate(items, 1) if item.id == before), len(items)) :]
 
 
+def _outer_ids(call_id: str) -> Iterator[str]:
+    """Yield the ids of the calls that a call is inside of."""
+    while call_id := call_id.rpartition(".")[0]:
+        yield call_id
+
+
 class MemoryPendingStore:
     """Pending actions in a dict; a lock makes claims atomic between threads."""
 
@@ -382,6 +400,11 @@ class MemoryPendingStore:
             and call_id in (None, action.call_id)
         )
         return [copy_action(action) for action in islice(actions, max(0, limit))]
+
+    async def count_open(self) -> int:
+        call_ids = [action.call_id for action in self.actions.values() if action.status == "open"]
+        outer = {outer_id for call_id in call_ids for outer_id in _outer_ids(call_id)}
+        return sum(call_id not in outer for call_id in call_ids)
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
         def is_open(action: PendingAction) -> bool:
@@ -620,10 +643,15 @@ class MemoryStore:
         runs = {run.head.run_id for run in all_runs if (run.head.tenant, run.head.user) == who}
         calls = {row.call_id for run in all_runs for row in run.render() if (row.tenant, row.user) == who}
         entries, actions = self.journal.entries, self.pending.actions
+        running = {(run.head.tenant, run.head.run_id) for run in all_runs if run.head.status == "running"}
+
+        def is_over(entry: JournalEntry) -> bool:
+            return entry.done or (bool(entry.step) and _run_of(entry) not in running)
+
         removed = {
             "tokens": _drop(self.tokens.rows, lambda key, _: key[:2] == who),
             "pending": _drop(actions, lambda _, each: each.asked_by == who and each.status != "claimed"),
-            "journal": _drop(entries, lambda _, entry: entry.principal == who and entry.done),
+            "journal": _drop(entries, lambda _, entry: entry.principal == who and is_over(entry)),
             "keys": _drop(self.keys.records, lambda key, held: key[0] == who and held[0].outcome is not None),
             "caller_keys": _drop(self.caller_keys.keys, lambda _, key: key.principal == who),
             "state": self._state_table.remove(runs=runs, owner=str(who)),
@@ -634,14 +662,14 @@ class MemoryStore:
                 ),
             ),
         }
-        running = sum(entry.principal == who for entry in entries.values())
-        answered = sum(action.asked_by == who for action in actions.values())
+        under_way = sum(entry.principal == who for entry in entries.values())
+        under_way += sum(action.asked_by == who for action in actions.values())
         for action in list(actions.values()):
             if action.answered_by == str(who):
                 actions[action.id] = replace(action, answered_by=FORGOTTEN_USER)
         files = self._drop_unnamed_contents()
         event_counts = self.events.forget(who)
-        return {**removed, "under_way": running + answered, "files": files, **event_counts, "tasks": 0, "sessions": 0}
+        return {**removed, "under_way": under_way, "files": files, **event_counts, "tasks": 0, "sessions": 0}
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         """Do nothing: nothing is sealed in memory."""

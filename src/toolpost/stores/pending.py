@@ -46,6 +46,13 @@ AND (created_at, rowid) < (
 )
 """
 _NEWEST_FIRST = " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
+# The id of a call inside another begins with that of the other and a dot, which "/" follows.
+_COUNT_OPEN = """
+SELECT count(*) FROM pending AS one WHERE status = 'open' AND NOT EXISTS (
+    SELECT 1 FROM pending AS inside
+    WHERE inside.call_id > one.call_id || '.' AND inside.call_id < one.call_id || '/' AND inside.status = 'open'
+)
+"""
 # Whoever takes a question owns it until it is settled.
 _CLAIMANTS = "SELECT DISTINCT owner FROM pending WHERE owner IS NOT NULL"
 # Not before somebody has seen to what the call had begun: two processes that look after the dead at once could
@@ -180,6 +187,13 @@ class SQLitePendingStore:
                     break
                 last = rows[-1][0]
             return found
+
+        return await self._reader.query(work)
+
+    async def count_open(self) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            count: int = db.execute(_COUNT_OPEN).fetchone()[0]
+            return count
 
         return await self._reader.query(work)
 

@@ -13,13 +13,13 @@ from functools import partial
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import Retention
 from toolpost.stores.artifacts import ContentFiles
-from toolpost.stores.chain import EventRow
+from toolpost.stores.chain import Segment, chain_start
 from toolpost.stores.database import Reader
 from toolpost.stores.event_appender import EventAppender
-from toolpost.stores.event_log import ROW_COLUMNS
+from toolpost.stores.event_log import SEGMENTS
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import STATUS_COLUMNS, status_seal
-from toolpost.stores.retention_rules import FORGOTTEN_USER, PRUNED, ArtifactSize, mentions, over_quota
+from toolpost.stores.retention_rules import FORGOTTEN_USER, PRUNED, ArtifactSize, over_quota
 from toolpost.stores.writer import Writer
 
 # Few enough that other writes do not wait long behind one step.
@@ -32,17 +32,19 @@ SELECT nr, run_id, tenant, seal FROM runs
 WHERE status IN ('completed', 'failed') AND updated_at < ? AND (run_id, tenant) NOT IN ({_UNSETTLED})
 AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
 """  # noqa: S608 - constants, here and below
-_THESE = "(SELECT run_id, tenant FROM runs WHERE nr IN (SELECT value FROM json_each(:runs)))"
+_NUMBERS = "(SELECT value FROM json_each(:runs))"
+_THESE = f"(SELECT run_id, tenant FROM runs WHERE nr IN {_NUMBERS})"  # noqa: S608
 _IN_THESE = f"(run_id, tenant) IN {_THESE}"
 # A planner's memory knows no tenants: it stays while anybody has a run of that name.
 _ALONE = f"SELECT run_id FROM runs GROUP BY run_id HAVING min({_IN_THESE})"  # noqa: S608
+_COUNT_EVENTS = f"SELECT total(last_seq) FROM runs WHERE nr IN {_NUMBERS}"  # noqa: S608
 _OF_RUNS = {
-    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM events WHERE {_IN_THESE})",  # noqa: S608
-    "events": f"DELETE FROM events WHERE {_IN_THESE}",  # noqa: S608
+    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM segments WHERE run IN {_NUMBERS})",  # noqa: S608
+    "segments": f"DELETE FROM segments WHERE run IN {_NUMBERS}",  # noqa: S608
     "journal": f"DELETE FROM journal WHERE {_IN_THESE}",  # noqa: S608
     "pending": f"DELETE FROM pending WHERE {_IN_THESE}",  # noqa: S608
     "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN ({_ALONE})",  # noqa: S608
-    "runs": "DELETE FROM runs WHERE nr IN (SELECT value FROM json_each(:runs))",
+    "runs": f"DELETE FROM runs WHERE nr IN {_NUMBERS}",  # noqa: S608
 }
 _BY_AGE = {
     "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
@@ -91,9 +93,11 @@ class Pruner:
         if not runs:
             return {}
         values = {"runs": json.dumps([nr for nr, *_ in runs])}
+        events: int = db.execute(_COUNT_EVENTS, values).fetchone()[0]
         removed = {table: db.execute(sql, values).rowcount for table, sql in _OF_RUNS.items()}
+        del removed["segments"]
         self._appender.remove_runs(((tenant, run_id), seal) for _, run_id, tenant, seal in runs)
-        return removed
+        return {**removed, "events": events}
 
     async def _prune_files(self, now: float) -> int:
         """Delete files without a row; within transactions, so that nobody can add the row meanwhile."""
@@ -123,17 +127,22 @@ def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
 
 
 # Few enough that other writes do not wait long behind one step.
-EVENTS_A_STEP = 500
+SEGMENTS_A_STEP = 200
 
 _PERSON = "tenant = :tenant AND user = :user"
 _RUNS = f"SELECT run_id FROM runs WHERE {_PERSON}"  # noqa: S608 - constants, here and below
-_CALLS = f"SELECT call_id FROM events WHERE {_PERSON}"  # noqa: S608
+_OF_TENANT = "run IN (SELECT nr FROM runs WHERE tenant = :tenant)"
+_CALLS = f"SELECT call_id FROM segments WHERE user = :user AND {_OF_TENANT}"  # noqa: S608
 _ARTIFACTS = f"tenant = :tenant AND (user = :user OR run_id IN ({_RUNS}) OR call_id IN ({_CALLS}))"
 _OWNERS = f"""
 SELECT owner FROM journal WHERE {_PERSON} AND result IS NULL
 UNION SELECT owner FROM pending WHERE {_PERSON} AND owner IS NOT NULL
 """  # noqa: S608
-_RUNNING = "(result IS NULL AND owner IN (SELECT value FROM json_each(:living)))"
+# A step that was cut off has no result either: it is over when its run does not go on.
+_RUNNING = """(
+    result IS NULL AND owner IN (SELECT value FROM json_each(:living))
+    AND (step = '' OR (run_id, tenant) IN (SELECT run_id, tenant FROM runs WHERE status = 'running'))
+)"""
 _ANSWERED = "(ifnull(owner, '') IN (SELECT value FROM json_each(:living)))"
 _UNDER_WAY = f"""
 SELECT (SELECT count(*) FROM journal WHERE {_PERSON} AND {_RUNNING})
@@ -153,11 +162,16 @@ _DELETE = {
 }
 _ANSWERS = f"SELECT {STATUS_COLUMNS}, seal FROM pending WHERE answered_by = :owner"  # noqa: S608
 _MENTIONING = f"""
-SELECT {ROW_COLUMNS} FROM events WHERE id > :after AND (
-    ({_PERSON}) OR (forgotten IS NULL AND (instr(payload, :owner) OR instr(payload, :escaped)))
-) ORDER BY id LIMIT {EVENTS_A_STEP}
-"""  # noqa: S608
-_FORGET_EVENT = "UPDATE events SET user = ?, payload = ?, forgotten = ? WHERE id = ?"
+{SEGMENTS} WHERE last_id > :after AND (
+    (tenant = :tenant AND segments.user = :user)
+    OR instr(events, :owner) OR instr(events, :escaped) OR instr(correlation_id, :owner)
+) ORDER BY last_id LIMIT {SEGMENTS_A_STEP}
+"""
+_BEFORE = """
+SELECT nr, (SELECT hash FROM segments WHERE run = nr AND seq < :seq ORDER BY seq DESC LIMIT 1), tool_name
+FROM runs WHERE run_id = :run_id AND tenant = :tenant
+"""
+_FORGET_SEGMENT = "UPDATE segments SET user = ?, correlation_id = ?, events = ?, forgotten = ? WHERE last_id = ?"
 
 
 class Forgetter:
@@ -183,12 +197,12 @@ class Forgetter:
         counts, contents = await self._writer.submit(partial(self._forget, principal=principal))
         # Only once the rows are gone for good; should this process die before, pruning removes the files.
         files = await self._writer.submit(partial(self._pruner.delete_unnamed, names=contents))
-        events, after, calls = 0, 0, None
+        events, runs, after, calls = 0, 0, 0, None
         while calls is None:
             forget_events = partial(self._forget_events, principal=principal, after=after)
-            forgotten, after, calls = await self._writer.submit(forget_events)
-            events += forgotten
-        runs = await self._writer.submit(partial(self._forget_names, principal=principal))
+            forgotten, renamed, after, calls = await self._writer.submit(forget_events)
+            events, runs = events + forgotten, runs + renamed
+        runs += await self._writer.submit(partial(self._forget_names, principal=principal))
         await asyncio.to_thread(self._truncate_wal)  # other processes may keep it for as long as they live
         return {**counts, **calls, "files": files, "events": events, "runs": runs}
 
@@ -201,24 +215,35 @@ class Forgetter:
 
     def _forget_events(
         self, db: sqlite3.Connection, *, principal: Principal, after: int
-    ) -> tuple[int, int, dict[str, int] | None]:
-        """Remove the payloads of some more events; return how many, the id of the last, and `_forget_calls`' counts.
+    ) -> tuple[int, int, int, dict[str, int] | None]:
+        """Remove the facts of some more events, and the name from runs that begin with them.
 
-        The rows of calls are deleted with the last payloads in one transaction: no event mentions a missing row.
+        Return how many of each, the id of the last event, and `_forget_calls`' counts: the rows of calls are deleted
+        with the last facts in one transaction, so that no event mentions a missing row.
         """
-        key = self._appender.ledger.key
-        rows = [EventRow(*row) for row in db.execute(_MENTIONING, {**_person_values(principal), "after": after})]
-        forgotten = 0
+        self._appender.save_heads(db)  # a run that began in this very transaction, too
+        values = {**_person_values(principal), "after": after}
+        segments = [Segment(*row) for row in db.execute(_MENTIONING, values).fetchall()]
         with _secure_delete(db):
-            for row in rows:
-                mine = (row.tenant, row.user) == principal
-                if mine or mentions(row.payload, principal):
-                    bare = key.forget(row, user=FORGOTTEN_USER if mine else row.user)
-                    db.execute(_FORGET_EVENT, (bare.user, bare.payload, bare.forgotten, bare.id))
-                    forgotten += 1
-        if len(rows) == EVENTS_A_STEP:
-            return forgotten, rows[-1].id, None
-        return forgotten, 0, self._forget_calls(db, principal)
+            forgotten = sum(self._forget_segment(db, segment, principal) for segment in segments)
+            mine = [segment for segment in segments if (segment.tenant, segment.user) == principal]
+            began = [(segment.tenant, segment.run_id) for segment in mine if segment.seq == 1]
+            self._appender.rename_user(db, began, FORGOTTEN_USER)
+            self._appender.save_heads(db)
+        if len(segments) == SEGMENTS_A_STEP:
+            return forgotten, len(began), segments[-1].last_id, None
+        return forgotten, len(began), 0, self._forget_calls(db, principal)
+
+    def _forget_segment(self, db: sqlite3.Connection, segment: Segment, principal: Principal) -> int:
+        """Remove what a segment tells of a person; return how many events lost it."""
+        values = {"seq": segment.seq, "run_id": segment.run_id, "tenant": segment.tenant}
+        nr, previous, tool_name = db.execute(_BEFORE, values).fetchone()
+        start = chain_start(nr, segment.run_id, segment.tenant, tool_name) if previous is None else previous
+        bare, forgotten = self._appender.ledger.key.forget(segment, start, principal)
+        if forgotten:
+            changed = (bare.user, bare.correlation_id, bare.events, bare.forgotten, bare.last_id)
+            db.execute(_FORGET_SEGMENT, changed)
+        return forgotten
 
     def _forget_calls(self, db: sqlite3.Connection, principal: Principal) -> dict[str, int]:
         """Delete pending actions and journal entries, except those that a living process works on."""

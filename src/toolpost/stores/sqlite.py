@@ -35,8 +35,9 @@ from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.caller_keys import SQLiteCallerKeys
 from toolpost.stores.database import Reader, open_writable, store_error, truncate_wal
 from toolpost.stores.event_appender import EventAppender, Ledger
-from toolpost.stores.event_log import SQLiteEventLog, open_ledger
+from toolpost.stores.event_log import SQLiteEventLog
 from toolpost.stores.liveness import Liveness
+from toolpost.stores.old_logs import open_ledger
 from toolpost.stores.pending import SQLitePendingStore
 from toolpost.stores.retention import Forgetter, Pruner
 from toolpost.stores.sealing import RowSealer, readable_rows
@@ -60,7 +61,7 @@ SELECT key, call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE t
 _SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
 _RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
 _OWNERS = """
-SELECT tenant FROM events WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
+SELECT tenant FROM runs WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
 UNION SELECT tenant FROM pending WHERE call_id = :id
 """
 _REQUEST = "INSERT OR REPLACE INTO cancels (target_id, tenant, requested_by, at) VALUES (?, ?, ?, ?)"
@@ -192,13 +193,15 @@ class SQLiteKeyStore:
 class SQLiteCancelStore:
     """Cancel requests, seen by the process that runs the call; one for a target of other tenants only is ignored."""
 
-    def __init__(self, writer: Writer, reader: Reader, *, clock: Callable[[], float]) -> None:
+    def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, clock: Callable[[], float]) -> None:
         self._writer = writer
         self._reader = reader
+        self._appender = appender
         self._clock = clock
 
     async def request(self, target_id: str, *, tenant: str | None, by: str) -> None:
         def work(db: sqlite3.Connection) -> None:
+            self._appender.save_heads(db)  # a run that began in this very transaction has a tenant, too
             owners = {owner for (owner,) in db.execute(_OWNERS, {"id": target_id})}
             if tenant is None or not owners or tenant in owners:
                 db.execute(_REQUEST, (target_id, tenant or "", by, self._clock()))
@@ -417,7 +420,7 @@ class SQLiteStore:
         self.keys: KeyStore = SQLiteKeyStore(writer, reader, sealer=rows, liveness=liveness, clock=clock)
         self.caller_keys: CallerKeyStore = SQLiteCallerKeys(writer, reader)
         self.webhooks: WebhookStore = SQLiteWebhookStore(writer, reader, liveness=liveness)
-        self.cancels: CancelStore = SQLiteCancelStore(writer, reader, clock=clock)
+        self.cancels: CancelStore = SQLiteCancelStore(writer, reader, appender=appender, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)
         self.tokens: TokenRows = SQLiteTokenRows(writer, reader, sealer=rows, liveness=liveness, clock=clock)
         self.state = SealedStateStore(
