@@ -1,13 +1,16 @@
 """A gateway as it runs for a team: ready, measured, described, and stopped without keeping anybody waiting."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.gateway.serving import Served, add, served
+from tests.gateway.serving import Served, add, drop, served
 from toolpost import Completed, Toolbox
+from toolpost.sources import Workflow, WorkflowFunction
 
 
 async def test_whoever_watches_over_it_needs_no_token_and_figures_need_one(gate: Served) -> None:
@@ -29,6 +32,19 @@ async def test_figures_are_in_the_format_of_prometheus(gate: Served) -> None:
     assert 'toolpost_tool_calls_total{tool="add"} 2\n' in text
     assert 'toolpost_tool_failures_total{tool="add"} 1\n' in text
     assert "\ntoolpost_pending_actions 1\n" in text
+
+
+async def test_questions_are_counted_without_being_opened(tmp_path: Path) -> None:
+    flow = WorkflowFunction(Workflow.parse("{name: flow, steps: {drop: {tool: drop, arguments: {name: t}}}}"))
+    async with served(tmp_path / "data", [drop, flow]) as gate:
+        await gate.box.call("flow", {})
+        once = (await gate.http.get("/metrics")).text
+        with closing(sqlite3.connect(tmp_path / "data" / "toolpost.db")) as database, database:
+            database.execute("UPDATE pending SET action = x'00'")  # what cannot be opened waits, too
+        sealed = (await gate.http.get("/metrics")).text
+
+    assert "\ntoolpost_pending_actions 1\n" in once
+    assert "\ntoolpost_pending_actions 1\n" in sealed
 
 
 async def test_a_webhook_that_fails_is_seen_by_whoever_watches(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_MOST_PENDING = 10_000
 
 
 def service_routes(service: RestService) -> list[Route]:
@@ -126,7 +125,7 @@ async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[
         ("source_tools", "gauge", "Tools of a source", "source", {one.name: one.tools for one in report}),
         ("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),
     ]
-    waiting = len(await box.store.pending.list(status="open", limit=_MOST_PENDING))
+    waiting = await box.store.pending.count_open()
     webhooks = {one["name"]: one for one in await box.webhooks.states()}
 
     def webhook(name: str, kind: str, about: str, key: str) -> Metric:
