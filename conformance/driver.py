@@ -14,8 +14,9 @@ from typing import Any
 from conformance.person import DOCUMENT_URL, REDIRECT_URI, SOURCE, USER, Person, account_of
 from toolpost import Failed, Outcome, Paused, Toolbox, ToolError
 from toolpost.configuration.settings import AccountSettings, NetworkSettings, Settings
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.questions import Question
+from toolpost.contracts.source_kinds import AuthType, TransportType
 
 DEADLINE_S = 90.0  # the suite is less patient; this is for a driver that outlives it
 

@@ -111,6 +111,7 @@ def test_a_call_of_a_plain_function_builds_no_validators_of_pydantic_and_imports
     needless = [  # pydantic reads the metadata of everything installed when it builds its first validator
         *("pydantic.plugin._loader", "pydantic.root_model", "docstring_parser", "cryptography", "rich", "sqlite3"),
         *("typer", "yaml", "aiohttp", "mcp", "httpx2", "toolpost.toolbox.accounts", "toolpost.stores.sqlite"),
+        "toolpost.contracts.config",  # the models of sources
     ]
     told = f"print(json.dumps([asyncio.run(main()), [name for name in {needless} if name in sys.modules]]))"
 

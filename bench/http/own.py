@@ -20,8 +20,9 @@ from bench.http.server import DOCUMENT, ECHO
 from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import USUAL, Call, seated
 from toolpost.configuration.settings import LimitSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import Completed
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.toolbox.box import Toolbox
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request

@@ -20,8 +20,9 @@ from bench.mcp.sdk import session
 from bench.mcp.seats import USUAL, seated
 from bench.mcp.server import ECHO
 from toolpost.configuration.settings import LimitSettings, NetworkSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import Completed
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.toolbox.box import Toolbox
 
 SERVER = "bench.mcp.in_process:server"

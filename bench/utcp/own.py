@@ -17,7 +17,8 @@ from bench.mcp.endpoint import ARGUMENTS, target
 from bench.mcp.seats import USUAL, seated
 from bench.utcp import names
 from toolpost.configuration.settings import LimitSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.toolbox.box import Toolbox
 
 

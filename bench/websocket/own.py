@@ -13,8 +13,9 @@ from bench.mcp.seats import USUAL, Call, seated
 from bench.websocket import names
 from bench.websocket.floor import raw_link
 from toolpost.configuration.settings import LimitSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, TransportType, WebSocketOptions, WebSocketTool
+from toolpost.contracts.config import ExternalToolConfig, WebSocketOptions, WebSocketTool
 from toolpost.contracts.outcomes import Completed
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.toolbox.box import Toolbox
 
 ECHO = "echo"

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
     from toolpost.connecting.presets import POPULAR_MCP_SERVERS, get_preset
-    from toolpost.contracts.config import AuthType, ExternalToolConfig, RetryPolicy, TransportType, UtcpMode
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.errors import ConfigError, ToolError
     from toolpost.contracts.events import EventCode
     from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
     from toolpost.contracts.principal import Principal
     from toolpost.contracts.questions import PendingAction, Question
+    from toolpost.contracts.retries import RetryPolicy
+    from toolpost.contracts.source_kinds import AuthType, TransportType, UtcpMode
     from toolpost.contracts.spec import Tool, ToolCategory, ToolSpec
     from toolpost.contracts.storage import StateStore, TokenStore
     from toolpost.policy.rules import Policy, Rule
@@ -45,13 +47,15 @@ __getattr__ = lazy_attributes(
         "catalog.registry": ["ToolRegistry"],
         "configuration.settings": ["Settings"],
         "connecting.presets": ["POPULAR_MCP_SERVERS", "get_preset"],
-        "contracts.config": ["AuthType", "ExternalToolConfig", "RetryPolicy", "TransportType", "UtcpMode"],
+        "contracts.config": ["ExternalToolConfig"],
         "contracts.context": ["ToolContext"],
         "contracts.errors": ["ConfigError", "ToolError"],
         "contracts.events": ["EventCode"],
         "contracts.outcomes": ["Completed", "Failed", "Outcome", "Paused", "ToolResult"],
         "contracts.principal": ["Principal"],
         "contracts.questions": ["PendingAction", "Question"],
+        "contracts.retries": ["RetryPolicy"],
+        "contracts.source_kinds": ["AuthType", "TransportType", "UtcpMode"],
         "contracts.spec": ["Tool", "ToolCategory", "ToolSpec"],
         "contracts.storage": ["StateStore", "TokenStore"],
         "policy.rules": ["Policy", "Rule"],

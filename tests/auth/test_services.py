@@ -10,8 +10,9 @@ from toolpost.auth.oauth.grants import IdentityProvider
 from toolpost.auth.oauth.sign_in import Assertion
 from toolpost.auth.secret import Secret
 from toolpost.auth.services import Service, plan_secrets, service_of
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.source_kinds import AuthType, TransportType
 from toolpost.wire.network import NetworkPolicy
 
 PROVIDER = {"token_url": "https://idp.example/token", "client_id": "us", "id_token": "who-i-am"}

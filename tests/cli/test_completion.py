@@ -58,6 +58,15 @@ def test_names_and_ids_are_completed_from_what_earlier_commands_saw(toolpost: Ru
     assert not (home / "started").exists()
 
 
+def test_built_in_names_are_completed_in_a_folder_without_a_configuration(toolpost: Run, home: Path) -> None:
+    (home / "toolpost.yaml").unlink()
+    (home / ".toolpost").mkdir()
+
+    assert toolpost("tools", "list").code == 0
+
+    assert completed(home, "toolpost", "tools", "show", "base64_e") == ["base64_encode"]
+
+
 @pytest.mark.parametrize("written", ["sources: [", "[]", "sources: 7", None], ids=["broken", "list", "odd", "none"])
 def test_a_file_that_cannot_be_read_completes_nothing_and_complains_of_nothing(home: Path, written: str | None) -> None:
     (home / "toolpost.yaml").unlink()

@@ -33,6 +33,8 @@ def test_tools_are_listed_without_importing_what_a_list_does_not_need(tmp_path: 
         "rich",
         "aiohttp",
         "cryptography",
+        "pydantic",
+        "pydantic_core",
         "mimetypes",
         "toolpost.stores.sqlite",
         "toolpost.catalog.search",

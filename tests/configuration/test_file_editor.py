@@ -14,8 +14,9 @@ from toolpost.configuration.file_editor import (
     mark_trusted,
     snippet,
 )
-from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
+from toolpost.contracts.config import ExternalToolConfig, McpOptions
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.source_kinds import McpTransport, TransportType
 
 NEW = ExternalToolConfig(
     name="new", transport=TransportType.MCP, connection="npx -y 'a b' # c", env={"KEY": "${KEY}", "N": "1"}

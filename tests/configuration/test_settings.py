@@ -7,11 +7,13 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from toolpost.configuration.loading import parse_settings
 from toolpost.configuration.settings import SCHEMA_FILE, McpServerSettings, Settings, file_schema, parse_duration
-from toolpost.contracts.config import ConfigModel, TransportType
+from toolpost.contracts.config import McpOptions
+from toolpost.contracts.config_model import ConfigModel
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.contracts.storage import Retention
 
 
@@ -42,7 +44,7 @@ def test_defaults_are_the_same_whether_they_are_validated_or_not() -> None:
         and not any(one.is_required() for one in model.model_fields.values())
     ]
 
-    assert Settings in models
+    assert {Settings, McpOptions} <= set(models)
     for model in models:
         assert model.defaults() == model.model_validate({})
         assert model.defaults().model_dump() == model.model_validate({}).model_dump()
@@ -145,6 +147,21 @@ def test_all_sources_are_those_of_both_lists() -> None:
     )
 
     assert [(source.name, source.transport) for source in made.all_sources()] == [("a", "python"), ("b", "mcp")]
+
+
+def test_settings_are_part_of_a_model_of_somebody_else() -> None:
+    class Application(BaseModel):
+        name: str
+        toolpost: Settings
+
+    source = {"name": "own", "transport": "python", "connection": "./tools.py"}
+    data = {"name": "shop", "toolpost": {"sources": [source], "overrides": {"own.add": {"hide": True}}}}
+
+    made = Application.model_validate(data).toolpost
+
+    assert [one.transport for one in made.sources] == [TransportType.PYTHON]
+    assert made.overrides["own.add"].hide
+    assert Application.model_json_schema()["$defs"]["Settings"]["properties"]["sources"]["type"] == "array"
 
 
 def test_a_policy_is_a_template_or_rules_as_plain_data() -> None:

@@ -19,7 +19,7 @@ from toolpost.connecting.client_files import (
     strict_json,
     usual_places,
 )
-from toolpost.contracts.config import AuthType, McpTransport
+from toolpost.contracts.source_kinds import AuthType, McpTransport
 
 Read = Callable[..., ImportedServers]
 

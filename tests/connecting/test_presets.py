@@ -9,7 +9,8 @@ import pytest
 
 import toolpost
 from toolpost.connecting.presets import MORE_MCP_SERVERS, PACKAGES, POPULAR_MCP_SERVERS, get_preset, pinned_preset
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.source_kinds import AuthType, TransportType
 
 EVERY = [*POPULAR_MCP_SERVERS, *MORE_MCP_SERVERS]
 

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from toolpost.contracts.config import AuthType, ExternalToolConfig, RetryPolicy, TransportType, UtcpMode
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.retries import RetryPolicy
+from toolpost.contracts.source_kinds import AuthType, TransportType, UtcpMode
 
 
 def source(**changes: Any) -> ExternalToolConfig:

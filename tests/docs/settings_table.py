@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from tests.docs.blocks import ROOT
 from toolpost.configuration.settings import Settings
+from toolpost.contracts.config_model import Deferred
 
 PAGE = ROOT / "docs" / "configuration.md"
 _SECTION = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- /settings -->)", re.DOTALL)
@@ -49,9 +50,10 @@ def rows(model: type[BaseModel], *, seen: set[type[BaseModel]], prefix: str = ""
     """One row for each key, those of nested models below their parent; a model that comes again is not repeated."""
     for name, field in model.model_fields.items():
         key = f"{prefix}{name}"
-        inner, suffix = _nested(field.annotation)
+        annotation = next((mark.load() for mark in field.metadata if isinstance(mark, Deferred)), field.annotation)
+        inner, suffix = _nested(annotation)
         if inner is None or suffix:
-            yield Row(key, _takes(field), _default(field), "")
+            yield Row(key, _takes(field, annotation), _default(field), "")
         if inner is not None and inner not in seen:
             seen.add(inner)
             yield from rows(inner, seen=seen, prefix=f"{key}{suffix}.")
@@ -69,10 +71,10 @@ def _nested(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     return None, ""
 
 
-def _takes(field: FieldInfo) -> str:
+def _takes(field: FieldInfo, annotation: Any) -> str:
     if any("parse_duration" in repr(mark) or "_milliseconds" in repr(mark) for mark in field.metadata):
         return "a duration"
-    return " or ".join(dict.fromkeys(_words(field.annotation)))
+    return " or ".join(dict.fromkeys(_words(annotation)))
 
 
 def _words(annotation: Any) -> Iterator[str]:

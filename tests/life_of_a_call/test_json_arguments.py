@@ -6,8 +6,8 @@ import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
 from toolpost import Completed, EventBus, ExternalToolConfig, Failed, ToolContext, ToolNode, ToolRegistry, tool
-from toolpost.contracts.config import TransportType
 from toolpost.contracts.errors import ToolValidationError
+from toolpost.contracts.source_kinds import TransportType
 
 BROKEN = {
     '{"a": hunter2': "the arguments are not JSON: Expecting value at line 1 column 7; send one JSON object",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from toolpost.contracts.config import AuthType
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.source_kinds import AuthType
 
 
 class NamedCredential(NamedTuple):

@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 from toolpost.adapters.credentials import NamedCredential
 from toolpost.adapters.provider import unsupported_reason
 from toolpost.catalog.names import MODEL_NAME_LIMIT, canonical_name
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult, now_ms
+from toolpost.contracts.source_kinds import AuthType, TransportType
 from toolpost.contracts.spec import ToolSpec
 from toolpost.contracts.tool_values import (
     AnyToolValue,

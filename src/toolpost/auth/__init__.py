@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from toolpost.auth.user_credentials import AuthManager, ManagedCredentials
     from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall
-    from toolpost.contracts.config import AuthType
+    from toolpost.contracts.source_kinds import AuthType
     from toolpost.contracts.sources import CredentialProvider, RenewingProvider
     from toolpost.contracts.storage import TokenStore
 
@@ -34,7 +34,7 @@ __getattr__ = lazy_attributes(
         ],
         "auth.user_credentials": ["AuthManager", "ManagedCredentials"],
         "contracts.calls": ["AuthorizedCall", "Credential", "PermittedCall"],
-        "contracts.config": ["AuthType"],
+        "contracts.source_kinds": ["AuthType"],
         "contracts.sources": ["CredentialProvider", "RenewingProvider"],
         "contracts.storage": ["TokenStore"],
     },

@@ -9,15 +9,18 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, PermittedCall
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType, WebhookOptions
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.questions import Question
+from toolpost.contracts.source_kinds import AuthType, TransportType
 from toolpost.contracts.sources import CredentialProvider, RenewingProvider
 from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import is_secret_header, is_secret_name
+
+if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig, WebhookOptions
 
 _FILLED_ALWAYS = ("base_url", "env", "cwd", "headers", "auth_config")
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")

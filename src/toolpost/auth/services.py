@@ -32,9 +32,10 @@ from toolpost.auth.oauth.metadata import ServerMetadata, Trust, configured_serve
 from toolpost.auth.oauth.sign_in import Assertion, SignInPlan
 from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, did_you_mean
 from toolpost.contracts.records import represent
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.wire.network import NetworkPolicy
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.specs import clean_spec, has_plain_schemas
-from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride, TransportType
 from toolpost.contracts.errors import ConfigError, ToolValidationError
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.contracts.spec import (
     JsonSchema,
     PreviewingTool,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from toolpost.catalog.lock import Hold
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+    from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import Preview, Tool

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,6 +22,9 @@ _WHOLE = 1000  # characters of a summary: lines are broken, never cut
 
 class Command(TyperCommand):
     """Command whose help names its arguments without Python types."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converting_given_values(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [_DECORATED.sub(r"\1\2\3\4", piece) for piece in super().collect_usage_pieces(ctx)]
@@ -45,6 +49,23 @@ class Command(TyperCommand):
             raise
 
 
+def _converting_given_values(params: Sequence[Any]) -> list[Any]:
+    """Return parameters that convert what the command line gives them, and nothing that stands for no value."""
+    # Typer builds a validator for each parameter, given or not, and for the first it imports pydantic, which takes as
+    # long as a short command.
+    for param in params:
+        own = cast("dict[str, Any]", vars(param))
+        own.setdefault("process_value", partial(_process_value, param, param.process_value))
+    return [*params]
+
+
+def _process_value(param: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    source = ctx.get_parameter_source(param.name)
+    if value in (None, "") and not param.required and source is not None and source.name == "DEFAULT":
+        return value if param.callback is None else param.callback(ctx, param, value)
+    return convert(ctx, value)
+
+
 def _named(shown: str, kind: str) -> str:
     """Return an option with a placeholder for its value, an argument by its name alone."""
     if kind == "argument":
@@ -54,6 +75,9 @@ def _named(shown: str, kind: str) -> str:
 
 class Group(TyperGroup):
     """Group of commands whose summaries are wrapped and never truncated."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _converting_given_values(super().get_params(ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

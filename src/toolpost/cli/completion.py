@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from toolpost.configuration.defaults import DATA_FOLDER, FILE_NAME
 from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.json_values import as_object, is_array, is_object
@@ -34,7 +36,6 @@ _TABLES: dict[Kind, str] = {
 }
 
 NAMES_FILE = "tool_names.json"
-_FILE_NAME = "toolpost.yaml"  # `configuration.loading` says so too, and takes longer to import than a shell should wait
 _BUILT_IN = ""  # stands for the source of tools that have none
 
 
@@ -90,16 +91,15 @@ def key_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     return _ids(ctx, "key", incomplete)
 
 
-def cache_tool_names(catalog: Toolbox | LocalCatalog) -> None:
-    """Write the names of the current tools to the data folder for completion; names of absent sources stay."""
-    folder = catalog.settings.data_dir
+def cache_tool_names(catalog: Toolbox | LocalCatalog, folder: Path | None, sources: Collection[str]) -> None:
+    """Write the names of the current tools to the data folder for completion; those of absent `sources` stay."""
     if folder is None or not folder.is_dir():
         return
     seen: dict[str, list[str]] = {_BUILT_IN: [], **{state.name: list[str]() for state in catalog.report if state.ok}}
     for spec in catalog.registry.specs():
         seen.setdefault(spec.source or _BUILT_IN, []).append(spec.name)
-    before, configured = _read_names(folder), {source.name for source in catalog.settings.all_sources()}
-    after = {name: names for name, names in {**before, **seen}.items() if name in configured or name == _BUILT_IN}
+    before = _read_names(folder)
+    after = {name: names for name, names in {**before, **seen}.items() if name in sources or name == _BUILT_IN}
     if after != before:
         with suppress(OSError):  # only the shell misses it
             draft = folder / f".{NAMES_FILE}.{os.getpid()}"
@@ -127,12 +127,12 @@ def _tenant(ctx: typer.Context) -> str:
 
 
 def _config_file(ctx: typer.Context) -> Path:
-    return Path(str(ctx.params.get("config") or _FILE_NAME)).absolute()
+    return Path(str(ctx.params.get("config") or FILE_NAME)).absolute()
 
 
 def _data_dir(ctx: typer.Context) -> Path:
     folder = _configuration(ctx).get("data_dir")
-    return _config_file(ctx).parent / os.path.expandvars(folder if isinstance(folder, str) else ".toolpost")
+    return _config_file(ctx).parent / os.path.expandvars(folder if isinstance(folder, str) else DATA_FOLDER)
 
 
 def _configuration(ctx: typer.Context) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def connect(
     the server cannot be connected; it is in the file then all the same.
     """
     from toolpost.cli.new_source import ConnectArguments, connect_source, plan_source
-    from toolpost.contracts.config import McpTransport
+    from toolpost.contracts.source_kinds import McpTransport
 
     plan = plan_source(
         ConnectArguments(

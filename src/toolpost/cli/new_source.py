@@ -46,9 +46,10 @@ from toolpost.connecting.client_files import (
 )
 from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect_url, is_document
 from toolpost.connecting.presets import PACKAGES, Package, pinned_preset, unknown_preset, unpinned_package
-from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
+from toolpost.contracts.config import ExternalToolConfig, McpOptions
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
 from toolpost.contracts.records import represent
+from toolpost.contracts.source_kinds import AuthType, McpTransport, TransportType
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from toolpost.cli.commands import NO_OPTIONS, CommonOptions
 from toolpost.cli.completion import cache_tool_names
 from toolpost.cli.output import Output, ProgressSink
 from toolpost.cli.stdout_guard import guard_stdout
+from toolpost.configuration.defaults import DATA_FOLDER, FILE_NAME
 from toolpost.contracts.errors import ErrorCategory, ToolError, did_you_mean
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def answer_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> Source
 
 def personal_sources(settings: Settings) -> list[ExternalToolConfig]:
     """Return the enabled sources with an account for each user."""
-    from toolpost.contracts.config import AuthType
+    from toolpost.contracts.source_kinds import AuthType
 
     return [one for one in settings.all_sources() if one.enabled and one.auth_type is AuthType.OAUTH2_USER]
 
@@ -296,7 +297,7 @@ def _may_call_others(entry: Entry, settings: Settings) -> bool:
     """Return whether a tool receives the context, by which it can call other tools."""
     from toolpost.builtin.loader import DeferredTool
     from toolpost.catalog.function import FunctionTool
-    from toolpost.contracts.config import TransportType
+    from toolpost.contracts.source_kinds import TransportType
 
     if entry.config is not None and entry.config.transport is TransportType.WORKFLOW:
         return True
@@ -328,8 +329,7 @@ def run_with_box(
         from toolpost.configuration.loading import load_settings
 
         async with sources(load_settings(config), progress_sinks(output)) as box:
-            _introduce(box, describe_problems(box), output)
-            return await work(box, output)
+            return await _work_with(box, work, output)
 
     run_command(with_box, as_json=as_json, options=CommonOptions(config, user))
 
@@ -340,30 +340,43 @@ def run_with_catalog(
     """Do work that only lists tools, of one source or of all, and exit with its code; without sources nothing opens."""
 
     async def with_catalog(output: Output) -> int:
+        if source is None and config is None and _has_defaults():
+            from toolpost.toolbox.local_tools import list_default_tools
+
+            return await list_unopened(list_default_tools(), output)
         from toolpost.configuration.loading import load_settings
 
         loaded = load_settings(config)
         if source is None and not _enabled_names(loaded.settings) and _can_have_folder(loaded.settings.data_dir):
             from toolpost.toolbox.local_tools import list_local_tools
 
-            catalog = list_local_tools(loaded)
-            freeze_modules()
-            _introduce(catalog, catalog.problems, output)
-            if _has_foreign_code(catalog):
-                collect_garbage()
-            return await work(catalog, output)
+            return await list_unopened(list_local_tools(loaded), output)
         async with one_source(source)(loaded, progress_sinks(output)) as box:
-            _introduce(box, describe_problems(box), output)
-            return await work(box, output)
+            return await _work_with(box, work, output)
+
+    async def list_unopened(catalog: LocalCatalog, output: Output) -> int:
+        freeze_modules()
+        for problem in catalog.problems:
+            output.note(problem)
+        cache_tool_names(catalog, catalog.data_dir, catalog.source_names)
+        if _has_foreign_code(catalog):
+            collect_garbage()
+        return await work(catalog, output)
 
     run_command(with_catalog, as_json=as_json, options=CommonOptions(config, user))
 
 
-def _introduce(catalog: Toolbox | LocalCatalog, problems: Iterable[str], output: Output) -> None:
-    """Tell what is left out of a catalog, and keep the names of its tools for completion."""
-    for problem in problems:
+def _has_defaults() -> bool:
+    """Return whether the working folder has no configuration, and a data folder as the defaults want it or none."""
+    return not Path(FILE_NAME).exists() and _can_have_folder(Path(DATA_FOLDER).absolute())
+
+
+async def _work_with(box: Toolbox, work: Work, output: Output) -> int:
+    """Tell what is left out of a Toolbox, keep the names of its tools for completion, and do the work."""
+    for problem in describe_problems(box):
         output.note(problem)
-    cache_tool_names(catalog)
+    cache_tool_names(box, box.settings.data_dir, {source.name for source in box.settings.all_sources()})
+    return await work(box, output)
 
 
 def open_in_memory(

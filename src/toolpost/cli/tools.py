@@ -21,6 +21,7 @@ from toolpost.cli.commands import Commands, Config, Json, User, default_user
 from toolpost.cli.connect import connect, disconnect, list_presets
 from toolpost.cli.output import Output, format_json, show_tools
 from toolpost.cli.runner import INCOMPLETE, has_failed_source, run_command, run_with_box, run_with_catalog, tool_source
+from toolpost.configuration.defaults import FILE_NAME
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.spec import ToolCategory, ToolSpec
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from toolpost.toolbox.local_tools import LocalCatalog
 
 
-_DEFAULT_CONFIG = Path("toolpost.yaml")
 _COUNTED_CALLS = 1000
 
 app = Commands(help="See and call tools.", no_args_is_help=True)
@@ -332,7 +332,7 @@ def _is_base_url(address: str) -> bool:
 
 def _config_path(config: Path | None) -> str | None:
     """Return the absolute path of the configuration, if there is one."""
-    path = config or _DEFAULT_CONFIG
+    path = config or Path(FILE_NAME)
     return str(path.absolute()) if path.exists() else None
 
 

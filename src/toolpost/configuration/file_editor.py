@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from toolpost.configuration.loading import FILE_NAME, environment, load_settings
+from toolpost.configuration.defaults import FILE_NAME
+from toolpost.configuration.loading import environment, load_settings
 from toolpost.configuration.secret_extraction import references
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.config import ExternalToolConfig

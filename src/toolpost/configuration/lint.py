@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.builtin.specs import COLLECTIONS, read_specs
-from toolpost.contracts.config import ExternalToolConfig, TransportType
 from toolpost.contracts.errors import did_you_mean, nearest
+from toolpost.contracts.source_kinds import TransportType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolpost.builtin.providers.config import ProviderSettings
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import PolicyRule, Settings
+    from toolpost.contracts.config import ExternalToolConfig
 
 _WILD = re.compile(r"[*?\[]")
 _NEED_A_KEY = frozenset({"brave", "tavily", "google", "bing", "jina"})

@@ -12,21 +12,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from toolpost.configuration.defaults import DEFAULT_FOLDER, ENV_FILE, FILE_BUILTINS, FILE_NAME
 from toolpost.configuration.literal_secrets import literal_secrets
-from toolpost.configuration.settings import DEFAULT_FOLDER, FILE_BUILTINS, McpServerSettings, Settings, ToolsSettings
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.configuration.settings import McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.records import represent
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.schema.json_values import is_object
 from toolpost.transports.registry import describe_transport
 
 if TYPE_CHECKING:
     from toolpost.configuration.document import ConfigDocument
+    from toolpost.contracts.config import ExternalToolConfig
 
-FILE_NAME = "toolpost.yaml"
-ENV_FILE = ".env"
 _IN_MEMORY = {"data_dir": None}  # all that most programs without a file set
-_Source = TypeVar("_Source", ExternalToolConfig, McpServerSettings)
+_Source = TypeVar("_Source", "ExternalToolConfig", McpServerSettings)
 
 
 class LoadedSettings(Struct, frozen=True, kw_only=True):
@@ -73,6 +73,8 @@ def _stub_unset_sources(document: ConfigDocument) -> dict[str, Any]:
     """Return the data, with stubs for sources that are invalid while their variables are not set, such as numbers."""
     if not document.unset:
         return document.data
+    from toolpost.contracts.config import ExternalToolConfig  # noqa: PLC0415 - the defaults come without a source
+
     data = deepcopy(document.data)
     for keys in document.unset:
         *parents, last = keys

@@ -13,15 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.function import FunctionTool
-from toolpost.configuration.loading import FILE_NAME, expand_home, is_local_file
-from toolpost.configuration.settings import LOCK_NAME, Settings
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.configuration.defaults import FILE_NAME, LOCK_NAME
+from toolpost.configuration.loading import expand_home, is_local_file
+from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ProtectedPath
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.contracts.spec import Tool
 from toolpost.transports.registry import describe_transport
+
+if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
 
 _BESIDE = {
     FILE_NAME: "the configuration",

@@ -1,6 +1,6 @@
 """Typed, frozen models of `toolpost.yaml` and its JSON Schema. `loading` reads the file."""
 
-# Annotations are evaluated as they stand, as in `contracts.config`.
+# Annotations are evaluated as they stand, as in `contracts.config_model`.
 import math
 import re
 import shlex
@@ -22,22 +22,16 @@ from pydantic import (
 )
 
 from toolpost.builtin.providers.config import ProviderSettings, SearchName
+from toolpost.configuration.defaults import DATA_FOLDER, DEFAULT_FOLDER, FILE_BUILTINS, FILE_NAME, LOCK_NAME
 from toolpost.contracts.callers import CallerScope
-from toolpost.contracts.config import (
-    ConfigModel,
-    ExternalToolConfig,
-    McpOptions,
-    McpTransport,
-    SourceModel,
-    ToolOverride,
-    TransportType,
-    to_camel,
-)
+from toolpost.contracts.config_model import ConfigModel, Deferred, SourceModel, to_camel
 from toolpost.contracts.principal import LOCAL_TENANT
+from toolpost.contracts.source_kinds import McpTransport, TransportType
 from toolpost.contracts.spec import SideEffects
 
 # Settings are read by every program, and few of the types that they are converted to are needed by all.
 if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.storage import Retention
     from toolpost.contracts.webhooks import EventWebhook
     from toolpost.policy.approvals import Approvals
@@ -48,8 +42,6 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 PolicyTemplate = Literal["exploratory", "standard", "regulated", "audit"]
 RuleAction = Literal["allow", "ask", "deny"]
 McpServerTransport = Literal["stdio", "sse", "streamable_http"]
-DEFAULT_FOLDER = "data"  # the default of `tools.allowed_paths`
-LOCK_NAME = "toolpost.lock"
 
 
 def parse_duration(value: Any, *, bare: Literal["ms", "s"] = "s") -> float:
@@ -171,8 +163,6 @@ Builtins = Annotated[
     _word_or_list(_BUILTINS),
 ]
 
-FILE_BUILTINS = "all"  # the default of a file, and of the command line without a file
-
 
 class WebSearchSettings(ConfigModel):
     """The provider of web searches, or a chain of providers: when one fails, the next one is asked."""
@@ -233,8 +223,10 @@ class McpServerSettings(SourceModel):
             raise ValueError(f"transport={self.transport} requires url")
         return self
 
-    def to_external_config(self) -> ExternalToolConfig:
+    def to_external_config(self) -> "ExternalToolConfig":
         """Convert to the configuration of an MCP source."""
+        from toolpost.contracts.config import ExternalToolConfig, McpOptions  # noqa: PLC0415
+
         connection = shlex.join([self.command or "", *self.args]) if self.transport == "stdio" else self.url or ""
         source = ExternalToolConfig(
             name=self.name,
@@ -481,20 +473,40 @@ PLAIN_VIEWS: Mapping[str, ViewSettings] = {
 }
 
 
+def _load_sources() -> Any:
+    from toolpost.contracts.config import ExternalToolConfig  # noqa: PLC0415
+
+    return list[ExternalToolConfig]
+
+
+def _load_overrides() -> Any:
+    from toolpost.contracts.config import ToolOverride  # noqa: PLC0415
+
+    return dict[str, ToolOverride]
+
+
+if TYPE_CHECKING:
+    Sources = list[ExternalToolConfig]
+    Overrides = dict[str, ToolOverride]
+else:
+    Sources = Annotated[list, Deferred(_load_sources)]
+    Overrides = Annotated[dict, Deferred(_load_overrides)]
+
+
 class Settings(ConfigModel):
     """All of `toolpost.yaml`; every key has a default that is safe on one machine.
 
     The default of `builtins` is `none` in code and `all` in a file.
     """
 
-    data_dir: Path | None = Field(default=Path(".toolpost"), description="null keeps everything in memory")
+    data_dir: Path | None = Field(default=Path(DATA_FOLDER), description="null keeps everything in memory")
     lock: Path | None = Field(
         default=Path(LOCK_NAME), description="The definitions of tools that a person agreed to; null pins nothing"
     )
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.defaults)
     policy: Policy = "standard"
     builtins: Builtins = Field(default="none", json_schema_extra={"default": FILE_BUILTINS})
-    sources: list[ExternalToolConfig] = Field(default_factory=list[ExternalToolConfig])
+    sources: Sources = Field(default_factory=list["ExternalToolConfig"])
     model: str | None = Field(default=None, min_length=1, description="The chat model of `toolpost run` and `chat`")
     agent: AgentSettings = Field(default_factory=AgentSettings.defaults)
     tools: ToolsSettings = Field(default_factory=ToolsSettings.defaults, validate_default=True)
@@ -513,9 +525,7 @@ class Settings(ConfigModel):
     collections: dict[str, list[str]] = Field(
         default_factory=dict[str, list[str]], description="Names for sets of tools: patterns of names, or tag:x"
     )
-    overrides: dict[str, ToolOverride] = Field(
-        default_factory=dict[str, ToolOverride], description="What changes about a tool, by its full name"
-    )
+    overrides: Overrides = Field(default_factory=dict, description="What changes about a tool, by its full name")
     views: dict[ViewName, ViewSettings] = Field(
         default_factory=dict[str, ViewSettings], description="What clients see at /mcp/NAME of the gateway"
     )
@@ -574,7 +584,7 @@ class Settings(ConfigModel):
                 raise ValueError(f"two of them are named {name!r}; rename one")
         return webhooks
 
-    def all_sources(self) -> list[ExternalToolConfig]:
+    def all_sources(self) -> "list[ExternalToolConfig]":
         """Return the configurations of all sources, `tools.mcpServers` included."""
         return [*self.sources, *(server.to_external_config() for server in self.tools.mcp_servers)]
 
@@ -595,7 +605,7 @@ def file_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_both_spellings(schema),
-        "title": "toolpost.yaml",
+        "title": FILE_NAME,
         "$defs": parts,
     }
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from toolpost.configuration.document import Keys, key_text, kind_of
 from toolpost.configuration.settings import Settings
+from toolpost.contracts.config_model import Deferred
 from toolpost.contracts.errors import nearest
 from toolpost.schema.json_values import is_array
 from toolpost.schema.violations import plain_message
@@ -116,7 +118,8 @@ def _model_at(loc: Keys) -> type[BaseModel]:
     for part in loc:
         field = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
         if field is not None:
-            model = next(_models(field.annotation), model)
+            deferred = [part.load() for part in field.metadata if isinstance(part, Deferred)]
+            model = next(chain.from_iterable(map(_models, [field.annotation, *deferred])), model)
     return model
 
 

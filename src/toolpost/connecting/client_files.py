@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from toolpost.configuration.document import read_text
 from toolpost.configuration.secret_extraction import SecretExtractor, Variable, references, variable_name
-from toolpost.contracts.config import AuthType, ExternalToolConfig, McpOptions, McpTransport, TransportType
+from toolpost.contracts.config import ExternalToolConfig, McpOptions
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.source_kinds import AuthType, McpTransport, TransportType
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_variable
 

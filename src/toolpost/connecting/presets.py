@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from toolpost.auth.providers import with_known_endpoints
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.source_kinds import AuthType, TransportType
 
 POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
     {

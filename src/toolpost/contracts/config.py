@@ -1,14 +1,12 @@
 """The configuration of an external tool source, with the options of each transport."""
 
-# Annotations are evaluated as they stand: of strings, pydantic would compile each, a fifth of the time to load this.
+# Annotations are evaluated as they stand, as in `config_model`.
 import re
-from enum import StrEnum
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -17,51 +15,13 @@ from pydantic import (
     model_validator,
 )
 
+from toolpost.contracts.config_model import ConfigModel, SourceModel
 from toolpost.contracts.errors import did_you_mean, nearest
+from toolpost.contracts.retries import RetryPolicy
+from toolpost.contracts.source_kinds import TRANSPORTS_GROUP, AuthType, McpTransport, TransportType, UtcpMode
 from toolpost.contracts.spec import ReplayClass, SideEffects
 
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
-
-
-def to_camel(name: str) -> str:
-    """Return the spelling of a key in camelCase; pydantic's own function takes many times as long for each key."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
-class ConfigModel(BaseModel):
-    """Base of configuration models: snake_case or camelCase keys, no unknown keys."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        frozen=True,
-        defer_build=True,  # most processes validate few of these models
-    )
-
-    @classmethod
-    def defaults(cls) -> Self:
-        """Return the model with all defaults, for which no validator is built: that takes most of a short program."""
-        return cls.model_construct()  # type: ignore[return-value]  # mypy's plug-in for pydantic loses the subclass
-
-
-class SourceModel(ConfigModel):
-    """Base of the two forms of a source; one that cannot be used is marked, so that the others work."""
-
-    _unusable: str = PrivateAttr(default="")
-
-    @property
-    def unusable(self) -> str:
-        """Return why the source cannot be used as it is configured; empty where it can."""
-        return self._unusable
-
-    def left_out(self, reason: str) -> Self:
-        """Copy the configuration, marked as unusable for this reason."""
-        copy = self.model_copy()
-        copy._unusable = reason  # noqa: SLF001 - a copy of itself
-        return copy
 
 
 class DeclaredTool(ConfigModel):
@@ -195,21 +155,6 @@ class WorkflowOptions(ConfigModel):
 OutputCheck = Literal["report", "strict", "off"]
 
 
-class TransportType(StrEnum):
-    """Built-in transports."""
-
-    MCP = "mcp"
-    HTTP = "http"
-    UTCP = "utcp"
-    CLI = "cli"
-    WEBSOCKET = "websocket"
-    WEBHOOK = "webhook"
-    GRAPHQL = "graphql"
-    WORKFLOW = "workflow"
-    PYTHON = "python"
-
-
-TRANSPORTS_GROUP = "toolpost.sources"  # the entry points of plug-ins, named as their transports
 _TRANSPORT_SCHEMA = {
     "anyOf": [{"enum": [*TransportType]}, {"type": "string", "pattern": "^[a-z][a-z0-9_-]*$"}],
     "description": "How the source is reached: one of these, or the transport of an installed plug-in",
@@ -228,17 +173,6 @@ def _registered(value: str) -> str:
     raise ValueError(f"no transport is named {value!r}{meant} There are: {', '.join(names)}")
 
 
-class AuthType(StrEnum):
-    """Ways to authenticate at a source."""
-
-    NONE = "none"
-    API_KEY = "api_key"
-    BEARER = "bearer"
-    COOKIE = "cookie"
-    BASIC = "basic"
-    OAUTH2_USER = "oauth2_user"
-
-
 _AUTH_NEEDS = {
     AuthType.BEARER: ("token",),
     AuthType.API_KEY: ("api_key",),
@@ -250,33 +184,6 @@ _AUTH_NEEDS = {
 _AUTH_TAKES = {**_AUTH_NEEDS, AuthType.API_KEY: ("api_key", "header"), AuthType.COOKIE: ("value", "name")}
 # The others have uses of their own for `auth_config`, or none for credentials.
 _AUTH_IS_SENT = frozenset({"mcp", "http", "websocket", "webhook", "graphql"})
-
-
-class UtcpMode(StrEnum):
-    """How the connection of an HTTP or UTCP source is interpreted."""
-
-    AUTO = "auto"
-    MANUAL_URL = "manual_url"
-    BASE_URL = "base_url"
-
-
-class McpTransport(StrEnum):
-    """Transports of MCP; `auto` detects one from the connection."""
-
-    AUTO = "auto"
-    STDIO = "stdio"
-    STREAMABLE_HTTP = "streamable_http"
-    SSE = "sse"
-    MEMORY = "memory"
-
-
-class RetryPolicy(ConfigModel):
-    """Number and delay of retries of a failed call, where a retry is safe."""
-
-    max_attempts: int = Field(default=3, ge=1, le=10)
-    wait_exponential_min_s: float = Field(default=0.1, ge=0.01)
-    wait_exponential_max_s: float = Field(default=5.0, ge=0.1)
-    retry_on_status: list[int] = Field(default_factory=lambda: [429, 500, 502, 503, 504])
 
 
 class ToolOverride(ConfigModel):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import StoreError, ToolError
+from toolpost.contracts.retries import RetryPolicy
 from toolpost.runtime.resilience import backoff
 from toolpost.web.requests import response_error
 from toolpost.wire.client import HttpClient

@@ -11,7 +11,7 @@ from toolpost.contracts.errors import ErrorCategory, ToolCircuitOpenError, ToolC
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolpost.contracts.config import RetryPolicy
+    from toolpost.contracts.retries import RetryPolicy
     from toolpost.contracts.spec import ReplayClass
 
 BreakerState = Literal["closed", "open", "half_open"]

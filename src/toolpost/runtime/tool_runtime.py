@@ -14,9 +14,9 @@ from weakref import WeakSet
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.threads import run_in_thread
 from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ToolOutput, ValidatedCall
-from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.events import CallRef
+from toolpost.contracts.retries import RetryPolicy
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import Approvals, CalledTool
 from toolpost.policy.redaction import RedactingTool, Redactor, secret_values

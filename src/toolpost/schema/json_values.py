@@ -12,8 +12,6 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeGuard, cast
 
-from pydantic_core import from_json
-
 from toolpost.contracts.spec import JsonSchema
 
 AnySchema: TypeAlias = JsonSchema | bool
@@ -28,7 +26,8 @@ _MAX_BITS = 256
 _MAX_VISITS = 1_000_000
 _QUICK = 1 << 20  # characters that are decoded within a few milliseconds
 _PIECE = 1 << 16
-_MARK = b'"the array is decoded in pieces"'
+_MARK = "the array is decoded in pieces"
+_ENCODED_MARK = json.dumps(_MARK).encode()
 _scanner: Any = json.scanner
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _CONTAINERS = (dict, list, tuple)
@@ -134,7 +133,7 @@ def decode_in_pieces(data: bytes) -> Any:
     end = data.rindex(b"}]") + 1
     # Where the array is one of whole pieces, and what is around it is a document with it, the whole is one, too: a cut
     # within a text or an inner array leaves a piece that is no array.
-    document = _decode_piece(data[:start] + _MARK + data[end:])
+    document = _decode_piece(data[:start] + _ENCODED_MARK + data[end:])
     array = _find_marked(document)
     while start < end:
         cut = data.find(b"}," + opening, start + _PIECE, end) + 1 or end
@@ -146,6 +145,8 @@ def decode_in_pieces(data: bytes) -> Any:
 def _decode_piece(data: bytes) -> Any:
     if len(data) > _QUICK:
         raise ValueError("the document has another form: it cannot be cut into pieces")
+    from pydantic_core import from_json  # noqa: PLC0415 - few programs decode a long list
+
     return from_json(data)
 
 
@@ -154,7 +155,7 @@ def _find_marked(document: Any) -> list[Any]:
     stack, marked = [document], list[list[Any]]()
     while stack:
         part = stack.pop()
-        if is_array(part) and part == [from_json(_MARK)]:
+        if is_array(part) and part == [_MARK]:
             marked.append(part)
         stack.extend(child for child in _children(part) if _has_members(child))
     if len(marked) != 1:

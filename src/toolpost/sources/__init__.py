@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from toolpost.catalog.function import FunctionTool
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.chat import ChatModel
-from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, ToolOverride
+from toolpost.contracts.config import ExternalToolConfig, McpOptions, ToolOverride
 from toolpost.contracts.lazy import lazy_attributes
 from toolpost.contracts.questions import Answer, CallPreview, Question
+from toolpost.contracts.source_kinds import McpTransport
 from toolpost.contracts.sources import LiveSource, SourceHealth, SourceListener, ToolSource
 from toolpost.contracts.spec import SafetyProfile, Tool, ToolDefinition, ToolSpec
 from toolpost.policy.paths import is_path_allowed

@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolpost.configuration.loading import ENV_FILE, FILE_NAME, LoadedSettings
+from toolpost.configuration.defaults import ENV_FILE, FILE_NAME
+from toolpost.configuration.loading import LoadedSettings
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.registry import ToolRegistry
+from toolpost.configuration.defaults import DATA_FOLDER, FILE_BUILTINS
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
@@ -28,19 +30,41 @@ if TYPE_CHECKING:
 
 
 class LocalCatalog(NamedTuple):
-    """What a Toolbox without sources has to list; nothing is open, and no tool of it can be called."""
+    """What a Toolbox without enabled sources has to list; nothing is open, and no tool of it can be called."""
 
-    settings: Settings
     registry: ToolRegistry
     problems: Sequence[str]
+    data_dir: Path | None
+    source_names: Sequence[str] = ()
     report: Sequence[SourceState] = ()
+
+
+def list_default_tools() -> LocalCatalog:
+    """Fill a catalog with the tools of a folder without a configuration.
+
+    The models of settings are loaded only where plug-ins bring tools, which are linted by them.
+    """
+    plugins = load_plugins()
+    if plugins.tools:
+        from toolpost.configuration.loading import load_settings  # noqa: PLC0415 - as said above
+
+        return _list_tools(load_settings(None), plugins)
+    registry = ToolRegistry()
+    for tool in Builtins(BuiltinParts(store=_memory_store)).tools(FILE_BUILTINS):
+        registry.register(tool)
+    registry.define_collections(COLLECTIONS)
+    return LocalCatalog(registry, plugins.problems, Path(DATA_FOLDER).absolute())
 
 
 def list_local_tools(loaded: LoadedSettings) -> LocalCatalog:
     """Fill a catalog with the tools that settings have without their sources, as opening a Toolbox does."""
+    return _list_tools(loaded, load_plugins())
+
+
+def _list_tools(loaded: LoadedSettings, plugins: Plugins) -> LocalCatalog:
     settings, registry = loaded.settings, ToolRegistry()
     builtins = Builtins(builtin_parts(settings, store=_memory_store, network=partial(network_policy, settings)))
-    problems = register_local_tools(registry, settings, builtins.tools(chosen_builtins(settings)), load_plugins())
+    problems = register_local_tools(registry, settings, builtins.tools(chosen_builtins(settings)), plugins)
     registry.define_collections({**COLLECTIONS, **settings.collections})
 
     def redact(text: str) -> str:
@@ -49,7 +73,8 @@ def list_local_tools(loaded: LoadedSettings) -> LocalCatalog:
         return Redactor({*loaded.secrets, *literal_secrets(settings)}).text(text)
 
     findings = lint_settings(settings, registry, (), redact)
-    return LocalCatalog(settings, registry, [*problems, *(finding.text for finding in findings)])
+    source_names = [source.name for source in settings.all_sources()]
+    return LocalCatalog(registry, [*problems, *(one.text for one in findings)], settings.data_dir, source_names)
 
 
 def _memory_store() -> Store:

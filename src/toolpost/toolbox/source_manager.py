@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -32,7 +32,6 @@ from toolpost.catalog.lock import Lock, Pin
 from toolpost.configuration.lint import SourceListing
 from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.calls import Credential
-from toolpost.contracts.config import AuthType, ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import (
     ConfigError,
     ToolConnectionError,
@@ -40,6 +39,7 @@ from toolpost.contracts.errors import (
     ToolSourceDownError,
 )
 from toolpost.contracts.events import EventCode
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.contracts.sources import (
     ContentSource,
     CredentialProvider,
@@ -63,9 +63,10 @@ from toolpost.transports.base import Services, Transport
 from toolpost.transports.registry import find_transport, make_source
 
 if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.manuals import DescribedCommands
 
-ProviderFactory = Callable[[ExternalToolConfig], CredentialProvider]
+ProviderFactory: TypeAlias = "Callable[[ExternalToolConfig], CredentialProvider]"
 Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
 ContentListener = Callable[[str, str | None], None]
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.entry import Entry, declares_schemas
@@ -15,12 +15,14 @@ from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import CatalogContents, SchemaChecks, new_entry
 from toolpost.catalog.specs import HIDDEN, has_plain_schemas
 from toolpost.configuration.literal_secrets import MIN_SECRET
-from toolpost.contracts.config import ExternalToolConfig, ToolOverride
 from toolpost.contracts.errors import ConfigError, ToolCollisionError, ToolError
 from toolpost.contracts.sources import ToolSource
 from toolpost.contracts.spec import Tool, ToolSpec
 from toolpost.policy.redaction import MASK, mask_url_secrets
 from toolpost.schema.subschemas import SharedDefinitions, any_part
+
+if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig, ToolOverride
 
 
 class Catalog(Protocol):

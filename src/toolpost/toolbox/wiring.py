@@ -14,7 +14,7 @@ from toolpost.catalog.lock import Lock
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.protected_files import ProtectedFiles
-from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import OnPending
     from toolpost.contracts.sources import CredentialProvider, ToolSource
     from toolpost.contracts.spec import Tool

@@ -11,14 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pydantic import ValidationError
-
-from toolpost.contracts.config import TRANSPORTS_GROUP, ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.source_kinds import TRANSPORTS_GROUP
 from toolpost.contracts.spec import Tool
 
 # Settings without a source need no transport.
 if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ToolSource
     from toolpost.transports.base import Services, Transport
 
@@ -73,6 +72,8 @@ def make_source(
     config: ExternalToolConfig, services: Services, plugged: Mapping[str, Transport] | None = None
 ) -> ToolSource:
     """Build the source of a configuration, without connecting; ConfigError says what is wrong with it."""
+    from pydantic import ValidationError  # noqa: PLC0415 - as said above
+
     transport = find_transport(config.transport, plugged)
     try:
         transport.check_options(config)

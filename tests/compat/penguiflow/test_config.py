@@ -10,7 +10,7 @@ from toolpost import AuthType
 from toolpost.compat.penguiflow import ModelRegistry, tools
 from toolpost.compat.penguiflow.tools import adapters, config, errors, presets
 from toolpost.compat.penguiflow.tools.config import BinaryDetectionConfig, ExternalToolConfig
-from toolpost.contracts.config import McpTransport
+from toolpost.contracts.source_kinds import McpTransport
 
 MCP: dict[str, Any] = {"name": "srv", "transport": "mcp", "connection": "https://example.invalid/mcp"}
 API = b"""{"openapi": "3.1.0", "info": {"title": "t", "version": "1"},

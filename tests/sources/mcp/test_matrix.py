@@ -12,7 +12,8 @@ import pytest
 from tests import parts, warm
 from toolpost import Completed, Failed, Toolbox
 from toolpost.configuration.settings import NetworkSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, McpOptions, McpTransport, TransportType
+from toolpost.contracts.config import ExternalToolConfig, McpOptions
+from toolpost.contracts.source_kinds import McpTransport, TransportType
 from toolpost.errors import ToolClientError
 
 pytestmark = pytest.mark.programs

@@ -11,7 +11,8 @@ import pytest
 from tests import parts
 from toolpost import Completed, EventCode, Failed, Toolbox, ToolContext, ToolRegistry
 from toolpost.configuration.settings import NetworkSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.errors import ToolClientError, ToolNodeError
 from toolpost.policy.redaction import MASK
 from toolpost.toolbox.node import MCPManager, ToolNode

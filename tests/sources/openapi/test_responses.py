@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import (
     ErrorCategory,
     ToolAuthError,
@@ -22,6 +21,7 @@ from toolpost.contracts.errors import (
     ToolRateLimitError,
     ToolServerError,
 )
+from toolpost.contracts.retries import RetryPolicy
 from toolpost.runtime.resilience import may_repeat
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement
 from toolpost.sources.openapi.source import parse_response

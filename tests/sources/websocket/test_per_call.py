@@ -15,10 +15,10 @@ from tests.sources.websocket.servers import echo, said, serving, soon, source, t
 from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_websocket_endings import Peer
 from toolpost import Completed, Failed, ToolNode, ToolRegistry
-from toolpost.contracts.config import AuthType, TransportType
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
+from toolpost.contracts.source_kinds import AuthType, TransportType
 from toolpost.sources.websocket.source import WebSocketSource
 from toolpost.transports.base import Services
 

@@ -29,7 +29,7 @@ from toolpost.wire.network import NetworkPolicy, parse_target, split_url
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 
-    from toolpost.contracts.config import RetryPolicy
+    from toolpost.contracts.retries import RetryPolicy
 
 Delta = TextDelta | ToolCallDelta
 T = TypeVar("T")

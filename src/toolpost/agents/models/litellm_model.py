@@ -27,7 +27,7 @@ from toolpost.web.requests import sanitize
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from toolpost.contracts.config import RetryPolicy
+    from toolpost.contracts.retries import RetryPolicy
 
 _DIALECT = ChatDialect()
 _SECRET_ENDINGS = ("_API_KEY", "_KEY", "_TOKEN", "_SECRET")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from msgspec import Struct, field
 
 from toolpost.contracts.chat import ChatModel, ModelReply, StreamingChatModel, TextDelta, ToolCallDelta, Usage
-from toolpost.contracts.config import RetryPolicy
 from toolpost.contracts.errors import ToolError, ToolExecutionError, ToolOutputError, ToolTimeoutError
+from toolpost.contracts.retries import RetryPolicy
 from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.wire.tracing import find_tracer

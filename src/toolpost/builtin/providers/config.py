@@ -1,12 +1,12 @@
 """Settings of providers, as the configuration file has them."""
 
-# Annotations are evaluated as they stand, as in `contracts.config`.
+# Annotations are evaluated as they stand, as in `contracts.config_model`.
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from toolpost.contracts.config import ConfigModel
+from toolpost.contracts.config_model import ConfigModel
 
 SearchName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
 ArgumentName = Literal["query", "count", "url", "filters"]

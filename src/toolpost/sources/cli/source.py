@@ -17,12 +17,13 @@ from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts import errors
 from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-from toolpost.contracts.config import AuthType, CliTool, ExternalToolConfig
+from toolpost.contracts.config import CliTool, ExternalToolConfig
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.manuals import DescribedCommand
 from toolpost.contracts.outcomes import NO_META, ToolResult, now_ms
 from toolpost.contracts.questions import Question
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.contracts.spec import JsonSchema, ToolCategory, ToolSpec, ToolTarget
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandLimits, CommandResult, CommandRunner, Stream

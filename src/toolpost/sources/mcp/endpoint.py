@@ -6,8 +6,9 @@ import shlex
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from toolpost.contracts.config import AuthType, ExternalToolConfig, McpTransport
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.source_kinds import AuthType, McpTransport
 
 MEMORY = "memory:"
 

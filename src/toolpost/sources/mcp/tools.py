@@ -15,8 +15,9 @@ from mcp.client.subscriptions import listen
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
-from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolSchemaError
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.contracts.sources import ServerContents, SourceHealth
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import cooperative_decoder, is_array, is_object

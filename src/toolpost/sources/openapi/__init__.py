@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.schema.secrets import is_secret_variable
 from toolpost.transports.base import Detection, ProbeResponse, Transport
 

@@ -15,9 +15,10 @@ from typing import cast
 from msgspec.structs import replace
 
 from toolpost.contracts.calls import NO_CREDENTIAL
-from toolpost.contracts.config import ExternalToolConfig, TransportType, UtcpMode
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.manuals import DescribedCommand, DescribedCommands
+from toolpost.contracts.source_kinds import TransportType, UtcpMode
 from toolpost.contracts.spec import JsonSchema
 from toolpost.processes.launch import child_environment
 from toolpost.schema.templates import slot_names

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolpost.contracts.calls import Credential
-from toolpost.contracts.config import ExternalToolConfig, McpTransport, TransportType, UtcpMode
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError
+from toolpost.contracts.source_kinds import McpTransport, TransportType, UtcpMode
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, compile_template

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.config import AuthType, ExternalToolConfig, WebhookOptions
+from toolpost.contracts.config import ExternalToolConfig, WebhookOptions
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.transports.base import Detection, ProbeResponse, Transport, is_root, url_below
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from toolpost.contracts import errors
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
-from toolpost.contracts.config import AuthType, ExternalToolConfig
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.questions import Question
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.webhook.hooks import (

@@ -13,7 +13,7 @@ import yaml
 from msgspec import Struct
 from pydantic import Field, ValidationError
 
-from toolpost.contracts.config import ConfigModel
+from toolpost.contracts.config_model import ConfigModel
 from toolpost.contracts.errors import ConfigError, ToolSchemaError, nearest
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema

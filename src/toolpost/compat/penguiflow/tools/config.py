@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field, model_validator
 
-from toolpost.contracts.config import AuthType, RetryPolicy, TransportType, UtcpMode
 from toolpost.contracts.config import ExternalToolConfig as _ExternalToolConfig
 from toolpost.contracts.context import ToolContext
+from toolpost.contracts.retries import RetryPolicy
+from toolpost.contracts.source_kinds import AuthType, TransportType, UtcpMode
 from toolpost.schema.json_values import is_object
 
 __all__ = [  # noqa: RUF022 - sorted as `sorted` does, constants among the others

@@ -22,9 +22,9 @@ from toolpost.compat.penguiflow.tools.config import ExternalToolConfig
 from toolpost.compat.penguiflow.tools.prompts import PromptInfo
 from toolpost.compat.penguiflow.tools.resources import ResourceInfo, ResourceTemplateInfo
 from toolpost.contracts.config import ExternalToolConfig as _ExternalToolConfig
-from toolpost.contracts.config import TransportType
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolNodeError
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.pydantic_types import arguments_model, result_model
 from toolpost.toolbox.node import NodeTool

@@ -1,0 +1,10 @@
+"""Names of the files and folders beside `toolpost.yaml`, and what holds without one; known without any model."""
+
+from __future__ import annotations
+
+FILE_NAME = "toolpost.yaml"
+ENV_FILE = ".env"
+LOCK_NAME = "toolpost.lock"
+DATA_FOLDER = ".toolpost"  # the default of `data_dir`
+DEFAULT_FOLDER = "data"  # the default of `tools.allowed_paths`
+FILE_BUILTINS = "all"  # the default of a file, and of the command line without a file
