@@ -20,6 +20,7 @@ from tests.auth.oauth.provider import Browser
 from tests.wire.site import Received, Site, reply
 from toolpost import ExternalToolConfig, Paused, Settings, Toolbox
 from toolpost.configuration.settings import AccountSettings
+from toolpost.wire.http_server import HttpServer
 
 CLIENT: dict[str, Any] = {
     "client_id": "toolpost",
@@ -134,18 +135,10 @@ def address() -> Iterator[tuple[str, socket.socket]]:
         yield f"http://127.0.0.1:{place.getsockname()[1]}", place
 
 
-class Server(uvicorn.Server):
-    """Leaves signals alone: the handlers that it would put back are those of the fixture that it was started in."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @asynccontextmanager
 async def served(app: Any, place: socket.socket, **how: Any) -> AsyncIterator[None]:
     """An ASGI app behind a real server, with the access log that it writes by itself."""
-    server = Server(uvicorn.Config(app, lifespan="on", log_config=None, **how))
+    server = HttpServer(uvicorn.Config(app, lifespan="on", log_config=None, **how))
     serving = asyncio.create_task(server.serve(sockets=[place]))
     try:
         async with asyncio.timeout(60):
@@ -153,7 +146,7 @@ async def served(app: Any, place: socket.socket, **how: Any) -> AsyncIterator[No
                 await asyncio.sleep(0.01)
         yield
     finally:
-        server.should_exit = True
+        server.stop()
         await serving
 
 

@@ -77,6 +77,16 @@ async def test_a_head_without_an_end_is_refused() -> None:
     assert b"HTTP/1.1 431 " in said
 
 
+async def test_a_server_without_requests_stops_at_once() -> None:
+    began = asyncio.get_running_loop().time()
+    for _ in range(10):
+        async with connected() as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n0")  # the connection stays open
+
+    assert asyncio.get_running_loop().time() - began < 1  # ten looks of uvicorn's own would take longer
+
+
 @pytest.mark.waits
 async def test_a_client_that_reads_nothing_does_not_keep_the_server_from_stopping() -> None:
     begun = asyncio.Event()

@@ -25,6 +25,8 @@ ListeningSocket: TypeAlias = socket.socket
 
 _REQUEST_S = 60.0
 _GRACE_S = 1.0  # for answers to be sent, and for streams without an end
+_DATE_S = 1.0  # the header of that name is as old as this
+_LOOK_S = 0.01
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none is closed under a request
 _MOST_HEAD_BYTES = 64 * 1024
 _TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too Large"
@@ -78,7 +80,7 @@ async def serve_until_stopped(
         lifespan="on",
         timeout_keep_alive=_KEEP_ALIVE_S,
     )
-    server, loop = _Server(config), asyncio.get_running_loop()
+    server, loop = HttpServer(config), asyncio.get_running_loop()
     serving = loop.create_task(server.serve(sockets=list(listening)))
     ending: asyncio.Task[None] | None = None
     while not serving.done():
@@ -94,14 +96,14 @@ async def serve_until_stopped(
         await asyncio.gather(ending, return_exceptions=True)
 
 
-async def _end_requests(server: _Server, finish: Callable[[], Awaitable[None]] | None, grace_s: float) -> None:
+async def _end_requests(server: HttpServer, finish: Callable[[], Awaitable[None]] | None, grace_s: float) -> None:
     """Wait for what requests wait for, and for their answers to be sent; then end those that are left.
 
     Until then requests are still taken, so that the application can tell clients that it stops.
     """
     if finish is not None:
         await finish()
-    server.should_exit = True
+    server.stop()
     if finish is not None:
         await asyncio.sleep(grace_s)
     for task in list(server.server_state.tasks):
@@ -125,12 +127,44 @@ def _trim_headers(app: ASGIApp) -> ASGIApp:
     return call
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves signals to the program that it is part of."""
+class HttpServer(uvicorn.Server):
+    """A server that leaves signals to the program that it is part of, and stops once nothing is left to wait for.
+
+    Uvicorn's own looks every tenth of a second whether to stop, and for what is left.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take no more connections, and close each once its request is answered."""
+        self.should_exit = True
+        self._stopping.set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # which writes the date
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_S):
+                    await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        await asyncio.sleep(_LOOK_S)  # a connection that was just accepted is known then
+        while self.server_state.connections or self.server_state.tasks:
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            await asyncio.sleep(_LOOK_S)
+        for server in self.servers:
+            await server.wait_closed()
+        await self.lifespan.shutdown()
 
 
 class _Connection(HttpToolsProtocol):
