@@ -10,7 +10,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from fastmcp.telemetry import suppress_fastmcp_telemetry
 from mcp import MCPError, ServerSession
@@ -81,7 +81,7 @@ class _Handlers:
         self._outbound = NotifyOnlyOutbound(rpc)
         self._handshake: ServerRunner[Any] | None = None
         self._envelope: tuple[Any, ...] | None = None
-        self._connection: Connection | None = None
+        self._connection: _Connection | None = None
 
     async def on_request(self, context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         if method == "initialize" and self._handshake is None:
@@ -98,9 +98,9 @@ class _Handlers:
             error = modern_error_data(raised)
             raise MCPError(code=error.code, message=error.message, data=error.data) from raised
         finally:
-            await _close(connection)
+            await connection.close()
 
-    def _connect(self, method: str, params: Mapping[str, Any] | None) -> Connection:
+    def _connect(self, method: str, params: Mapping[str, Any] | None) -> _Connection:
         """Return the connection of one request; its envelope is validated where it differs from the last one's."""
         meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
         envelope = tuple(meta.get(key) for key in _ENVELOPE)
@@ -109,12 +109,11 @@ class _Handlers:
             if isinstance(route, InboundLadderRejection):
                 raise MCPError(code=route.code, message=route.message, data=route.data)
             self._envelope = envelope
-            self._connection = Connection.from_envelope(
+            opened = _Connection.from_envelope(
                 route.protocol_version, route.client_info, route.client_capabilities, outbound=self._outbound
             )
-        connection = copy(self._connection)
-        connection.state, connection.exit_stack = {}, AsyncExitStack()
-        return connection
+            self._connection = cast("_Connection", opened)
+        return self._connection.for_request()
 
     async def on_notify(self, context: Any, method: str, params: Mapping[str, Any] | None) -> None:
         if self._handshake is not None:
@@ -124,18 +123,38 @@ class _Handlers:
         try:
             await ServerRunner(self._server, connection, self._state).on_notify(context, method, params)
         finally:
-            await _close(connection)
+            await aclose_shielded(connection)
 
     async def close(self) -> None:
         if self._handshake is not None:
-            await _close(self._handshake.connection)
+            await aclose_shielded(self._handshake.connection)
 
 
-async def _close(connection: Connection) -> None:
-    """Do the cleanup that handlers have asked for."""
-    cleanup: Any = connection.exit_stack
-    if cleanup._exit_callbacks:  # noqa: SLF001 - the shield around none takes longer than most tools
-        await aclose_shielded(connection)
+class _Connection(Connection):
+    """The connection of one request; its exit stack is made when a handler first asks for it."""
+
+    cleanup: AsyncExitStack | None = None
+
+    @property
+    def exit_stack(self) -> AsyncExitStack:
+        if self.cleanup is None:
+            self.cleanup = AsyncExitStack()
+        return self.cleanup
+
+    @exit_stack.setter
+    def exit_stack(self, stack: AsyncExitStack) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - as the variable
+        self.cleanup = stack
+
+    def for_request(self) -> Self:
+        """Return a connection with the same peer and nothing of another request."""
+        connection = copy(self)
+        connection.state, connection.cleanup = {}, None
+        return connection
+
+    async def close(self) -> None:
+        """Do the cleanup that handlers have asked for; the shield around none takes longer than most tools."""
+        if self.cleanup is not None:
+            await aclose_shielded(self)
 
 
 # ---------------------------------------------------------------- calls of tools
