@@ -14,6 +14,7 @@ from tests.gateway.serving import Served, add, served
 from toolpost import Completed, Paused, ToolContext, tool
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.outcomes import outcome_to_dict
+from toolpost.errors import ToolClientError, ToolServerError, ToolTimeoutError
 
 dropped: list[str] = []
 released: list[asyncio.Event] = []  # of the event loop of this test
@@ -69,6 +70,41 @@ async def test_a_call_answers_the_same_object_as_the_command_line(gate: Served) 
     assert (reply.json()["status"], reply.json()["content"]) == ("completed", 5)
     assert (failed.json()["status"], failed.json()["error"]["error_code"]) == ("failed", "validation_failed")
     assert missing.json()["error"]["error_code"] == "tool_not_found"
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"),
+    [
+        (OSError("disk"), 500),
+        (ConnectionError("reset"), 502),
+        (ToolServerError("broken"), 502),
+        (ToolClientError("no such order"), 400),
+        (ToolTimeoutError("too slow"), 504),
+    ],
+)
+async def test_what_a_tool_fails_with_is_not_the_fault_of_the_request(
+    tmp_path: Path, raised: Exception, status: int
+) -> None:
+    @tool(side_effects="write")
+    async def fail() -> str:
+        """Fail."""
+        raise raised
+
+    async with served(tmp_path / "data", [fail]) as gate:
+        reply = await gate.http.post("/api/v1/tools/fail", json={})
+        answered = await gate.http.get("/openapi.json")
+
+    assert (reply.status_code, str(raised) in reply.json()["detail"]) == (status, True)
+    assert str(status) in answered.json()["paths"]["/api/v1/tools/{name}"]["post"]["responses"]
+
+
+async def test_a_tool_of_a_source_that_is_down_is_unavailable(tmp_path: Path) -> None:
+    source = {"name": "dead", "transport": "mcp", "connection": "http://127.0.0.1:9/mcp"}
+    async with served(tmp_path / "data", [add], sources=[source], network={"allow_private": True}) as gate:
+        await gate.box.wait_for_sources()
+        reply = await gate.http.post("/api/v1/tools/dead.find", json={})
+
+    assert (reply.status_code, reply.json()["code"]) == (503, "source_down")
 
 
 async def test_the_same_key_gives_the_same_answer_and_other_arguments_are_refused(gate: Served) -> None:
@@ -644,7 +680,8 @@ async def test_a_tool_that_raises_an_interrupt_ends_its_call_and_not_the_gateway
 
     async with served(tmp_path / "data", [leave, add]) as gate:
         reply = await gate.http.post("/api/v1/calls", json={"tool": "leave", "mode": mode})
-        [run] = (await gate.http.get("/api/v1/runs")).json()["items"]
+        while (run := (await gate.http.get("/api/v1/runs")).json()["items"][0])["status"] == "running":
+            assert mode == "async"  # such a call is only known to have begun
         after = await gate.http.post("/api/v1/tools/add", json={"a": 1, "b": 2})
 
     assert (reply.status_code, run["status"], after.json()) == (202 if mode == "async" else 200, "failed", 3)

@@ -12,11 +12,17 @@ from toolpost.contracts.errors import (
     PendingNotFoundError,
     StoreError,
     ToolAuthError,
+    ToolCircuitOpenError,
     ToolConflictError,
+    ToolConnectionError,
     ToolError,
+    ToolExecutionError,
     ToolNotFoundError,
+    ToolOutputError,
     ToolPermissionError,
     ToolRateLimitError,
+    ToolServerError,
+    ToolSourceDownError,
     ToolTimeoutError,
     ToolValidationError,
 )
@@ -35,6 +41,12 @@ _STATUSES: tuple[tuple[type[ToolError], int], ...] = (
     (ToolTimeoutError, 504),
     (ConfigError, 422),
     (ToolAuthError, 422),
+    (ToolSourceDownError, 503),
+    (ToolCircuitOpenError, 503),
+    (ToolConnectionError, 502),
+    (ToolServerError, 502),
+    (ToolOutputError, 502),
+    (ToolExecutionError, 500),
 )
 
 OPEN_ONES = "GET /api/v1/pending lists what is open"

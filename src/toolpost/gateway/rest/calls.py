@@ -314,7 +314,7 @@ OPERATIONS = [
         headers=_KEY,
         takes={"type": "object"},
         answers={200: {}, 202: ref("Outcome")},
-        problems=(404, 409, 429, 500, 503, 504),
+        problems=(404, 409, 429, 500, 502, 503, 504),
     ),
     Operation(
         id="list_runs",
