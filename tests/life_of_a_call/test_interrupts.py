@@ -91,6 +91,58 @@ async def test_every_form_of_tool_fails_in_the_same_words(make_box: MakeBox, kin
     assert ends == ["TOOL_CALL_FAILED"] * len(tools)
 
 
+def payment(kind: type[BaseException], *, times: int) -> tuple[FunctionTool, list[str]]:
+    """A tool whose step is cut off as often, and that comes to it again each time; and what the step did."""
+    done: list[str] = []
+
+    @tool(side_effects="write")
+    async def pay(ctx: ToolContext) -> str:
+        async def send() -> str:
+            done.append("sent")
+            if len(done) <= times:
+                raise kind("enough")
+            return f"receipt {len(done)}"
+
+        try:
+            return await ctx.once("send", send)
+        except kind:
+            return await ctx.once("send", send)
+
+    return pay, done
+
+
+cuts = pytest.mark.parametrize("kind", [*ENDS, asyncio.CancelledError])
+
+
+@cuts
+async def test_a_step_that_is_cut_off_is_asked_about_each_time_before_it_runs_again(
+    make_box: MakeBox, kind: type[BaseException]
+) -> None:
+    pay, done = payment(kind, times=2)
+    async with make_box(pay) as box:
+        first = await box.call("pay")
+        ran = [len(done)]
+        second = await box.answer(first.pending_id, by="local:ann", decision="not_happened")
+        ran.append(len(done))
+        paid = await box.answer(second.pending_id, by="local:ann", decision="rerun")
+
+    assert (first.question.kind, first.question.payload) == ("unknown", {"step": "send"})
+    assert (second.question.kind, second.question.prompt) == ("unknown", first.question.prompt)
+    assert (paid.content, [*ran, len(done)]) == ("receipt 3", [1, 2, 3])
+
+
+@cuts
+async def test_a_step_that_was_cut_off_and_happened_is_not_repeated(
+    make_box: MakeBox, kind: type[BaseException]
+) -> None:
+    pay, done = payment(kind, times=1)
+    async with make_box(pay) as box:
+        asked = await box.call("pay")
+        paid = await box.answer(asked.pending_id, "receipt 1", by="local:ann", decision="happened")
+
+    assert (paid.content, done) == ("receipt 1", ["sent"])
+
+
 @kinds
 async def test_a_tool_that_is_executed_by_itself_returns_the_failure(kind: type[BaseException]) -> None:
     results = [await one.execute({}, ToolContext()) for one in leaving(kind) if one.spec.name in ("plain", "later")]

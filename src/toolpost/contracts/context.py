@@ -232,7 +232,9 @@ class ToolContext:
     async def once(self, key: str, fn: Callable[[], Awaitable[T]], *, repeatable: bool = False) -> T:
         """Run `fn` once for this call, however often the tool runs again, and return its result.
 
-        If the process dies in `fn`, a person is asked whether it happened; one that is `repeatable` runs again.
+        Where `fn` raises an Exception, it did not happen and runs again. If it is cut off, because the process dies or
+        by a cancellation, SystemExit and the like, a person is asked whether it happened; one that is `repeatable` runs
+        again.
         """
         if self._services is None:
             return await fn()

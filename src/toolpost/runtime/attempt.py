@@ -249,7 +249,11 @@ class AttemptServices:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any:
-        """Run `fn` once per call and key, and return its recorded result from then on; concurrent uses wait."""
+        """Run `fn` once per call and key, and return its recorded result from then on; concurrent uses wait.
+
+        Where `fn` raises an Exception, it did not happen. Where it is cut off by anything else, such as a cancellation
+        or SystemExit, it may have: its intent stays, as after a crash, and a person is asked before it runs again.
+        """
         if not key:
             raise ValueError("ctx.once needs a key that names the step")
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -262,9 +266,10 @@ class AttemptServices:
         if entry is not None and entry.done:
             return entry.result
         if entry is not None and not repeatable:
-            answer = attempt.request.answers.get(f"once:{key}")
+            question = _step_question(attempt.request.tool_name, entry)
+            answer = attempt.request.answers.get(question.key)
             if answer is None:
-                raise PauseSignal(_step_question(attempt.request.tool_name, key))
+                raise PauseSignal(question)
             if answer.decision == "happened":
                 await journal.finish(call_id, key, answer.value)
                 return answer.value
@@ -272,7 +277,7 @@ class AttemptServices:
         try:
             result = await fn()
         except (Exception, PauseSignal):
-            await journal.forget(call_id, key)  # an exception of the step means that it did not happen
+            await journal.forget(call_id, key)
             raise
         await journal.finish(call_id, key, result)
         return result
@@ -359,9 +364,15 @@ def _is_interrupted(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.error.error_code == "interrupted"
 
 
-def _step_question(tool_name: str, key: str) -> Question:
-    prompt = f"{tool_name} was interrupted during step {key!r}. Did that step happen?"
-    return Question(kind="unknown", prompt=prompt, reason="outcome_unknown", payload={"step": key}, key=f"once:{key}")
+def _step_question(tool_name: str, entry: JournalEntry) -> Question:
+    """Return the question about a step that began and has no result.
+
+    Its key names the time, because an answer is about that time alone: a step that then runs and is cut off again is
+    asked about again.
+    """
+    prompt = f"{tool_name} was interrupted during step {entry.step!r}. Did that step happen?"
+    key, payload = f"once:{entry.step}:{entry.at}", {"step": entry.step}
+    return Question(kind="unknown", prompt=prompt, reason="outcome_unknown", payload=payload, key=key)
 
 
 class InFlightCalls:
