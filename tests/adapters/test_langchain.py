@@ -17,7 +17,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 
 from tests.adapters.servers import described, small_server
-from toolpost import Settings, Toolbox, ToolContext
+from toolpost import Completed, Paused, Settings, Toolbox, ToolContext, tool
 from toolpost.adapters import LangchainToolConverter, WorkflowTool, extract_tools, tool_table, tools_table
 
 pytestmark = pytest.mark.programs
@@ -151,6 +151,32 @@ async def test_a_pause_interrupts_the_graph_until_a_person_has_answered(box: Too
     assert 'wipe got {"disk": "sda"}' in results(state["messages"])[0].text
     assert state["messages"][-1].text == "wiped"
     assert len(await box.pending.list(by="local:ann", status=None)) == 1
+
+
+async def test_an_interrupt_names_all_questions_that_a_workflow_waits_with(box: Toolbox) -> None:
+    @tool(side_effects="write", name="my.wipe")
+    async def wipe(disk: str) -> str:
+        """Wipe a disk."""
+        return f"{disk} is empty"
+
+    async def wipe_two(flow: WorkflowTool, parameters: dict[str, Any], context: ToolContext) -> Any:
+        outcomes = [await context.call("my.wipe", {"disk": disk}) for disk in ("sda", "sdb")]
+        if waiting := [one for one in outcomes if isinstance(one, Paused)]:
+            context.wait_for(*waiting)
+        return [one.content for one in outcomes if isinstance(one, Completed)]
+
+    box.registry.register(wipe)
+    table = tool_table([WorkflowTool("wipe all", "Wipe all.", {"type": "object"}, b"steps")])
+    converter = LangchainToolConverter(await extract_tools(table, box=box, run_workflow=wipe_two))
+    graph = agent(Scripted(lines=[calling(("wipe_all", {}))]), converter.to_langchain_tools())
+
+    waiting = await graph.ainvoke({"messages": [HumanMessage("go")]}, {"configurable": {"thread_id": "1"}})
+
+    asked = waiting["__interrupt__"][0].value
+    assert (asked["tool"], asked["arguments"]) == ("wipe all", {"disk": "sda"})
+    assert [(one["tool_name"], one["arguments"]) for one in asked["others"]] == [("my.wipe", {"disk": "sdb"})]
+    listed = await box.pending.list(by="local:ann")
+    assert {one.id for one in listed} == {asked["pending_id"], asked["others"][0]["id"]}
 
 
 async def test_a_call_that_was_denied_is_an_error_message(box: Toolbox) -> None:

@@ -12,6 +12,7 @@ import pytest
 from toolpost import EventBus, EventCode, Settings, Toolbox, ToolContext, tool
 from toolpost.agents import Agent, Budget
 from toolpost.errors import ToolClientError, ToolConflictError
+from toolpost.sources import Workflow, WorkflowFunction
 from toolpost.stores.agent_files import CANCELLED, TaskLogs
 from toolpost.testing import ScriptedModel, tool_calls
 
@@ -125,6 +126,33 @@ async def test_a_task_is_suspended_until_a_person_has_answered(tmp_path: Path) -
         "TASK_RESUMED",
     ]
     assert sum(event.code is EventCode.TOOL_CALL_COMPLETED for event in events) == 1
+
+
+PAIR = """
+name: pair
+description: Wipe two things.
+steps:
+  first: {tool: wipe, arguments: {name: a}}
+  second: {tool: wipe, arguments: {name: b}}
+message: "${{ steps.first }}, ${{ steps.second }}"
+"""
+
+
+async def test_a_task_waits_for_all_answers_of_a_workflow_and_gets_what_came_of_it() -> None:
+    flow = WorkflowFunction(Workflow.parse(PAIR))
+    async with Toolbox(tools=[wipe, flow], settings=Settings(data_dir=None)) as box:
+        model = ScriptedModel(tool_calls(("pair", {})), "They are gone.")
+        agent = Agent(box, model, user=ANN)
+        task = await agent.submit("wipe two")
+        await until(lambda: task.state == "suspended")
+        (waiting,) = task.waiting
+        for action in await box.pending.list(by=ANN):
+            await box.approve(action.id, by=ANN)
+        assert await task.wait(timeout_s=10) == "completed"
+        await agent.stop()
+
+    assert waiting.question.count("Allow wipe?") == 2
+    assert model.results == ["wiped a, wiped b"]
 
 
 async def test_a_task_that_needs_information_waits_for_it() -> None:

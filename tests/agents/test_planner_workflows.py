@@ -41,3 +41,61 @@ async def test_a_pause_inside_a_workflow_is_answered_as_that_of_its_call(answer:
     else:
         assert gone == []
         assert "step 'delete'" in told
+
+
+PAIR = """
+name: pair
+description: Delete two things.
+steps:
+  first: {tool: delete, arguments: {name: a}}
+  second: {tool: delete, arguments: {name: b}}
+message: "${{ steps.first }}, ${{ steps.second }}"
+"""
+
+
+def pair_planner(gone: list[str]) -> tuple[ScriptedModel, ReactPlanner]:
+    @tool(side_effects="write", destructive=True)
+    async def delete(name: str) -> str:
+        """Delete something."""
+        gone.append(name)
+        return f"{name} is gone"
+
+    model = ScriptedModel(tool_calls(("pair", {})), "Done.")
+    catalog: list[Tool] = [WorkflowFunction(Workflow.parse(PAIR)), delete]
+    return model, ReactPlanner(catalog=catalog, llm=model, settings=Settings(data_dir=None))
+
+
+async def test_a_workflow_that_waits_for_several_answers_is_asked_about_with_all_of_them() -> None:
+    gone: list[str] = []
+    model, planner = pair_planner(gone)
+    async with planner:
+        paused = await planner.run("Clean up.")
+        assert isinstance(paused, PlannerPause)
+        first, second = paused.questions
+        rest = await planner.resume(paused.resume_token, answers={second.pending_id: "approve"})
+        assert isinstance(rest, PlannerPause)
+        finish = await planner.resume(rest.resume_token, "approve")
+
+    assert [(one.tool_name, dict(one.arguments)) for one in (first, second)] == [
+        ("delete", {"name": "a"}),
+        ("delete", {"name": "b"}),
+    ]
+    assert [one.pending_id for one in rest.questions] == [first.pending_id]
+    assert isinstance(finish, PlannerFinish)
+    assert gone == ["b", "a"]
+    assert model.requests[-1][-1]["content"] == "a is gone, b is gone"
+
+
+async def test_all_questions_of_a_workflow_can_be_answered_at_once() -> None:
+    gone: list[str] = []
+    model, planner = pair_planner(gone)
+    async with planner:
+        paused = await planner.run("Clean up.")
+        assert isinstance(paused, PlannerPause)
+        finish = await planner.resume(
+            paused.resume_token, answers={one.pending_id: "approve" for one in paused.questions}
+        )
+
+    assert isinstance(finish, PlannerFinish)
+    assert sorted(gone) == ["a", "b"]
+    assert model.requests[-1][-1]["content"] == "a is gone, b is gone"

@@ -186,6 +186,20 @@ def test_at_a_terminal_the_person_is_asked_at_once_and_the_answer_is_streamed(ho
 
 
 @pytest.mark.programs
+def test_each_question_of_a_workflow_is_asked_once(home: Path) -> None:
+    steps = ", ".join(f"{name}: {{tool: local.wipe, arguments: {{name: {name}}}}}" for name in ("a", "b"))
+    (home / "pair.yaml").write_text(f"{{name: pair, steps: {{{steps}}}}}")
+    with (home / "toolpost.yaml").open("a") as config:
+        config.write("  - {name: flows, transport: workflow, connection: ./pair.yaml}\n")
+    typed = {"decide later: ": b"y\n", "nothing to decide later: ": b"\n"}
+    with provider(tool_calls(("flows__pair", {})), "Done.") as (_, model):
+        done = at_a_terminal(home, typed, "run", "Wipe both.", "--model", model, columns=100)
+
+    assert (done.code, done.out.count("Run it?")) == (3, 2), done.out
+    assert (home / "wiped.txt").read_text() == "a\n"
+
+
+@pytest.mark.programs
 def test_an_interrupt_stops_the_calls_and_tells_what_was_done(home: Path) -> None:
     with provider(ADD, WAIT) as (_, model):
         done = at_a_terminal(home, {"local.wait ·": b"\x03"}, "run", "Wait.", "--model", model, columns=100)

@@ -76,8 +76,12 @@ def older_server(home: Path) -> Path:
     server = shlex.join(warm.command(home / "server.py"))
     (home / "toolpost.yaml").write_text(
         "policy: exploratory\n"
-        f"sources: [{{name: old, transport: mcp, connection: {server}, cwd: ., mcp: {{protocol: legacy}}}}]\n"
+        "sources:\n"
+        f"  - {{name: old, transport: mcp, connection: {server}, cwd: ., mcp: {{protocol: legacy}}}}\n"
+        "  - {name: flows, transport: workflow, connection: ./flows}\n"
     )
+    (home / "flows").mkdir()
+    (home / "flows" / "shop.yaml").write_text("{name: shop, steps: {order: {tool: old.order}}}")
     return home
 
 
@@ -90,12 +94,13 @@ def test_an_older_server_gets_all_its_answers_in_the_one_call(older_server: Path
     assert (done.code, "42 is 41" in done.out) == (0, True), done.out
 
 
-def test_a_form_is_asked_for_field_by_field(older_server: Path) -> None:
+@pytest.mark.parametrize("called", ["old.order", "flows.shop"])
+def test_a_form_is_asked_for_field_by_field(older_server: Path, called: str) -> None:
     typed = {"item (string, required, What you want): ": b"\n", "That does not fit: it is required": b"tea\n"}
     typed |= {"count (integer, required, Count): ": b"0\n", "expected at least 1": b"2\n"}
     typed |= {"size ('small' or 'large', Size) [small]: ": b"\n", "gift (boolean, Gift) [false]: ": b"yes\n"}
 
-    done = at_a_terminal(older_server, typed, *ORDER)
+    done = at_a_terminal(older_server, typed, "tools", "call", called)
 
     assert "item='tea' count=2 size='small' gift=True" in done.out
     assert done.code == 0

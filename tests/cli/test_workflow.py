@@ -1,5 +1,6 @@
 """`toolpost workflow`: what is wrong with a file, a run of one, and its picture."""
 
+import shlex
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -148,3 +149,50 @@ def test_a_workflow_that_waits_for_several_answers_names_them_all(toolpost: Run,
     other = done[0]["pending"]
     assert (other["id"], other["tool_name"], other["others"]) == (listed[1]["id"], "local.wipe", [])
     assert done[1]["content"] == {"first": "wiped a", "second": "wiped b"}
+
+
+SIGN_IN = """
+from toolpost import ToolContext, tool
+
+@tool
+async def mail(ctx: ToolContext) -> str:
+    \"\"\"Read the mail of whoever has signed in.\"\"\"
+    await ctx.pause("sign in", auth_request={"auth_url": "https://login.example/start", "provider": "mail"})
+    return "no news"
+"""
+
+
+def test_where_to_sign_in_for_a_call_inside_a_workflow_is_said_as_for_the_call_alone(toolpost: Run, home: Path) -> None:
+    (home / "mail.py").write_text(SIGN_IN)
+    (home / "toolpost.yaml").write_text("sources: [{name: local, transport: python, connection: ./mail.py}]\n")
+    (home / "flow.yaml").write_text("{name: flow, steps: {mail: {tool: local.mail}}}")
+    alone, inside = toolpost("tools", "call", "local.mail"), toolpost("workflow", "run", "flow.yaml")
+
+    assert "`toolpost accounts connect mail` signs you in" in inside.out
+    assert "Or open https://login.example/start" in inside.out
+    assert inside.out == alone.out
+
+
+def test_a_no_to_one_call_of_a_workflow_says_what_was_not_run_and_what_came_of_it(toolpost: Run, home: Path) -> None:
+    with (home / "toolpost.yaml").open("a") as config:
+        config.write("  - {name: flows, transport: workflow, connection: ./pair.yaml}\n")
+    (home / "pair.yaml").write_text(PAIR)
+    toolpost("tools", "call", "flows.pair")
+    second, first = toolpost("pending", "list", "--json").json
+    toolpost("pending", "approve", first["id"])
+    denied = toolpost("pending", "deny", second["id"], "--reason", "still needed")
+
+    assert denied.code == 0
+    assert denied.out == "denied: local.wipe was not run, and its caller is told so.\n"
+    assert "failed: workflow 'pair' (version 1): step 'second': local.wipe:" in denied.err
+
+
+def test_the_command_that_goes_on_with_a_workflow_says_whose_it_is(toolpost: Run, home: Path) -> None:
+    (home / "my flow.yaml").write_text("{name: flow, steps: {ask: {tool: local.ask}}}")
+    paused = toolpost("workflow", "run", "my flow.yaml", "--user", "acme:ann")
+    command = shlex.split(paused.err.partition("After the answer it goes on: toolpost ")[2].splitlines()[0])
+    waiting = toolpost("pending", "list", "--json", "--user", "acme:ann").json
+    toolpost("pending", "answer", waiting[0]["id"], "red", "--user", "acme:ann")
+    done = toolpost(*command, "--json")
+
+    assert (done.code, done.json["content"]) == (0, "painted red")

@@ -20,6 +20,7 @@ from toolpost import Paused, Settings, Toolbox, ToolContext, tool
 from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.mcp_server import McpServer
 from toolpost.gateway.views import View
+from toolpost.sources import Workflow, WorkflowFunction
 
 ME, COLLEAGUE = "acme:ann", "acme:bob"
 SIGN_IN = "https://login.example/start?ticket=for-ann-alone"
@@ -54,7 +55,8 @@ async def read_mail(ctx: ToolContext) -> str:
 @asynccontextmanager
 async def gateway(folder: Path | None = None, *, user: str = ME) -> AsyncIterator[tuple[Toolbox, McpServer]]:
     ran.clear()
-    async with Toolbox(tools=[send, order, read_mail], settings=Settings(data_dir=folder)) as box:
+    flow = WorkflowFunction(Workflow.parse("{name: flow, side_effects: write, steps: {mail: {tool: read_mail}}}"))
+    async with Toolbox(tools=[send, order, read_mail, flow], settings=Settings(data_dir=folder)) as box:
         yield box, McpServer(box, principal=lambda _ctx: user)
 
 
@@ -160,8 +162,9 @@ async def test_an_older_client_that_refuses_to_ask_is_told_what_waits() -> None:
     assert not ran
 
 
+@pytest.mark.parametrize("called", ["read_mail", "flow"])
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_consent_is_a_page_that_the_clients_user_is_sent_to(era: Literal["legacy", "auto"]) -> None:
+async def test_consent_is_a_page_that_the_clients_user_is_sent_to(era: Literal["legacy", "auto"], called: str) -> None:
     async with gateway() as (box, gate):
 
         async def sign_in(context: Any, params: ElicitRequestParams) -> ElicitResult:
@@ -171,14 +174,15 @@ async def test_consent_is_a_page_that_the_clients_user_is_sent_to(era: Literal["
             return ElicitResult(action="accept")
 
         async with Client(gate.server, mode=era, elicitation_callback=sign_in) as client:
-            result = await client.call_tool("read_mail", {})
+            result = await client.call_tool(called, {})
 
-    assert result.structured_content == {"result": "no news"}
+    assert "no news" in str(result.content)
 
 
-async def test_no_model_reads_the_link_by_which_a_person_signs_in() -> None:
+@pytest.mark.parametrize("called", ["read_mail", "flow"])
+async def test_no_model_reads_the_link_by_which_a_person_signs_in(called: str) -> None:
     async with gateway() as (_, gate), Client(gate.server, mode="legacy") as client:
-        told = await client.call_tool("read_mail", {})
+        told = await client.call_tool(called, {})
 
     assert "toolpost accounts connect mail" in str(told.content)
     assert (told.meta or {})["toolpost/card"]["kind"] == "consent"
@@ -209,7 +213,8 @@ async def test_a_call_that_waits_for_several_people_names_all_that_they_are_aske
         async with Client(gate.server, mode="legacy") as plain:
             told = await plain.call_tool("send_all", {})
             listed = await plain.call_tool("pending_status", {})
-        asked = await box.pending.list(by=COLLEAGUE)
+            asked = await box.pending.list(by=COLLEAGUE)
+            status = [await plain.call_tool("pending_status", {"pending_id": one.id}) for one in asked]
         async with Client(gate.server, mode=era, elicitation_callback=hear) as client:
             call = asyncio.create_task(client.call_tool("send_all", {}))
             while not heard:
@@ -220,8 +225,10 @@ async def test_a_call_that_waits_for_several_people_names_all_that_they_are_aske
 
     assert all(f"toolpost pending approve {one.id}" in str(told.content) for one in asked)
     assert all(one.id in str(listed.content) for one in asked)
-    meta = told.meta or {}
-    assert {meta["toolpost/pending_id"], meta["toolpost/others"][0]["id"]} == {one.id for one in asked}
+    assert all(f"toolpost pending approve {one.id}" in str(again.content) for one in asked for again in status)
+    named = [((one.meta or {})["toolpost/pending_id"], (one.meta or {})["toolpost/others"]) for one in (told, *status)]
+    assert [first for first, _ in named[1:]] == [one.id for one in asked]  # the one that is asked for comes first
+    assert all({first, others[0]["id"]} == {one.id for one in asked} for first, others in named)
     assert heard[0].count("toolpost pending approve ask_") == 2
     assert result.structured_content == {"result": "all sent"}
 

@@ -25,6 +25,7 @@ from toolpost.configuration.settings import ViewSettings
 from toolpost.gateway.mcp_progress import ProgressRelay
 from toolpost.gateway.mcp_server import McpServer
 from toolpost.gateway.views import View
+from toolpost.sources import Workflow, WorkflowFunction
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # of what is old
 
@@ -65,6 +66,15 @@ async def gateway(
             server = McpServer(box, principal=lambda _ctx: ME, relay=relay, view=shown)
             async with server.publishing():
                 yield server
+
+
+FLOW = """
+name: flow
+steps:
+  ask: {tool: fixture.test_elicitation, arguments: {message: "Who?"}}
+  think: {tool: fixture.test_sampling, arguments: {prompt: "Where"}, when: steps.ask}
+outputs: ["${{ steps.ask }}", "${{ steps.think }}"]
+"""
 
 
 async def fill_in(context: Any, params: Any) -> ElicitResult:
@@ -137,6 +147,18 @@ async def test_the_clients_user_and_model_answer_what_the_server_behind_asks(fro
 
     assert "ann@example.org" in text_of(asked)
     assert text_of(sampled) == "LLM response: Where? Paris."
+
+
+@OLD_AND_NEW
+async def test_they_answer_what_the_server_asks_inside_a_workflow(front: Era, behind: str) -> None:
+    boxes: list[Toolbox] = []
+    async with gateway(behind, boxes=boxes) as gate:
+        boxes[0].registry.register(WorkflowFunction(Workflow.parse(FLOW)))
+        async with Client(gate.server, mode=front, elicitation_callback=fill_in, sampling_callback=imagine) as client:
+            result = await client.call_tool("flow", {})
+
+    assert "ann@example.org" in str(result.content)
+    assert "LLM response: Where? Paris." in str(result.content)
 
 
 async def test_the_clients_folders_reach_a_server_of_the_newer_protocol() -> None:

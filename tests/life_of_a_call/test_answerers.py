@@ -142,3 +142,24 @@ async def test_what_an_author_declared_external_is_asked_about_only_where_that_i
     assert isinstance(outcome, Paused) is asked
     if isinstance(outcome, Paused):
         assert outcome.question.prompt.endswith("it reaches outside this machine.")
+
+
+async def test_whoever_approves_is_not_told_where_the_asker_signs_in(make_box: MakeBox) -> None:
+    link = "https://login.example/start?ticket=for-ann-alone"
+
+    @tool(destructive=True)
+    async def read_mail(ctx: ToolContext) -> str:
+        """Read the mail of whoever has signed in."""
+        await ctx.pause("sign in", auth_request={"auth_url": link, "provider": "mail", "state": "for-ann"})
+        return "no news"
+
+    async with make_box(read_mail) as box:
+        approvals = [await box.call("read_mail", user=ANN) for _ in range(2)]
+        by_bob, by_ann = [
+            await box.approve(one.pending_id, by=by) for one, by in zip(approvals, (BOB, ANN), strict=True)
+        ]
+
+    assert isinstance(by_bob, Paused)
+    assert (by_bob.question.kind, by_bob.question.payload["provider"]) == ("consent", "mail")
+    assert not {"auth_url", "state"} & set(by_bob.question.payload)
+    assert by_ann.question.payload["auth_url"] == link

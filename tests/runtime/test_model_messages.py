@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from toolpost import Completed, Failed, Settings, Toolbox, ToolContext, model_text, tool
+from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, model_text, tool
 from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.outcomes import OpenQuestion
+from toolpost.contracts.questions import Question, QuestionKind
 from toolpost.errors import ToolServerError, ToolValidationError
 from toolpost.runtime.event_bus import EventBus
 from toolpost.web.untrusted import WARNING, mark_untrusted
@@ -94,6 +96,16 @@ async def test_a_call_that_waits_says_for_what(tmp_path: Path) -> None:
         text = model_text(await box.call("pay", {}))
 
     assert text.startswith("This call waits for a person (approval): ")
+
+
+async def test_a_call_that_waits_for_several_answers_says_for_what_each() -> None:
+    prompts: dict[QuestionKind, str] = {"approval": "Allow it?", "input": "Which colour?"}
+    asked = tuple(OpenQuestion(f"ask_{kind}", "t", Question(kind=kind, prompt=text)) for kind, text in prompts.items())
+    paused = Paused("call_1", "run_1", "flow", "ask_approval", asked[0].question, inside=asked)
+
+    assert model_text(paused) == (
+        "This call waits for a person (approval): Allow it?\nand for a person (input): Which colour?"
+    )
 
 
 @tool(side_effects="external", destructive=True)

@@ -134,7 +134,8 @@ class TableStructuredTool(StructuredTool):
 
         outcome: Outcome = paused
         while isinstance(outcome, Paused):
-            interrupt({"pending_id": outcome.pending_id, "tool": self._tool.name, **outcome.question.to_dict()})
+            question, others = outcome.question.to_dict(), [one.to_dict() for one in outcome.questions[1:]]
+            interrupt({"pending_id": outcome.pending_id, "tool": self._tool.name, **question, "others": others})
             outcome = await self._call(arguments, key)
         return outcome
 

@@ -22,7 +22,7 @@ from toolpost.agents.conversation import (
 )
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector, Reflector
-from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, wait_for_outcome
+from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, pause_prompt, wait_for_outcome
 from toolpost.agents.turns import CONTEXT_TOKENS, ActionResult, Actor, ModelTurns, PlanStep, TaskContext, Turn
 from toolpost.builtin.agent_tools import HOST
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
@@ -362,7 +362,7 @@ class Agent:
             key = step.id if has_effects(self.registry, step.tool_name) else None
             action = await self._actor.run_step(step, task.context, self._context(task), idempotency_key=key)
         except PauseSignal as pause:
-            return WaitingStep(step, call_id, pause.pending_id or "", pause.question.prompt)
+            return WaitingStep(step, call_id, pause.pending_id or "", pause_prompt(pause))
         if step.tool_name == NEED_INFO and action.success:
             return WaitingStep(step, call_id, question=str(action.result["question"]))
         self._add_action(task, call_id, action)
@@ -431,8 +431,8 @@ class Agent:
     async def _answer(self, task: Task, waiting: WaitingStep) -> None:
         """Wait for the answer to one step, and add it to the conversation."""
         if waiting.pending_id:
-            pending, name = self._box.store.pending, waiting.step.tool_name
-            outcome = await wait_for_outcome(pending, waiting.pending_id, tenant=self.user.tenant, tool_name=name)
+            name = waiting.step.tool_name
+            outcome = await wait_for_outcome(self._box.pending, waiting.pending_id, by=str(self.user), tool_name=name)
             result = tool_result(outcome, now_ms())
             context = self._context(task)
             action = self._actor.record(waiting.step, task.context, context, result, resumed=True)

@@ -20,7 +20,7 @@ from toolpost.agents.catalogs import agent_registry
 from toolpost.agents.conversation import Budget, Conversation, check_at_least_one, too_many_calls
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector
-from toolpost.agents.tasks import Task, wait_for_outcome
+from toolpost.agents.tasks import Task, pause_prompt, wait_for_outcome
 from toolpost.agents.turns import CONTEXT_TOKENS, Actor, ModelTurns, PlanStep, TaskContext, Turn, message_chars
 from toolpost.builtin.agent_tools import HOST
 from toolpost.catalog.threads import run_in_thread
@@ -466,7 +466,7 @@ class MainAgent:
             waits = {pause.pending_id or "": step.tool_name}
             self._waiting |= waits
             self._background.start(self._await_answer(pause.pending_id or ""))
-            text = f"This call waits for a person: {pause.question.prompt} You are told what came of it."
+            text = f"This call waits for a person: {pause_prompt(pause)} You are told what came of it."
             message = {"role": "tool", "tool_call_id": call_id, "content": self.box.redactor.text(text)}
             return {**message, "metadata": {_WAITS: waits}}
         return self._turns.result_message(call_id, action)
@@ -485,8 +485,8 @@ class MainAgent:
 
     async def _await_answer(self, pending_id: str) -> None:
         """Wait for the outcome of a call that paused, also before a restart, and put it into the inbox."""
-        name, pending = self._waiting[pending_id], self.box.store.pending
-        outcome = await wait_for_outcome(pending, pending_id, tenant=self.user.tenant, tool_name=name)
+        name = self._waiting[pending_id]
+        outcome = await wait_for_outcome(self.box.pending, pending_id, by=str(self.user), tool_name=name)
         step, own = PlanStep(id=pending_id, tool_name=name), TaskContext(task_id=self._call.run_id)
         action = self._actor.record(step, own, self._context(), tool_result(outcome, now_ms()), resumed=True)
         facts = {"tool": name, "text": action.text, _ANSWERED: pending_id}

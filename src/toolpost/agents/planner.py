@@ -37,7 +37,7 @@ from toolpost.contracts.calls import writable
 from toolpost.contracts.chat import ChatModel, ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.events import EventCode, RunEvent
-from toolpost.contracts.outcomes import Failed, Outcome, Paused
+from toolpost.contracts.outcomes import Failed, OpenQuestion, Outcome, Paused
 from toolpost.contracts.principal import PrincipalCache
 from toolpost.contracts.questions import DECISIONS, Answer, Decision, QuestionKind
 from toolpost.policy.approvals import arguments_summary
@@ -440,9 +440,10 @@ class ReactPlanner:
         return _finish(run, "answer_complete", answer=answer)
 
     async def _pause(self, run: Run, paused: Sequence[Paused]) -> results.PlannerPause:
-        pending_ids = [each.pending_id for each in paused]
+        asked = [one for each in paused for one in each.questions]
+        pending_ids = [one.pending_id for one in asked]
         token = await self._pauses_of(run.box).keep({**run.snapshot(), "asked": pending_ids})
-        questions = tuple(as_question(each, run.refused.get(each.pending_id, "")) for each in paused)
+        questions = tuple(as_question(one, run.refused.get(one.pending_id, "")) for one in asked)
         return results.PlannerPause(questions=questions, resume_token=token, run_id=run.conversation.run_id)
 
 
@@ -701,7 +702,7 @@ class RunCalls:
         return pauses
 
     async def _current_outcome(self, run: Run, call: PlannerCall) -> Outcome:
-        """Return the outcome of a waiting call, whose question others may have answered; wait while it runs.
+        """Return the outcome of a waiting call, whose questions others may have answered; wait while it runs.
 
         A question that this Toolbox does not know was lost with its process: then the same call is made again.
         """
@@ -711,7 +712,7 @@ class RunCalls:
             except errors.PendingNotFoundError:
                 return await self._call(run, call)
             if pending.status == "open":
-                return Paused(pending.call_id, pending.run_id, pending.tool_name, pending.id, pending.question)
+                return await run.box.pending.outcome(pending.id, by=run.conversation.user, wait_s=0)
             if pending.outcome is None:
                 await asyncio.sleep(_POLL_S)
             elif isinstance(outcome := load_outcome(pending.outcome), Paused):
@@ -730,25 +731,27 @@ class RunCalls:
         for pending_id in answers:
             if pending_id not in run.pending_ids:
                 raise errors.PendingNotFoundError(pending_id)
-        waiting = [call for call in run.conversation.waiting if call.pending_id in answers]
         await map_concurrent(
-            waiting,
-            lambda call: self._answer_question(run, call, answers[call.pending_id], by=by),
-            max_concurrency=max(1, len(waiting)),
+            list(answers.items()),
+            lambda answer: self._answer_question(run, *answer, by=by),
+            max_concurrency=max(1, len(answers)),
         )
 
-    async def _answer_question(self, run: Run, call: PlannerCall, user_input: Any, *, by: str) -> None:
+    async def _answer_question(self, run: Run, pending_id: str, user_input: Any, *, by: str) -> None:
         """Answer a question unless it is settled; what came of it is found when the waiting calls are settled."""
-        standing = await self._current_outcome(run, call)
-        if not isinstance(standing, Paused) or standing.pending_id != call.pending_id:
+        try:
+            standing = await run.box.pending.get(pending_id, by=run.conversation.user)
+        except errors.PendingNotFoundError:  # it was lost with its process
+            return
+        if standing.status != "open":
             return
         parsed = _parse_answer(standing.question.kind, user_input)
         facts: dict[str, Any] = {"decision": parsed.decision, "reason": parsed.reason, "arguments": parsed.arguments}
         facts.update(by=by, context=run.context)
         try:
-            await run.box.pending.answer(standing.pending_id, parsed.value, **facts)
+            await run.box.pending.answer(pending_id, parsed.value, **facts)
         except errors.ToolError as error:
-            run.refused[standing.pending_id] = str(error)
+            run.refused[pending_id] = str(error)
             if error.error_code == "question_expired":
                 await run.box.recovery.sweep()  # the end of it is then known
 
@@ -805,14 +808,14 @@ def _describe_end(run: Run, call: PlannerCall, outcome: Outcome) -> results.Call
     )
 
 
-def as_question(paused: Paused, refused: str) -> results.PlannerQuestion:
+def as_question(asked: OpenQuestion, refused: str) -> results.PlannerQuestion:
     """Return a question for the application; `refused` is the reason why its last answer was not taken."""
-    question = paused.question
+    question = asked.question
     return results.PlannerQuestion(
-        pending_id=paused.pending_id,
+        pending_id=asked.pending_id,
         kind=question.kind,
         prompt=question.prompt,
-        tool_name=paused.tool_name,
+        tool_name=asked.tool_name,
         reason=question.reason,
         payload=dict(question.payload),
         arguments=question.arguments,

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.builtin.argument_aliases import camel
-from toolpost.contracts.errors import StoreError, ToolExecutionError
+from toolpost.contracts.errors import PendingNotFoundError, StoreError, ToolExecutionError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent, new_event
 from toolpost.contracts.outcomes import Completed, Failed, Paused
-from toolpost.runtime.persistence import current_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from toolpost.agents.conversation import Conversation
     from toolpost.agents.turns import PlanStep, TaskContext, Turn
+    from toolpost.contracts.errors import PauseSignal
     from toolpost.contracts.principal import Principal
-    from toolpost.contracts.storage import PendingStore
     from toolpost.policy.redaction import Redactor
+    from toolpost.runtime.pending import PendingActions
     from toolpost.stores.agent_files import TaskLog
 
 _log = logging.getLogger("toolpost.agents")
-_POLL_S = 0.2
 TaskState = Literal["running", "suspended", "completed", "failed", "cancelled"]
 
 
@@ -140,18 +140,19 @@ class TaskRecorder:
             _log.warning("%s of task %s is not in its log: %s", event, task.id, error)
 
 
-async def wait_for_outcome(
-    pending: PendingStore, pending_id: str, *, tenant: str, tool_name: str
-) -> Completed | Failed:
-    """Return the outcome of a call that paused, once a person has answered in whatever process."""
+def pause_prompt(pause: PauseSignal) -> str:
+    """Return what people are asked about a call that paused."""
+    return "; ".join(question.prompt for question in (pause.question, *pause.others.values()))
+
+
+async def wait_for_outcome(pending: PendingActions, pending_id: str, *, by: str, tool_name: str) -> Completed | Failed:
+    """Return the outcome of a call that paused, once people have answered all its questions in whatever process."""
     while True:
-        action = await pending.get(pending_id, tenant=tenant)
-        if action is None:
+        try:
+            outcome = await pending.outcome(pending_id, by=by, wait_s=math.inf)
+        except PendingNotFoundError:
             error = ToolExecutionError("the question about this call is gone", tool_name=tool_name, code="interrupted")
             return Failed("", "", tool_name, error)
-        if action.outcome is not None:
-            outcome = await current_outcome(pending, action.outcome)
-            if not isinstance(outcome, Paused):
-                return outcome
-            pending_id = outcome.pending_id
-        await asyncio.sleep(_POLL_S)
+        if not isinstance(outcome, Paused):
+            return outcome
+        pending_id = outcome.pending_id

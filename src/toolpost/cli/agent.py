@@ -304,14 +304,15 @@ class TerminalAgent:
 
     async def _ask(self, pause: PlannerPause) -> bool:
         """Ask all questions of a pause; return whether all are answered."""
-        answered = [await self._ask_one(question.pending_id) for question in pause.questions]
-        return all(answered)
-
-    async def _ask_one(self, pending_id: str) -> bool:
-        paused = await self._paused(pending_id)
-        if paused is None:
-            return True
-        return not isinstance(await ask_at_terminal(paused, self._box, self._output, user=self._user), Paused)
+        left: set[str] = set()  # to later; the answer to one may have led to the next, which is not asked twice
+        for question in pause.questions:
+            if question.pending_id in left:
+                continue
+            paused = await self._paused(question.pending_id)
+            outcome = paused and await ask_at_terminal(paused, self._box, self._output, user=self._user)
+            if isinstance(outcome, Paused):
+                left.add(outcome.pending_id)
+        return not left
 
     async def _paused(self, pending_id: str) -> Paused | None:
         """Return the paused call of a pending action; None where somebody has answered it."""

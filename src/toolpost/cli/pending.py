@@ -129,11 +129,15 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
     async def work(box: Toolbox, output: Output) -> int:
         if await reference.refuses("deny", box, output):
             return FAILED
-        outcome = await box.deny((await reference.find(box)).id, by=user, reason=reason)
-        if output.as_json or not isinstance(outcome, Failed):
+        action = await reference.find(box)
+        outcome = await box.deny(action.id, by=user, reason=reason)
+        is_inside = outcome.call_id != action.call_id
+        if output.as_json or not (is_inside or isinstance(outcome, Failed)):
             show_outcome(outcome, output)
-        else:
-            output.text(f"denied: {outcome.tool_name} was not run, and its caller is told so.")
+            return 0
+        output.text(f"denied: {action.tool_name} was not run, and its caller is told so.")
+        if is_inside:  # the call around it may have gone on without it
+            show_outcome(outcome, output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))

@@ -17,7 +17,6 @@ from toolpost.contracts.outcomes import Completed, Failed, OpenQuestion, Outcome
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import NEXT_STEPS, Question
 from toolpost.policy.approvals import answer_refusal
-from toolpost.runtime.persistence import load_outcome
 from toolpost.schema.json_values import as_object, is_array, is_object
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ async def _ask_sign_in(paused: Paused, box: Toolbox, output: Output, *, user: st
         return None
     await connect_account(box, str(paused.question.payload["provider"]), Principal.parse(user), SignInOptions(), output)
     action = await box.pending.get(paused.pending_id, by=user)
-    return None if action.outcome is None else load_outcome(action.outcome)
+    return None if action.outcome is None else await box.pending.outcome(action.id, by=user, wait_s=0)
 
 
 async def _fill_form(form: Form, whole: Mapping[str, Any], output: Output, *, above: str = "") -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -113,7 +114,8 @@ def run(
             outcome = await box.call(function.spec.name, arguments, user=user)
         outcome = await ask_at_terminal(outcome, box, output, user=user)
         if isinstance(outcome, Paused):
-            output.note(f"After the answer it goes on: toolpost workflow run {path} --resume {outcome.pending_id}")
+            command = shlex.join(["toolpost", "workflow", "run", str(path), "--resume", outcome.pending_id])
+            output.note(f"After the answer it goes on: {command}{output.options}")
         code = outcome.error.error_code if isinstance(outcome, Failed) else ""
         return show_outcome(outcome, output, advice=_ADVICE[code].format(path=path) if code in _ADVICE else None)
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -429,12 +429,18 @@ def _full_text(raised: BaseException) -> str:
 
 
 class PauseSignal(BaseException):
-    """Carries a question out of a running tool; a BaseException so that no `except Exception` eats it."""
+    """Carries a question out of a running tool; a BaseException so that no `except Exception` eats it.
 
-    def __init__(self, question: Question, *, pending_id: str | None = None) -> None:
+    `others` has by pending id what else a stored call waits with, where several calls inside it wait.
+    """
+
+    def __init__(
+        self, question: Question, *, pending_id: str | None = None, others: Mapping[str, Question] | None = None
+    ) -> None:
         super().__init__(question.prompt)
         self.question = question
         self.pending_id = pending_id
+        self.others: Mapping[str, Question] = others or {}
 
 
 _STATUS_IN_TEXT = re.compile(r"(?:HTTP|status)[:\s]*(\d{3})", re.IGNORECASE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from msgspec import Struct
 
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import PauseSignal, ToolError
 from toolpost.contracts.records import represent
 
 if TYPE_CHECKING:
@@ -99,6 +99,12 @@ class Paused(Struct, frozen=True):
     def status(self) -> str:
         """Return the name of the outcome."""
         return "paused"
+
+
+def pause_signal(paused: Paused) -> PauseSignal:
+    """Return the signal that carries a pause out of a call whose caller takes no outcome."""
+    others = {one.pending_id: one.question for one in paused.questions[1:]}
+    return PauseSignal(paused.question, pending_id=paused.pending_id, others=others)
 
 
 Outcome: TypeAlias = Completed | Failed | Paused

@@ -313,9 +313,10 @@ class McpServer:
     async def _serve(self, call: _Call) -> dict[str, Any]:
         """Run the call of a request, or go on with it, and return what this client can take."""
         level = self._log_levels.get(connection_of(call.ctx), _DEFAULT_LOG_LEVEL)
-        given = _plain_responses(call.params.input_responses)
         is_tool = isinstance(call.params, CallToolRequestParams)
-        client = RequestClient(call.ctx, input_responses=given, log_level=level, relays=not is_tool)
+        # Those of a retry are for the question that it answers, not for what else its call may ask.
+        early = _plain_responses(call.params.input_responses) if call.params.request_state is None else {}
+        client = RequestClient(call.ctx, input_responses=early, log_level=level, relays=not is_tool)
         context = ToolContext(client=client)
         if not (is_tool and knows_tasks(call.ctx)):
             return await self._present(call, await self._outcome(call, client, context), context)
@@ -348,7 +349,8 @@ class McpServer:
         state = call.params.request_state
         try:
             if state is not None:
-                retry = Retry(call.tool_name, call.arguments, state, client.input_responses)
+                responses = _plain_responses(call.params.input_responses)
+                retry = Retry(call.tool_name, call.arguments, state, responses)
                 return await self._paused.collect(retry, call.user, context)
             run_id = run_id or self._box.router.new_id("run")
             async with self._relay.to_client(run_id, call.ctx):

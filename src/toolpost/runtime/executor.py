@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from toolpost.auth.credentials import Authorizer
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.contracts.errors import PauseSignal
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult, pause_signal
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy
@@ -146,7 +145,7 @@ def tool_result(outcome: Outcome, started: float) -> ToolResult:
         case Failed(error=error):
             return replace(base, error=str(error), error_info=error.to_dict(), content_text=model_text(outcome))
         case Paused():
-            raise PauseSignal(outcome.question, pending_id=outcome.pending_id)
+            raise pause_signal(outcome)
 
 
 def _principal(context: ToolContext) -> Principal:

@@ -151,7 +151,8 @@ def model_text(outcome: Outcome) -> str:
         return writable(_result_text(outcome))
     if isinstance(outcome, Failed):
         return _error_text(outcome.tool_name, outcome.error)
-    return f"This call waits for a person ({outcome.question.kind}): {clean_text(outcome.question.prompt).text}"
+    asked = [f"({one.question.kind}): {clean_text(one.question.prompt).text}" for one in outcome.questions]
+    return "This call waits for a person " + "\nand for a person ".join(asked)
 
 
 def _result_text(outcome: Completed) -> str:

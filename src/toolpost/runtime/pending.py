@@ -188,8 +188,17 @@ class PendingActions:
                 continue
             # Another question that was answered already is none any more: the call goes on.
             if time.monotonic() >= deadline or (is_another and action.status == "open"):
-                return Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
+                return await self._pause_of(action, by=by)
             await asyncio.sleep(_POLL_S)
+
+    async def _pause_of(self, action: PendingAction, *, by: str) -> Paused:
+        """Return the pause of the outermost call that waits for the call of this action, whose question comes first."""
+        paused = await paused_outcome(self._store.pending, await self.outermost(action))
+        paused = _pause_visible_to(by, paused, asked_by=action.asked_by)
+        if not paused.inside:
+            return paused
+        inside = tuple(sorted(paused.inside, key=lambda asked: asked.pending_id != action.id))
+        return replace(paused, pending_id=inside[0].pending_id, question=inside[0].question, inside=inside)
 
     async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
         """Approve a call, with changed arguments if given, and return its outcome."""
@@ -239,7 +248,8 @@ class PendingActions:
             state=action.question.state,
             responses=responses,
         )
-        return await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context)))
+        outcome = await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context)))
+        return _pause_visible_to(by, outcome, asked_by=action.asked_by) if isinstance(outcome, Paused) else outcome
 
     async def _give_artifacts(self, action: PendingAction, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
         """Let the call of somebody else read the artifacts that an answerer names; the log says whose they were."""
@@ -273,7 +283,7 @@ class PendingActions:
         status: PendingStatus = "denied" if answer.decision == "deny" else "answered"
         await self._write(partial(self.settle, action, dump_outcome(outcome), status))
         ended = await self.ended_inside(action) if isinstance(outcome, Paused) else action
-        return outcome if ended is None else await self.resume_outer(ended) or outcome
+        return outcome if ended is None else await self.resume_outer(ended, context) or outcome
 
     async def ended_inside(self, action: PendingAction) -> PendingAction | None:
         """Return the action of a call inside that has ended although the call of this action waits for it.
@@ -288,9 +298,10 @@ class PendingActions:
                         return inner
         return None
 
-    async def resume_outer(self, action: PendingAction) -> Outcome | None:
+    async def resume_outer(self, action: PendingAction, context: ToolContext | None = None) -> Outcome | None:
         """Run the call again that waits for the ended call of this action, and return its outcome; None without one.
 
+        It runs in the context of whoever answered, if there is one: that is who made both calls.
         Where this process does not have its tool, it goes on in one that does.
         """
         outer = await self._outer_of(action, status="open")
@@ -309,8 +320,8 @@ class PendingActions:
         except ToolConflictError as changed:  # the steps so far were those of another definition
             outcome = self.reporter.refuse(claimed, changed)
             await self._write(partial(self.settle, claimed, dump_outcome(outcome), "answered"))
-            return await self.resume_outer(claimed) or outcome
-        return await self.carry_out(claimed)
+            return await self.resume_outer(claimed, context) or outcome
+        return await self.carry_out(claimed, context)
 
     async def _reopen(self, action: PendingAction, error: StoreError) -> Failed:
         """Open an action again whose answer ran nothing; the event comes first, so that the log shows the reason."""
@@ -376,7 +387,8 @@ class PendingActions:
             msg = f"{by!r} may not answer {action.id!r}: {why}"
             raise ToolPermissionError(msg, tool_name=action.tool_name, code="not_an_answerer")
         if action.question.kind == "call":
-            inner_ids = " and ".join(repr(one.pending_id) for one in paused_outcome(action).questions)
+            waits_for = action.question.payload["waits_for"]
+            inner_ids = " and ".join(repr(one["id"]) for one in (waits_for, *waits_for.get("others", ())))
             msg = f"{action.id!r} goes on by itself once the calls inside it have ended; answer {inner_ids}"
             raise ToolValidationError(msg, tool_name=action.tool_name)
         allowed = DECISIONS[action.question.kind]
@@ -464,11 +476,25 @@ def _target_change(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 def _visible_to(by: str, action: PendingAction) -> PendingAction:
     """Return an action as a person may see it: the sign-in URL and state of a consent are for the asker alone."""
-    question = action.question
-    if question.kind != "consent" or Principal.parse(by) == action.asked_by:
+    if Principal.parse(by) == action.asked_by:
         return action
+    return replace(action, question=_without_sign_in(action.question))
+
+
+def _pause_visible_to(by: str, paused: Paused, *, asked_by: Principal) -> Paused:
+    """Return a pause as a person may see it, as `_visible_to` does an action."""
+    if Principal.parse(by) == asked_by:
+        return paused
+    inside = tuple(replace(one, question=_without_sign_in(one.question)) for one in paused.inside)
+    return replace(paused, question=_without_sign_in(paused.question), inside=inside)
+
+
+def _without_sign_in(question: Question) -> Question:
+    """Return a question without the URL and state of its sign-in, if it is a consent."""
+    if question.kind != "consent":
+        return question
     payload = {name: value for name, value in question.payload.items() if name not in _PRIVATE}
-    return replace(action, question=replace(question, payload=payload))
+    return replace(question, payload=payload)
 
 
 def describe_call(question: Question, tool: CalledTool, arguments: Mapping[str, Any], redactor: Redactor) -> Question:
@@ -521,6 +547,7 @@ class PauseWriter:
         question = describe_call(question, runtime.called, attempt.original_arguments, redactor)
         question = with_answerers(question, (attempt.verdict or runtime.verdict).approvals)
         action = self._action(attempt, runtime, question, validated)
+        paused = await paused_outcome(self._store.pending, action)
         writing = self._background.start(self._write(action, journaled=attempt.journaled))
         try:
             await asyncio.shield(writing)
@@ -532,7 +559,7 @@ class PauseWriter:
             await writing  # it stops here anyway, and can be answered in another process
         attempt.journaled = False
         self._emitter.emit_pause(attempt.call, action)
-        return replace(paused_outcome(action), duration_ms=attempt.elapsed_ms)
+        return replace(paused, duration_ms=attempt.elapsed_ms)
 
     async def _write(self, action: PendingAction, *, journaled: bool) -> None:
         await self._store.pending.add(action)
@@ -676,7 +703,7 @@ def approval_card(action: PendingAction, registry: ToolRegistry, redactor: Redac
     open_text = redact(
         {
             "prompt": question.prompt,
-            "payload": _card_payload(question),
+            "payload": dict(_without_sign_in(question).payload),  # masked, the URL would lead nowhere
             "arguments": dict(action.arguments),
             "outcome": action.outcome,
         }
@@ -704,12 +731,6 @@ def approval_card(action: PendingAction, registry: ToolRegistry, redactor: Redac
         "answered_by": action.answered_by,
         "answered_at": action.answered_at,
     }
-
-
-def _card_payload(question: Question) -> dict[str, Any]:
-    """Return the payload without the sign-in URL of a consent: with its secret masked it would lead nowhere."""
-    private = _PRIVATE if question.kind == "consent" else frozenset[str]()
-    return {name: value for name, value in question.payload.items() if name not in private}
 
 
 def _given(answer: Answer) -> dict[str, Any]:

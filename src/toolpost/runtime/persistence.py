@@ -78,9 +78,9 @@ async def recorded_outcome(store: Store, call_id: str, *, tenant: str) -> Outcom
     if entry is not None and entry.done:
         return await current_outcome(store.pending, entry.result)
     for action in await store.pending.list(tenant=tenant, status=None, call_id=call_id, limit=1):
-        return (
-            paused_outcome(action) if action.outcome is None else await current_outcome(store.pending, action.outcome)
-        )
+        if action.outcome is None:
+            return await paused_outcome(store.pending, action)
+        return await current_outcome(store.pending, action.outcome)
     return None
 
 
@@ -95,17 +95,32 @@ async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Out
         if action is None:
             break
         if action.outcome is None:
-            return paused_outcome(action)
+            return await paused_outcome(pending, action)
         data = action.outcome
     return load_outcome(data)
 
 
-def paused_outcome(action: PendingAction) -> Paused:
-    """Return the outcome of a call that waits for this pending action, or for the question of a call inside it."""
-    if action.question.kind == "call":
-        return _load_pause(action.call_id, action.run_id, action.tool_name, action.question.payload["waits_for"])
-    question = replace(action.question, state=None)
-    return Paused(action.call_id, action.run_id, action.tool_name, action.id, question)
+async def paused_outcome(pending: PendingStore, action: PendingAction) -> Paused:
+    """Return the outcome of a call that waits for this pending action, or for those of calls inside it.
+
+    Their questions are read whole, with form and sign-in: a call that waits for them keeps what is shown of them.
+    Those that were answered meanwhile are left out while others are open.
+    """
+    if action.question.kind != "call":
+        question = replace(action.question, state=None)
+        return Paused(action.call_id, action.run_id, action.tool_name, action.id, question)
+    shown = _load_pause(action.call_id, action.run_id, action.tool_name, action.question.payload["waits_for"])
+    kept = [(one, await pending.get(one.pending_id)) for one in shown.questions]
+    if any(_is_open(inner) for _, inner in kept):
+        kept = [(one, inner) for one, inner in kept if _is_open(inner)]
+    inside = tuple(
+        one if inner is None else replace(one, question=replace(inner.question, state=None)) for one, inner in kept
+    )
+    return replace(shown, pending_id=inside[0].pending_id, question=inside[0].question, inside=inside)
+
+
+def _is_open(action: PendingAction | None) -> bool:
+    return action is not None and action.status == "open"
 
 
 def _load_error(data: Mapping[str, Any]) -> ToolError:

@@ -178,7 +178,11 @@ class Recovery:
     async def _waiting_inside(self, entry: JournalEntry) -> list[Paused]:
         """Return the calls that a call made and that wait for a person."""
         actions = await self._store.pending.list(tenant=entry.principal.tenant, limit=_MOST_OUTER)
-        return [paused_outcome(one) for one in actions if one.call_id.rpartition(".")[0] == entry.call_id]
+        return [
+            await paused_outcome(self._store.pending, one)
+            for one in actions
+            if one.call_id.rpartition(".")[0] == entry.call_id
+        ]
 
     async def _ask_about_outcome(self, entry: JournalEntry) -> None:
         prompt = f"{entry.tool_name} was interrupted; it may or may not have happened. What is the case?"
@@ -214,7 +218,7 @@ class Recovery:
         await self._store.journal.forget(entry.call_id, "")
         self._reporter.emit_pause(entry, action)
         if action.idempotency_key is not None:
-            paused = outcome_to_dict(paused_outcome(action))
+            paused = outcome_to_dict(await paused_outcome(self._store.pending, action))
             await self._store.keys.settle(action.asked_by, action.idempotency_key, paused)
 
     async def _resume_claimed(self, action: PendingAction) -> None:
@@ -228,7 +232,8 @@ class Recovery:
             return
         waiting = await self._store.pending.list(tenant=action.asked_by.tenant, call_id=action.call_id, limit=1)
         if waiting:  # it went on to another question, which may be about an unknown outcome
-            await self._actions.settle(action, outcome_to_dict(paused_outcome(waiting[0])), "answered")
+            paused = outcome_to_dict(await paused_outcome(self._store.pending, waiting[0]))
+            await self._actions.settle(action, paused, "answered")
             return
         if action.tool_name.partition(".")[0] in self._absent:
             return

@@ -715,7 +715,7 @@ class IdempotencyKeys:
         tenant = request.principal.tenant
         for action in await store.pending.list(tenant=tenant, status=None, call_id=holder.call_id, limit=1):
             # The process died after it wrote the question and before it settled the key.
-            paused = outcome_to_dict(paused_outcome(action))
+            paused = outcome_to_dict(await paused_outcome(store.pending, action))
             await store.keys.settle(request.principal, key, paused)
             return await current_outcome(store.pending, paused)
         await store.keys.release(request.principal, key, call_id=holder.call_id)

@@ -24,11 +24,12 @@ from toolpost.catalog.registry import CatalogContents, ToolRegistry
 from toolpost.configuration.settings import McpServerSettings
 from toolpost.contracts import errors
 from toolpost.contracts.calls import Credential
-from toolpost.contracts.config import AuthType, ExternalToolConfig, TransportType
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.events import EventCode, RunEvent
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, ToolResult, now_ms
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, ToolResult, now_ms, pause_signal
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.source_kinds import AuthType, TransportType
 from toolpost.contracts.sources import CredentialProvider, SourceHealth
 from toolpost.contracts.spec import Tool, ToolSpec
 from toolpost.contracts.storage import ArtifactRef
@@ -483,7 +484,7 @@ class StandaloneRouter:
                 message = f"{paused.tool_name!r} is set aside: {paused.question.payload['reason']}; {remedy}"
                 raise errors.ToolPermissionError(message, tool_name=paused.tool_name, code="definition_changed")
             case paused:
-                raise errors.PauseSignal(paused.question, pending_id=paused.pending_id)
+                raise pause_signal(paused)
 
     async def _with_moved_artifacts(self, completed: Completed, context: ToolContext | None) -> Completed:
         """Store the files of a result with the call that this one is part of, if there is one."""

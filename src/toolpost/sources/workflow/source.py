@@ -307,7 +307,7 @@ class _Run:
         first = self._failures[0]
         if not self._waiting:
             return first
-        open_ids = ", ".join(one.pending_id for one in self._waiting)
+        open_ids = ", ".join(asked.pending_id for one in self._waiting for asked in one.questions)
         return ToolExecutionError(f"{first.message}; still open are its questions {open_ids}", code=first.error_code)
 
     async def _run_step(self, name: str, group: asyncio.TaskGroup) -> None:
@@ -361,6 +361,7 @@ class _Run:
                 for _ in range(workers):
                     group.create_task(self._run_items(planned, items, numbers, results, waiting, failed))
         if failed:
+            self._waiting += waiting  # the error names their questions
             raise failed[min(failed)]
         if waiting:
             raise _Waiting(*waiting)
