@@ -2,8 +2,11 @@
 
 import gc
 import os
+import pkgutil
 import subprocess
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from tests.left_out import is_left_out, unwanted_marks
 from tests.parts import MEASURED, leave_programs_unmeasured
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, Watch
-from toolpost import Settings
+from toolpost import Settings, __path__
 from toolpost.catalog.threads import idle_workers
 from toolpost.toolbox.source_manager import SourceManager
 
@@ -79,33 +82,54 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Ten thousand tests stay to the end: no garbage collection looks at them, neither now nor later."""
     gc.disable()
+    if Coverage.current() is not None and not has_workers(session.config):
+        import_every_module()
     try:
-        return (yield)
+        with unmeasured():
+            return (yield)
     finally:
         gc.enable()
         gc.collect()
         gc.freeze()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure no coverage of large and of generated inputs: it makes them more than twice as slow.
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Measure no coverage of the process that hands tests out and prints what comes back."""
+    if has_workers(session.config):
+        with unmeasured():
+            return (yield)
+    return (yield)
 
-    The same lines have to be covered by smaller tests.
-    """
+
+def has_workers(config: pytest.Config) -> bool:
+    """Whether tests are collected and run by other processes than this one."""
+    return config.getoption("dist", "no") != "no"
+
+
+def import_every_module() -> None:
+    """Run what coverage is about in the import of tests, so that none of it is measured in the hundreds of others."""
+    for module in pkgutil.walk_packages(__path__, "toolpost."):
+        if not module.name.endswith(".__main__"):
+            with suppress(ImportError):  # nodes of KNIME, which brings what they need
+                import_module(module.name)
+
+
+@contextmanager
+def unmeasured() -> Generator[None]:
+    """Measure no coverage, which makes everything that runs about twice as slow."""
     stopped: list[Coverage] = []
-    if item.get_closest_marker("slow") is not None or is_hypothesis_test(getattr(item, "obj", None)):
-        while (measuring := Coverage.current()) is not None:  # a worker has two: as a program, and as a part of the run
-            measuring.stop()
-            stopped.append(measuring)
+    while (measuring := Coverage.current()) is not None:  # a worker has two: as a program, and as a part of the run
+        measuring.stop()
+        stopped.append(measuring)
     kept = list(idle_workers)
     if stopped:
         idle_workers.clear()  # a thread that begins now is never measured, and is not to serve other tests
     try:
-        return (yield)
+        yield
     finally:
         for measuring in reversed(stopped):
             measuring.start()
@@ -113,6 +137,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             leave_programs_unmeasured()  # a start asks for it anew
             idle_workers.clear()
             idle_workers.extend(kept)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure no coverage of large and of generated inputs: the same lines have to be covered by smaller tests."""
+    if item.get_closest_marker("slow") or is_hypothesis_test(getattr(item, "obj", None)):
+        with unmeasured():
+            return (yield)
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,6 +11,7 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -27,6 +28,7 @@ from typing import IO, Any, NoReturn, Self
 from coverage import process_startup
 
 from tests.stand_in import ask
+from toolpost import Settings, cli
 
 ROOT = Path(__file__).parents[1]
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -46,9 +48,6 @@ LIBRARIES = (
     "toolpost.auth.oauth.grants",
     "toolpost.auth.keys",
     "toolpost.builtin.loader",
-    "toolpost.cli.app",
-    "toolpost.cli.new_source",
-    "toolpost.cli.serve",
     "toolpost.gateway.http",
     "toolpost.gateway.mcp_server",
     "toolpost.gateway.rest.routes",
@@ -153,7 +152,7 @@ class Program(Fork):
 
 
 def command(program: Path, *arguments: str) -> list[str]:
-    """The command of a program that somebody else starts."""
+    """The command of a program that somebody else starts; with the variable WHOLE_END it takes its modules down."""
     return [sys.executable, "-I", "-S", str(STAND_IN), place(), str(program), *arguments]
 
 
@@ -199,8 +198,10 @@ leaving = Leaving()
 def serve(name: str) -> None:
     """Run programs until stdin ends."""
     atexit.register(leaving)  # whoever registers later is called before
-    for library in LIBRARIES:
+    commands = (module.name for module in pkgutil.iter_modules(cli.__path__, "toolpost.cli."))
+    for library in (*LIBRARIES, *commands):
         importlib.import_module(library)
+    Settings(sources=[{"name": "any", "transport": "python", "connection": "any.py"}])  # which compiles the models
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who look after a program
     with socket.socket(socket.AF_UNIX) as listening:
@@ -259,6 +260,8 @@ def become(order: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     sys.argv[:] = order["arguments"]
+    if os.environ.pop("WHOLE_END", ""):
+        atexit.unregister(leaving)
     process_startup()  # coverage, where the environment asks for it
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,6 +1,5 @@
 """The examples on the planner's page run by themselves, each with no more above it than it needs."""
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -8,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import ROOT, blocks
-from tests.docs.reader import Reader
+from tests.docs.reader import Reader, search_path
 
 PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+def reader(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    if request.node.get_closest_marker("programs"):
+        monkeypatch.setenv("PATH", search_path())
     monkeypatch.setenv("WEATHER_API_KEY", "")  # the page sets them; afterwards they are gone again
     monkeypatch.setenv("GITHUB_CLIENT_SECRET", "")
     return Reader(tmp_path)

@@ -2,16 +2,13 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
+from tests import warm
 from toolpost import EventBus, EventCode, MCPManager, Settings, Toolbox, ToolRegistry, tool
 from toolpost.agents import Agent, MainAgent, Reply
 from toolpost.testing import ScriptedModel, tool_calls
@@ -42,7 +39,8 @@ async def test_servers_connect_before_and_disconnect_before_the_agent_stops(
     for kind, name in ((MCPManager, "connect_all"), (MCPManager, "disconnect_all"), (Agent, "stop")):
         _note(monkeypatch, kind, name, order)
     (tmp_path / "abacus.py").write_text(SERVER)
-    server = {"name": "abacus", "command": sys.executable, "args": ["abacus.py"], "cwd": str(tmp_path), "trust": True}
+    program, *words = warm.command(Path("abacus.py"))
+    server = {"name": "abacus", "command": program, "args": words, "cwd": str(tmp_path), "trust": True}
     settings = {"data_dir": str(tmp_path / "data"), "lock": None, "tools": {"mcpServers": [server]}}
     said, bus = list[Reply](), EventBus(keep_history=True)
     calling = tool_calls(("abacus__add", {"a": 1, "b": 2}), ("spawn_task", {"description": "sum", "input": "1 + 2"}))
@@ -123,18 +121,13 @@ async def ship(what: str) -> str:
 
 async def test_a_process_that_is_killed_leaves_a_session_and_a_task_that_go_on(tmp_path: Path) -> None:
     sessions = tmp_path / "tenants" / "acme" / "sessions" / "ann" / "current.jsonl"
-    host = subprocess.Popen([sys.executable, "-c", HOST, str(tmp_path)], stdout=subprocess.PIPE)
-    try:
-        assert host.stdout is not None
-        assert await asyncio.to_thread(host.stdout.readline) == b"hanging\n"
+    (tmp_path / "host.py").write_text(HOST)
+    with warm.Program(tmp_path / "host.py", str(tmp_path)) as host:
+        assert await asyncio.to_thread(host.stdout.readline) == "hanging\n"
         async with asyncio.timeout(30):
             while '"name":"sleep"' not in sessions.read_text():
                 await asyncio.sleep(0.01)
-    finally:
-        os.kill(host.pid, signal.SIGKILL)
-        host.wait()
-        if host.stdout is not None:
-            host.stdout.close()
+        host.kill()
 
     asked = tool_calls(("task_list", {}), ("reply", {"text": "I was away.", "channel_id": "web"}))
     model = ScriptedModel(*[lambda messages: asked if "happened?" in messages[-1]["content"] else ""] * 9)

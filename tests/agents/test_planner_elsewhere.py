@@ -1,16 +1,14 @@
 """Pauses outlive the process that asked, as far as what keeps them does; many people share one planner."""
 
 import asyncio
-import os
-import signal
 import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.agents import shop
 from tests.auth.ledger import Ledger, hub
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
@@ -33,6 +31,7 @@ from toolpost.sources import Answer
 from toolpost.testing import ScriptedModel, tool_calls
 
 ROOT = Path(__file__).parent.parent.parent
+SHOP = Path(shop.__file__)
 TOKEN = "a-token-of-the-callers-own"
 QUIET = Settings(data_dir=None, policy="exploratory")
 
@@ -79,52 +78,41 @@ HOST = dedent(
 @pytest.mark.programs
 @pytest.mark.req("OAUTH-23", "OAUTH-28")
 def test_a_run_whose_process_was_killed_is_resumed_in_another(tmp_path: Path) -> None:
-    host = subprocess.Popen(
-        [sys.executable, "-c", HOST, str(tmp_path), "run"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert host.stdout is not None
+    program = tmp_path / "host.py"
+    program.write_text(HOST)
+    with warm.Program(program, str(tmp_path), "run") as host:
         token = host.stdout.readline().strip()
-    finally:
-        os.kill(host.pid, signal.SIGKILL)
-        host.communicate(timeout=30)
+        host.kill()
 
-    said = [_resumed(tmp_path, token) for _ in range(2)]
+    said = [_resumed(program, token) for _ in range(2)]
 
     assert said[0].stdout.strip() == "answer_complete - paid, in de by desk - Pay 50 euro.", said[0].stderr
     assert "KeyError: 'this pause was resumed before'" in said[1].stderr
     assert (tmp_path / "ledger").read_text() == "charge 50\npay 50 with 1234\n"
 
 
-def _resumed(folder: Path, token: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", HOST, str(folder), token]
+def _resumed(program: Path, token: str) -> subprocess.CompletedProcess[str]:
+    command = warm.command(program, str(program.parent), token)
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.programs
 @pytest.mark.parametrize("where", ["model", "call"])
 async def test_a_kill_in_the_middle_of_resume_loses_nothing_and_repeats_nothing(where: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.agents.shop", str(tmp_path), where]
     model = ScriptedModel("The owl is on its way.")
-    victim = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert victim.stdout is not None
+    with warm.Program(SHOP, str(tmp_path), where) as victim:
         token, _ = victim.stdout.readline().strip(), victim.stdout.readline()
         async with shop.opened(tmp_path) as box:
             planner = ReactPlanner(catalog=box, llm=model)
             with pytest.raises(KeyError, match="is being resumed"):
                 await planner.resume(token, "1234")
-            os.kill(victim.pid, signal.SIGKILL)
-            victim.wait(timeout=30)
+            victim.kill()
             result = await planner.resume(token, "1234")
             if isinstance(result, PlannerPause):
                 assert (where, result.kind, result.tool_name) == ("call", "unknown", "ship")
                 result = await planner.resume(result.resume_token, Answer(decision="happened", value="owl shipped"))
             with pytest.raises(KeyError, match="resumed before"):
                 await planner.resume(token, "1234")
-    finally:
-        victim.kill()
-        victim.communicate(timeout=30)
     assert result.payload == {"answer": "The owl is on its way."}
     assert model.results == ["paid 50", "owl shipped"]
     assert (tmp_path / "ledger").read_text() == "pay 50 with 1234\nship owl\n"
@@ -133,14 +121,9 @@ async def test_a_kill_in_the_middle_of_resume_loses_nothing_and_repeats_nothing(
 @pytest.mark.programs
 @pytest.mark.parametrize("where", ["model", "call"])
 async def test_a_run_that_began_with_a_token_goes_on_after_a_kill(where: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.agents.shop", str(tmp_path), where, TOKEN]
-    victim = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert victim.stdout is not None
+    with warm.Program(SHOP, str(tmp_path), where, TOKEN) as victim:
         victim.stdout.readline()
-    finally:
-        os.kill(victim.pid, signal.SIGKILL)
-        victim.communicate(timeout=30)
+        victim.kill()
     model = ScriptedModel("The owl is on its way.")
     async with shop.opened(tmp_path) as box:
         planner = ReactPlanner(catalog=box, llm=model)

@@ -1,5 +1,6 @@
 """One browser for all tests of a process, and a host whose Toolbox needs accounts of people's own."""
 
+import shlex
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,17 +20,24 @@ from toolpost.toolbox.callback_app import callback_app
 
 # Pages of others ask for fonts from elsewhere; nothing leaves this machine.
 NOWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE *.localhost, EXCLUDE 127.0.0.1"
+# Suggestions below the address bar are pages as well, which no test sees and which cost two thirds of each window. The
+# last list of features on a command line is the only one, so these go into Playwright's own.
+PLAIN = """#!/bin/bash
+exec {chromium} "${{@/#--disable-features=/--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,}}"
+"""
 PATIENCE_MS = 30_000
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def chromium() -> AsyncIterator[Browser]:
+async def chromium(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    plain = tmp_path_factory.mktemp("browser") / "chromium"
     try:
-        path = parts.chromium()
+        plain.write_text(PLAIN.format(chromium=shlex.quote(str(parts.chromium()))))
     except parts.PartMissingError as missing:
         pytest.skip(f"NOT TESTED in a real browser: {missing}")
+    plain.chmod(0o700)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=[NOWHERE])
+        browser = await playwright.chromium.launch(executable_path=plain, args=[NOWHERE])
         yield browser
         await browser.close()
 

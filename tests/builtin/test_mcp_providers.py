@@ -1,15 +1,14 @@
 """Tools of real MCP servers in the place of providers: whatever shape they answer in, and however they fail."""
 
 import shlex
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import parts
+from tests import parts, warm
 from tests.builtin.recorded import KEY, recorded
 from tests.wire.site import Site
 from toolpost import Toolbox
@@ -20,19 +19,15 @@ from toolpost.contracts.outcomes import Completed, Failed, Outcome
 
 pytestmark = pytest.mark.programs
 
-LIBRARIAN = [sys.executable, str(Path(__file__).with_name("librarian.py"))]
+LIBRARIAN = Path(__file__).with_name("librarian.py")
 PAIR = ["https://tea.example/", "https://pots.example/"]
 
 
 @pytest.fixture(scope="module")
 def library() -> Iterator[str]:
-    """The address of one server for all tests that leave it standing: it takes long to start."""
-    with subprocess.Popen([*LIBRARIAN, "web"], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
+    """The address of one server for all tests that leave it standing."""
+    with warm.served(LIBRARIAN, "web") as url:
+        yield url
 
 
 def settings(connection: str, tools: dict[str, Any], **more: Any) -> Settings:
@@ -99,17 +94,17 @@ async def test_a_server_that_fails_is_passed_over_and_that_is_an_event(
 
 
 @pytest.mark.parametrize(
-    ("program", "tool", "code"),
+    ("start", "tool", "code"),
     [
-        (LIBRARIAN, "gone", "connection_failed"),
-        ([sys.executable, "-c", "raise SystemExit(1)"], "search", "source_down"),
+        (lambda: warm.command(LIBRARIAN), "gone", "connection_failed"),
+        (lambda: [sys.executable, "-c", "raise SystemExit(1)"], "search", "source_down"),
     ],
     ids=["ends in the middle", "never starts"],
 )
-async def test_a_server_that_is_gone_is_passed_over(program: list[str], tool: str, code: str) -> None:
+async def test_a_server_that_is_gone_is_passed_over(start: Callable[[], list[str]], tool: str, code: str) -> None:
     async with Site(answer=recorded("brave/found")) as there:
         brave = {"provider": "brave", "apiKey": KEY, "url": there.url}
-        outcome, events = await searched(shlex.join(program), link(tool), brave)
+        outcome, events = await searched(shlex.join(start()), link(tool), brave)
 
     assert isinstance(outcome, Completed)
     assert outcome.content["provider"] == "brave"

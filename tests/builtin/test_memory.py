@@ -3,12 +3,12 @@
 import asyncio
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.builtin.caller import Caller
 from toolpost.builtin.memory import memory_tools, resolve_memory_path
 from toolpost.contracts.context import ToolContext
@@ -218,7 +218,7 @@ async def test_no_entry_is_lost_when_many_append_at_once(caller: Caller) -> None
 
 @pytest.mark.programs
 async def test_no_entry_is_lost_when_several_processes_append(caller: Caller) -> None:
-    command = [sys.executable, str(WRITER), str(memory(caller))]
+    command = warm.command(WRITER, str(memory(caller)))
     writers = [subprocess.Popen([*command, who, "15"], stdout=subprocess.DEVNULL) for who in "abc"]
 
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
@@ -231,10 +231,8 @@ async def test_no_entry_is_lost_when_several_processes_append(caller: Caller) ->
 
 @pytest.mark.programs
 async def test_a_writer_that_is_killed_leaves_whole_files_and_no_lock(caller: Caller) -> None:
-    command = [sys.executable, str(WRITER), str(memory(caller)), "a", "100000"]
     for _ in range(3):
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
+        with warm.Program(WRITER, str(memory(caller)), "a", "100000") as writer:
             writer.stdout.readline()
             while not (memory(caller) / "facts" / "log.md").exists():
                 await asyncio.sleep(0.01)

@@ -1,12 +1,12 @@
 """Providers swapped by configuration alone: one program, and for each provider other lines of YAML."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.builtin.recorded import KEY, recorded
 from tests.wire.site import Site, reply
 from toolpost import Toolbox
@@ -14,7 +14,7 @@ from toolpost.builtin.providers.document_stores import EmbeddedRetriever, Stored
 from toolpost.configuration.loading import load_settings
 from toolpost.contracts.outcomes import Completed
 
-LIBRARIAN = shlex.join([sys.executable, str(Path(__file__).with_name("librarian.py"))])
+LIBRARIAN = Path(__file__).with_name("librarian.py")
 PAGE = b"<title>Tea &amp; time</title><main><h1>Tea</h1><p>Drink from cups.</main>"
 
 
@@ -22,7 +22,8 @@ async def called(folder: Path, yaml: str, tool: str, arguments: dict[str, Any]) 
     """The program: it names a tool, and nobody who answers."""
     file = folder / "toolpost.yaml"
     file.write_text(f"data_dir: null\nbuiltins: [{tool}, artifact_read]\n{yaml}", encoding="utf-8")
-    async with Toolbox(settings=load_settings(file, environ={"PROVIDER_KEY": KEY}).settings) as box:
+    environ = {"PROVIDER_KEY": KEY, "LIBRARIAN": shlex.join(warm.command(LIBRARIAN)) if "LIBRARIAN" in yaml else ""}
+    async with Toolbox(settings=load_settings(file, environ=environ).settings) as box:
         outcome = await box.call(tool, arguments, timeout_s=100)
     assert isinstance(outcome, Completed), outcome
     return outcome
@@ -35,9 +36,9 @@ SEARCHES = {
     "bing": "tools: {webSearch: {provider: bing, apiKey: '${PROVIDER_KEY}', url: '{URL}'}}",
     "jina": "tools: {webSearch: {provider: jina, apiKey: '${PROVIDER_KEY}', url: '{URL}'}}",
     "duckduckgo": "tools: {webSearch: {provider: duckduckgo, url: '{URL}'}}",
-    "mcp": f"""
-sources: [{{name: library, transport: mcp, connection: '{LIBRARIAN}', trust: true, connect_timeout_s: 60}}]
-tools: {{webSearch: {{chain: [{{provider: mcp, tool: library.search, timeout_s: 60}}]}}}}
+    "mcp": """
+sources: [{name: library, transport: mcp, connection: '${LIBRARIAN}', trust: true, connect_timeout_s: 60}]
+tools: {webSearch: {chain: [{provider: mcp, tool: library.search, timeout_s: 60}]}}
 """,
 }
 
@@ -67,9 +68,9 @@ READERS = {
         "https://93.184.215.14/",
     ),
     "mcp": (
-        f"""
-sources: [{{name: library, transport: mcp, connection: '{LIBRARIAN}', trust: true, connect_timeout_s: 60}}]
-tools: {{webFetch: {{chain: [{{provider: mcp, tool: library.fetch, timeout_s: 60}}]}}}}
+        """
+sources: [{name: library, transport: mcp, connection: '${LIBRARIAN}', trust: true, connect_timeout_s: 60}]
+tools: {webFetch: {chain: [{provider: mcp, tool: library.fetch, timeout_s: 60}]}}
 """,
         "https://93.184.215.14/",
     ),

@@ -1,12 +1,17 @@
 """A reader who does what a page says, in a folder of its own, and compares what comes out."""
 
+import atexit
 import contextlib
 import io
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from tests import warm
@@ -15,7 +20,9 @@ from toolpost.configuration.loading import load_settings
 
 LOGIN = "ann"  # what `local:<login>` is in the documents
 TIMEOUT_S = 100
-COMMANDS = Path(__file__).with_name("bin")
+HERE = Path(sys.executable).parent
+TOOLPOST = 'exec {forked} {here}/toolpost "$@"'
+PYTHON = 'case "$1" in *.py) exec {forked} "$@" ;; *) exec {here}/python "$@" ;; esac'
 NOT_RUN = frozenset({"sh", "toml", "diff"})
 
 _ID = r"\b(?:ask|art|call|run)_(?:call_)?[0-9a-f]+\b"
@@ -133,7 +140,20 @@ def _plain(text: str) -> str:
 
 def environment() -> dict[str, str]:
     """The reader's own: the commands are on the path, and the login is that of the documents."""
-    here = Path(sys.executable).parent
-    path = os.pathsep.join([str(COMMANDS), str(here), os.environ["PATH"]])
-    toolpost = " ".join(warm.command(here / "toolpost"))
-    return {**os.environ, "PATH": path, "LOGNAME": LOGIN, "NO_COLOR": "1", "WARM_TOOLPOST": toolpost}
+    return {**os.environ, "PATH": search_path(), "LOGNAME": LOGIN, "NO_COLOR": "1"}
+
+
+def search_path() -> str:
+    """Where what a reader types is found: first, programs that run in forks, which have imported everything."""
+    return os.pathsep.join([str(_commands()), str(HERE), os.environ["PATH"]])
+
+
+@cache
+def _commands() -> Path:
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    forked = shlex.join(warm.command(HERE / "toolpost")[:-1])
+    for name, line in (("toolpost", TOOLPOST), ("python", PYTHON)):
+        (folder / name).write_text(f"#!/bin/sh\n{line.format(here=HERE, forked=forked)}\n")
+        (folder / name).chmod(0o700)
+    return folder

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -11,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.util._once import Once
 
 from tests.docs.blocks import PAGES, ROOT, Block, blocks
-from tests.docs.reader import LOGIN, PageError, Reader
+from tests.docs.reader import LOGIN, PageError, Reader, search_path
 
 
 @pytest.mark.programs
@@ -22,7 +21,7 @@ def test_a_reader_who_follows_the_page_sees_what_it_shows(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("LOGNAME", LOGIN)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", search_path())
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)  # one program sets it, which counts once for a process
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     reader = Reader(tmp_path)

@@ -6,6 +6,7 @@ with how it ended: forking a process that has everything imported is what makes 
 """
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -24,7 +25,7 @@ from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from tests.toolbox.signing_in import logged_in, served, toolbox
-from toolpost import PendingAction, Toolbox
+from toolpost import PendingAction, Settings, Toolbox
 from toolpost.contracts.events import RunEvent
 from toolpost.stores.writer import Item, Job, TransactionRunner
 from toolpost.toolbox.callback_app import callback_app
@@ -173,6 +174,8 @@ def main() -> None:
     load_plugins()  # reads what is installed, which the victims then need not
     for line in sys.stdin:
         order = Order(**json.loads(line))
+        Settings(sources=[order.source])  # compiles the models
+        gc.freeze()
         child = os.fork()
         if not child:
             asyncio.run(live(order, Boundaries(order)))

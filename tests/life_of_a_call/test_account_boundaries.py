@@ -8,16 +8,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.life_of_a_call.account_trials import Case, Nursery, boundaries, killed_at, nursery, trial
 
-pytestmark = [pytest.mark.programs, pytest.mark.slow]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.programs, pytest.mark.slow]
 
 CONSENT = "after SQLiteTokenRows.put 5"  # the tokens are kept; whatever comes before is the same for every tool
 INTENT, RESULT = "after SQLiteJournal.begin 1", "before SQLiteJournal.finish 1"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def victims() -> AsyncIterator[Nursery]:
     async with nursery() as found:
         yield found
