@@ -35,9 +35,9 @@ def _requirements(name: str, root: Path) -> Path:
 
 
 def _install(home: Path, python: Path, requirements: Path) -> None:
-    uv = shutil.which("uv")
-    venv.create(home, with_pip=uv is None)
-    installer = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+    venv.create(home)
+    uv, pip = shutil.which("uv"), [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    installer = [uv, "pip", "install", "--python", str(python)] if uv else [*pip, "--python", str(python), "install"]
     subprocess.run([*installer, "--quiet", "--requirement", str(requirements)], check=True, stdout=sys.stderr)
 
 

@@ -17,6 +17,7 @@ TABLES: dict[str, dict[str, str]] = {
         "sustained_us": "sustained µs",
         "cpu_us": "CPU µs",
         "of_floor": "x floor",
+        "of_floor_cpu": "CPU x floor",
         "of_peer": "x peer",
     },
     "events": {

@@ -41,7 +41,10 @@ NOTES = (
 
 
 class Goals(NamedTuple):
-    """How near the floor one call comes, and how many a second many callers get through; None where it does not count.
+    """How near the floor one call comes, and what share of its calls a second many callers get through.
+
+    None where it does not count. Where the goals were set, the floor made 28,361 calls a second on stdio, and 13,061
+    over HTTP.
 
     In the same process as its server, a call is measured by itself, since the floor is a function, and beside what
     FastMCP's server takes for it without any client.
@@ -50,8 +53,8 @@ class Goals(NamedTuple):
     of_floor: float | None
     median_us: float | None
     of_call_tool: float | None
-    memory_per_s: float | None
-    sqlite_per_s: float | None
+    memory_share: float | None
+    sqlite_share: float | None
 
 
 class Wire(NamedTuple):
@@ -68,13 +71,13 @@ OWN = "bench.mcp.own"
 PEERS_2 = ("mcp-2", "bench.peers.mcp_2")
 PEERS_1 = ("mcp-1", "bench.peers.mcp_1")
 WIRES = (
-    Wire("stdio", "MCP call on stdio", names.OUTSIDE, (PEERS_2, PEERS_1), Goals(1.5, None, None, 12_000, 8_000)),
+    Wire("stdio", "MCP call on stdio", names.OUTSIDE, (PEERS_2, PEERS_1), Goals(1.5, None, None, 0.42, 0.28)),
     Wire(
         "http",
         "MCP call over streamable HTTP",
         names.OUTSIDE,
         (PEERS_2, PEERS_1),
-        Goals(2.0, None, None, 3_500, 2_500),
+        Goals(2.0, None, None, 0.27, 0.19),
     ),
     Wire(
         "in_process",
@@ -173,17 +176,18 @@ def _beside_floor(goals: Goals, one: dict[str, Sat], many: dict[str, Sat]) -> li
     alone, floor = one[names.MEMORY].measured, one[names.FLOOR].measured
     targets: list[Target] = []
     if goals.of_floor is not None:
-        times = alone.median_us / floor.median_us
+        times = alone.times(floor)
         targets.append(Target(f"{names.MEMORY} / {names.FLOOR}, median", times, "at most", goals.of_floor, "x"))
     if goals.median_us is not None:
         targets.append(Target(f"{names.MEMORY}, median", alone.median_us, "at most", goals.median_us, "µs"))
     if goals.of_call_tool is not None:
         times = one[names.MEMORY].cpu_times(one[names.CALL_TOOL])
         targets.append(Target(f"{names.MEMORY} / {names.CALL_TOOL}, CPU", times, "at most", goals.of_call_tool, "x"))
-    for name, per_s in ((names.MEMORY, goals.memory_per_s), (names.SQLITE, goals.sqlite_per_s)):
-        if per_s is not None:
-            made = 1e6 / many[name].measured.sustained_us
-            targets.append(Target(f"{name}, {USUAL.callers} at once", made, "at least", per_s, "calls/s"))
+    for name, share in ((names.MEMORY, goals.memory_share), (names.SQLITE, goals.sqlite_share)):
+        if share is not None:
+            made = many[names.FLOOR].measured.sustained_us / many[name].measured.sustained_us
+            title = f"{name} / {names.FLOOR}, calls/s, {USUAL.callers} at once"
+            targets.append(Target(title, made, "at least", share, "x"))
     return targets
 
 

@@ -212,10 +212,11 @@ def test_a_native_call_costs_less_than_its_limit_beside_its_floor_and_a_direct_a
 
     medians = {row["name"]: row["median_us"] for row in figure.rows}
     assert list(medians) == [native.DIRECT, native.FLOOR, native.MEMORY, native.SQLITE]
-    (overhead,) = figure.targets
+    overhead, cpu = figure.targets
     assert overhead.limit == 50
     assert overhead.met  # by a factor of a thousand, so that a busy machine does not matter
     assert overhead.value == (medians[native.SQLITE] - medians[native.DIRECT]) / 1000
+    assert (cpu.limit, cpu.value) == (4.6, figure.rows[-1]["of_floor_cpu"])
 
 
 def test_a_native_call_is_held_to_two_fifths_of_a_peer_that_takes_part() -> None:
@@ -224,7 +225,7 @@ def test_a_native_call_is_held_to_two_fifths_of_a_peer_that_takes_part() -> None
 
     figure = native.measure(TINY, unheard, tracks=[LocalTrack([Contender(name="peer", call=slow)])], peer="peer")
 
-    assert [target.limit for target in figure.targets] == [50, 0.4, 0.4]
+    assert [target.limit for target in figure.targets] == [50, 4.6, 0.4, 0.4]
     assert figure.rows[-1]["of_peer"] == 1
 
 
