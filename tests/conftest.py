@@ -18,7 +18,7 @@ from tests import requirements
 from tests.left_out import is_left_out, unwanted_marks
 from tests.parts import MEASURED, leave_programs_unmeasured
 from tests.process_state import ProcessState
-from tests.programs import UNMARKED, Watch
+from tests.programs import UNMARKED, WATCH
 from toolpost import Settings, __path__
 from toolpost.catalog.threads import idle_workers
 from toolpost.toolbox.source_manager import SourceManager
@@ -29,8 +29,7 @@ settings.register_profile("here", deadline=None, suppress_health_check=[HealthCh
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("here"), max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
-
-WATCH = Watch()
+WATCH.begin()
 
 
 @pytest.fixture(scope="session", autouse=True)

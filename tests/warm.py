@@ -27,6 +27,7 @@ from typing import IO, Any, NoReturn, Self
 
 from coverage import process_startup
 
+from tests.programs import WATCH
 from tests.stand_in import ask
 from toolpost import Settings, cli
 
@@ -89,6 +90,7 @@ class Fork:
             "folder": str(folder),
             "at_terminal": at_terminal,
         }
+        WATCH.note()
         self._asking = ask(place(), order, streams)
         self._told = self._asking.makefile("rb", buffering=0)  # `poll` asks the socket whether there is more
         self.pid = int(self._told.readline())
