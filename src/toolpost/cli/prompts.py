@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import signal
 import sys
 from collections.abc import Generator, Mapping
@@ -34,6 +35,7 @@ _HELD_CALL_NOTE = (
     "The server waits for an answer only while this command runs. Answered later, the call is made again if it may be"
     " repeated; if not, you are asked whether it happened."
 )
+_LOOK_S = 0.1
 _YES_OR_NO = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
@@ -365,6 +367,9 @@ def confirm(question: str, *, yes: bool) -> bool:
     with _interruptible():
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
+        # A signal that comes just before a read does not end it, so that there has to be something to read first.
+        while sys.platform != "win32" and not select.select([sys.stdin], [], [], _LOOK_S)[0]:
+            pass
         answer = sys.stdin.readline()
     return answer.strip().lower() in ("y", "yes")
 
