@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolpost import PlannerFinish, PlannerPause, ReactPlanner, Settings, Tool, tool
+from toolpost import PlannerFinish, PlannerPause, ReactPlanner, Settings, Tool, ToolContext, tool
 from toolpost.sources import Workflow, WorkflowFunction
 from toolpost.testing import ScriptedModel, tool_calls
 
@@ -99,3 +99,23 @@ async def test_all_questions_of_a_workflow_can_be_answered_at_once() -> None:
     assert isinstance(finish, PlannerFinish)
     assert sorted(gone) == ["a", "b"]
     assert model.requests[-1][-1]["content"] == "a is gone, b is gone"
+
+
+async def test_a_call_inside_a_workflow_that_asks_twice_is_asked_about_twice() -> None:
+    @tool(side_effects="write", destructive=True)
+    async def delete(name: str, ctx: ToolContext) -> str:
+        """Delete something."""
+        return f"{name} is gone, by {await ctx.pause('code', prompt='What is the code?')}"
+
+    model = ScriptedModel(tool_calls(("clean", {"name": "old"})), "Done.")
+    catalog: list[Tool] = [WorkflowFunction(Workflow.parse(FLOW)), delete]
+    async with ReactPlanner(catalog=catalog, llm=model, settings=Settings(data_dir=None)) as planner:
+        leave = await planner.run("Clean up.")
+        assert isinstance(leave, PlannerPause)
+        code = await planner.resume(leave.resume_token, "approve")
+        assert isinstance(code, PlannerPause)
+        finish = await planner.resume(code.resume_token, "42")
+
+    assert [(one.kind, one.prompt) for one in code.questions] == [("input", "What is the code?")]
+    assert isinstance(finish, PlannerFinish)
+    assert model.requests[-1][-1]["content"] == "old is gone, by 42, and that is that."

@@ -174,3 +174,72 @@ async def test_an_outer_call_is_ended_with_its_inner_one(make_box: MakeBox, end:
         left = await box.pending.list(by=ANN)
 
     assert (run.status, left) == ("failed", [])
+
+
+class Safe:
+    """A safe that is opened with leave and a code, from within two calls; the calls in it can be held up."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    def tools(self) -> list[Any]:
+        @tool(side_effects="write", destructive=True)
+        async def unlock(name: str, ctx: ToolContext) -> str:
+            return f"{name} opened by {await ctx.pause('code', prompt=f'What is the code of {name}?')}"
+
+        @tool(side_effects="write")
+        async def both(ctx: ToolContext) -> list[str]:
+            outcomes = [await ctx.call("unlock", {"name": name}) for name in ("left", "right")]
+            await self.go_on.wait()
+            if waiting := [one for one in outcomes if isinstance(one, Paused)]:
+                ctx.wait_for(*waiting)
+            return [str(one.content if isinstance(one, Completed) else one.error) for one in outcomes]
+
+        @tool(side_effects="write")
+        async def fetch(ctx: ToolContext) -> Any:
+            outcome = await ctx.call("both", {})
+            if isinstance(outcome, Paused):
+                ctx.wait_for(outcome)
+            return outcome.content if isinstance(outcome, Completed) else None
+
+        return [unlock, both, fetch]
+
+
+async def test_the_next_question_of_an_inner_call_takes_the_place_of_the_answered_one(make_box: MakeBox) -> None:
+    async with make_box(*Safe().tools()) as box:
+        paused = await box.call("fetch", user=ANN, idempotency_key="k")
+        left, right = (one.pending_id for one in paused.questions)
+        approved = await box.approve(left, by=ANN)
+        looked = await box.pending.outcome(left, by=ANN, wait_s=10)
+        again = await box.call("fetch", user=ANN, idempotency_key="k")
+        rest = await box.answer(looked.pending_id, "12", by=ANN)
+        code = await box.approve(right, by=ANN)
+        done = await box.answer(code.pending_id, "34", by=ANN)
+
+    for one in (approved, looked, again):
+        assert (one.tool_name, one.question.prompt) == ("fetch", "What is the code of left?")
+        assert [asked.pending_id for asked in one.questions] == [approved.pending_id, right]
+    assert [asked.pending_id for asked in rest.questions] == [right]
+    assert [asked.question.prompt for asked in code.questions] == ["What is the code of right?"]
+    assert (done.tool_name, done.content) == ("fetch", ["left opened by 12", "right opened by 34"])
+
+
+async def test_whoever_waits_is_told_of_the_next_question_once_the_calls_between_wait_again(make_box: MakeBox) -> None:
+    safe = Safe()
+    async with make_box(*safe.tools()) as box:
+        paused = await box.call("fetch", user=ANN)
+        left, right = (one.pending_id for one in paused.questions)
+        code = await box.approve(left, by=ANN)
+        safe.go_on.clear()
+        denying = asyncio.create_task(box.deny(right, by=ANN))  # which runs the call between, and holds it up
+        while (await box.pending.get(right, by=ANN)).status != "denied":
+            await asyncio.sleep(0)
+        waiting = asyncio.create_task(box.pending.outcome(left, by=ANN, wait_s=10))
+        early, _ = await asyncio.wait([waiting], timeout=0.01)
+        safe.go_on.set()
+        told = await waiting
+        await denying
+
+    assert early == set()
+    assert [asked.pending_id for asked in told.questions] == [code.pending_id]

@@ -186,9 +186,12 @@ class PendingActions:
                     return outcome
                 pending_id, is_another = outcome.pending_id, True
                 continue
+            is_late = time.monotonic() >= deadline
             # Another question that was answered already is none any more: the call goes on.
-            if time.monotonic() >= deadline or (is_another and action.status == "open"):
-                return await self._pause_of(action, by=by)
+            if is_late or (is_another and action.status == "open"):
+                paused = await self._pause_of(action, by=by)
+                if is_late or paused.pending_id == action.id:  # else whoever waits for it would not wait at all
+                    return paused
             await asyncio.sleep(_POLL_S)
 
     async def _pause_of(self, action: PendingAction, *, by: str) -> Paused:
@@ -249,7 +252,10 @@ class PendingActions:
             responses=responses,
         )
         outcome = await asyncio.shield(self._background.start(self._claim(pending_id, answer, by, context)))
-        return _pause_visible_to(by, outcome, asked_by=action.asked_by) if isinstance(outcome, Paused) else outcome
+        if not isinstance(outcome, Paused):
+            return outcome
+        paused = await self._pause_of(await self.get(outcome.pending_id, by=by), by=by)
+        return replace(paused, duration_ms=outcome.duration_ms)
 
     async def _give_artifacts(self, action: PendingAction, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
         """Let the call of somebody else read the artifacts that an answerer names; the log says whose they were."""

@@ -103,24 +103,19 @@ async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Out
 async def paused_outcome(pending: PendingStore, action: PendingAction) -> Paused:
     """Return the outcome of a call that waits for this pending action, or for those of calls inside it.
 
-    Their questions are read whole, with form and sign-in: a call that waits for them keeps what is shown of them.
-    Those that were answered meanwhile are left out while others are open.
+    The questions of those are what they ask now, whole, with form and sign-in: an answer may have led a call inside to
+    its next question. Where none is open, because they go on just now, they are what was shown when the call paused.
     """
     if action.question.kind != "call":
         question = replace(action.question, state=None)
         return Paused(action.call_id, action.run_id, action.tool_name, action.id, question)
+    inside: list[OpenQuestion] = []
+    for call_id in action.question.payload["calls"]:
+        for inner in await pending.list(tenant=action.asked_by.tenant, call_id=call_id, limit=1):
+            inside += (await paused_outcome(pending, inner)).questions
     shown = _load_pause(action.call_id, action.run_id, action.tool_name, action.question.payload["waits_for"])
-    kept = [(one, await pending.get(one.pending_id)) for one in shown.questions]
-    if any(_is_open(inner) for _, inner in kept):
-        kept = [(one, inner) for one, inner in kept if _is_open(inner)]
-    inside = tuple(
-        one if inner is None else replace(one, question=replace(inner.question, state=None)) for one, inner in kept
-    )
-    return replace(shown, pending_id=inside[0].pending_id, question=inside[0].question, inside=inside)
-
-
-def _is_open(action: PendingAction | None) -> bool:
-    return action is not None and action.status == "open"
+    first, *others = inside or shown.questions
+    return replace(shown, pending_id=first.pending_id, question=first.question, inside=(first, *others))
 
 
 def _load_error(data: Mapping[str, Any]) -> ToolError:

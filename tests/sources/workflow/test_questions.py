@@ -102,6 +102,22 @@ async def test_where_to_sign_in_is_told_to_the_asker_alone_also_inside_a_workflo
     assert (others.question.payload["provider"], "auth_url" in others.question.payload) == ("mail", False)
 
 
+async def test_where_to_sign_in_is_told_to_the_asker_also_after_an_approval() -> None:
+    @tool(name="mail", side_effects="write", destructive=True)
+    async def guarded(table: str, ctx: ToolContext) -> str:
+        """Read the mail of whoever has signed in, with leave."""
+        return await ctx.pause("sign in", auth_request={"auth_url": LINK, "provider": "mail"})
+
+    flow = WorkflowFunction(Workflow.parse(FLOW.replace("TOOL", "mail")))
+    async with Toolbox(tools=[guarded, flow], settings=Settings(data_dir=None)) as box:
+        paused = await box.call("flow", {}, user=ANN, idempotency_key="k")
+        told_bob = await box.approve(paused.pending_id, by=BOB)
+        told_ann = await box.pending.outcome(paused.pending_id, by=ANN, wait_s=0)
+        again = await box.call("flow", {}, user=ANN, idempotency_key="k")
+
+    assert [one.question.payload.get("auth_url") for one in (told_bob, told_ann, again)] == [None, LINK, LINK]
+
+
 MANY = """
 name: flow
 inputs: {properties: {tables: {type: array}}}
