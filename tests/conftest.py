@@ -40,6 +40,12 @@ def _programs_start_unmeasured() -> Iterator[None]:
     os.environ.update(MEASURED)
 
 
+@pytest.fixture
+def one_segment_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events are not written before somebody waits for it: on a busy machine those of a call may be two segments."""
+    monkeypatch.setattr("toolpost.stores.writer.LINGER_S", 60.0)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _sources_have_time() -> Iterator[None]:
     """On a busy machine a server may take longer to start than opening waits by default, which few tests are about."""

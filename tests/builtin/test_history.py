@@ -201,6 +201,7 @@ async def test_without_a_folder_for_sessions_the_configuration_is_wrong() -> Non
     assert error["error_code"] == "session_dir_missing"
 
 
+@pytest.mark.usefixtures("one_segment_a_call")
 @pytest.mark.parametrize("text", ["[broken", "[1]", "[[99999,1.0,{}]]"])
 async def test_of_a_damaged_record_the_rest_is_replayed(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as box:

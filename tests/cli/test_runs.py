@@ -172,6 +172,7 @@ def test_an_event_is_told_without_long_numbers_and_nothing_twice(toolpost: Run) 
     assert re.search(r"duration_ms=[\d.]{1,6}$", line), line
 
 
+@pytest.mark.usefixtures("one_segment_a_call")
 def test_what_was_changed_from_outside_is_found(toolpost: Run, home: Path) -> None:
     called = toolpost("tools", "call", "local.add", "--args", '{"a": 2, "b": 3}', "--json").json
     before = [toolpost("runs", "verify"), toolpost("runs", "verify", called["run_id"])]

@@ -16,6 +16,7 @@ from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Retention
 from toolpost.stores.chain import LogKey, Segment, chain_start
 
+pytestmark = pytest.mark.usefixtures("one_segment_a_call")
 KEY = LogKey(b"k" * 32)
 START = chain_start(1, "run", "tenant", "tool")
 ROW = Segment(3, "run", "tenant", 1, "call", "user", "tool", "corr", '[[400,1.5,{"note":"hers"}]]', b"")
@@ -31,8 +32,8 @@ def chained(row: Segment, key: LogKey = KEY) -> Segment:
     return row._replace(hash=key.chain(START, names, row.events.encode()))
 
 
-def breaks(row: Segment) -> list[str]:
-    return KEY.find_breaks([row], START, last_seq=1, seal=KEY.seal_end(row.hash))
+def breaks(row: Segment, start: bytes = START) -> list[str]:
+    return KEY.find_breaks([(row, row.unpack())], start, last_seq=1, seal=KEY.seal_end(row.hash))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,10 @@ def test_every_field_counts_and_none_can_pass_for_its_neighbour(other: Segment) 
 def test_a_run_cannot_take_the_name_of_another(name: tuple[int, str, str, str]) -> None:
     genuine = chained(ROW)
 
-    assert KEY.find_breaks([genuine], chain_start(*name), last_seq=1, seal=KEY.seal_end(genuine.hash)) != []
+    assert (
+        KEY.find_breaks([(genuine, genuine.unpack())], chain_start(*name), last_seq=1, seal=KEY.seal_end(genuine.hash))
+        != []
+    )
 
 
 def test_without_the_key_no_event_can_be_made() -> None:
@@ -84,7 +88,10 @@ def test_what_is_left_of_a_forgotten_event_cannot_be_changed() -> None:
     assert (forgotten.events, forgotten.hash) == ('[[400,1.5,{"forgotten":true}]]', chained(ROW).hash)
     assert breaks(forgotten) == []
     assert [each for each in changed if not breaks(each)] == []
-    assert KEY.find_breaks([forgotten], b"elsewhere", last_seq=1, seal=KEY.seal_end(forgotten.hash)) != []
+    assert (
+        KEY.find_breaks([(forgotten, forgotten.unpack())], b"elsewhere", last_seq=1, seal=KEY.seal_end(forgotten.hash))
+        != []
+    )
 
 
 def test_a_damaged_event_of_a_person_goes_too() -> None:
@@ -159,6 +166,10 @@ FORGERIES = [
     (["UPDATE pending SET run_id = 'elsewhere'"], ASK),
     (["UPDATE ledger SET runs = 4"], LEDGER),
     (["DELETE FROM ledger"], LEDGER),
+    ([f"UPDATE segments SET events = x'00' {FIRST}"], OF_B),
+    ([f"UPDATE segments SET hash = 'text' {FIRST}"], OF_B),
+    ([f"UPDATE segments SET seq = 1e300 {LAST}"], OF_B),
+    ([f"UPDATE runs SET seal = 'text' {B}"], "a run was exchanged for another"),
 ]
 
 
@@ -210,6 +221,29 @@ async def test_what_was_changed_still_shows_after_the_run_went_on(tmp_path: Path
         store.events.emit(event(COMPLETED, call=call_ref("run_a")))
         assert await store.events.verify("run_a") == [RECORD]
         assert len(await store.events.verify("run_b")) == 1
+
+
+@pytest.mark.parametrize("goes_on", ["event", "forget"])
+async def test_a_run_that_was_cut_short_still_shows_after_it_went_on(tmp_path: Path, goes_on: str) -> None:
+    await fill(tmp_path)
+    change(tmp_path, f"DELETE FROM segments {LAST}", SHORTER)
+
+    async with open_store(tmp_path) as store:
+        if goes_on == "event":
+            store.events.emit(event(COMPLETED, call=call_ref("run_b")))
+        else:
+            await store.forget(ANN)
+        assert len(await store.events.verify("run_b")) == 1
+        assert OF_B in "".join(await store.events.verify())
+
+
+async def test_what_was_changed_still_shows_after_its_person_is_forgotten(tmp_path: Path) -> None:
+    await fill(tmp_path)
+    change(tmp_path, f"UPDATE segments SET events = replace(events, '100', '900') {FIRST}")
+
+    async with open_store(tmp_path) as store:
+        await store.forget(ANN)
+        assert await store.events.verify("run_b") == [CHANGED]
 
 
 async def test_a_question_opened_again_from_outside_is_not_answered(tmp_path: Path) -> None:

@@ -171,6 +171,16 @@ async def test_ids_that_are_not_unicode_are_written_out(store: AnyStore) -> None
     assert await store.events.verify("run_\\ud800") == []
 
 
+@pytest.mark.parametrize("at", [float("inf"), float("nan")])
+async def test_an_event_of_a_run_may_have_an_odd_id_and_no_time(store: AnyStore, at: float) -> None:
+    store.events.emit(event(EventCode.ARTIFACT_STORED, call=call_ref("run_1", "call_\ud800"), at=at))
+
+    (stored,) = await store.events.read()
+
+    assert (stored.call_id, stored.at) == ("call_\\ud800", 0.0)
+    assert await store.events.verify() == []
+
+
 @pytest.mark.slow
 async def test_heads_that_are_no_longer_remembered_are_read_again(sqlite: SQLiteStore) -> None:
     for _ in range(2):
@@ -199,6 +209,7 @@ async def test_a_damaged_event_keeps_nobody_from_the_others(
     assert "event 2 was changed, or an event before it was" in await sqlite.events.verify("run_1")
 
 
+@pytest.mark.usefixtures("one_segment_a_call")
 async def test_events_of_runs_at_once_are_each_others_neighbours_within_their_run(sqlite: SQLiteStore) -> None:
     for pair in zip(whole_run("run_a"), whole_run("run_b"), strict=True):
         for each in pair:

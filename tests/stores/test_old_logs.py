@@ -191,3 +191,51 @@ async def test_events_that_were_a_row_each_and_were_changed_go_on_to_show(
         async with open_store(tmp_path) as store:
             assert await store.events.verify() == found
             assert len(await store.events.read()) == 9
+
+
+GONE = "run 'run_a' of 'acme': the run's record ends at event 3, its events end at 0"
+
+
+@pytest.mark.parametrize("is_keyed", [False, True])
+async def test_a_run_whose_events_were_all_removed_goes_on_to_show(tmp_path: Path, *, is_keyed: bool) -> None:
+    runs = [whole_run("run_a"), whole_run("run_b")]
+    if is_keyed:
+        written_singly(tmp_path, *runs)
+    else:
+        written_before(tmp_path, [*runs[0], *runs[1]])
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+        db.execute("DELETE FROM events WHERE run_id = 'run_a'")
+
+    async with open_store(tmp_path) as store:
+        assert await store.events.verify() == [GONE]
+        store.events.emit(event(call=call_ref("run_a")))
+        assert len(await store.events.verify("run_a")) > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["code = 9999", "at = 'x'", "call_id = x'ff'", "hash = 'text'", "forgotten = 'text'", "payload = x'ff'"],
+)
+async def test_a_damaged_row_keeps_nobody_from_opening_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    written_singly(tmp_path, whole_run("run_a"), whole_run("run_b"))
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+        db.execute(f"UPDATE events SET {change} WHERE run_id = 'run_a' AND seq = 2")
+
+    async with open_store(tmp_path) as store:
+        problems, events = await store.events.verify(), await store.events.read()
+
+    assert [problem.startswith("run 'run_a' of 'acme': event") for problem in problems] == [True, True]
+    assert ([each.id for each in events], "event 2 of the log is damaged" in caplog.text) == ([1, 3, 4, 5, 6], True)
+
+
+async def test_nothing_of_a_person_who_is_forgotten_later_stays_in_the_pages_of_before(tmp_path: Path) -> None:
+    told = [replace(each, facts={"note": "of-ann-alone"}) for each in whole_run("run_a")]
+    written_singly(tmp_path, told)
+
+    async with open_store(tmp_path) as store:
+        assert b"of-ann-alone" in (tmp_path / "toolpost.db-wal").read_bytes()
+        await store.forget(ANN)
+
+    assert b"of-ann-alone" not in (tmp_path / "toolpost.db").read_bytes()

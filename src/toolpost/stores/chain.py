@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import logging
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from math import isfinite
-from struct import Struct as Packer
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import orjson
@@ -32,8 +32,8 @@ FORGOTTEN = "forgotten"
 CHANGED_RECORD = "the run's record (whose it is, which tool, how it stands) was changed"
 
 _log = logging.getLogger("toolpost.stores")
-_number = Packer(">Q").pack
-_bits = Packer(">d").pack  # Exact, and a quarter of the time of the shortest repr.
+_number = struct.Struct(">Q").pack
+_bits = struct.Struct(">d").pack  # Exact, and a quarter of the time of the shortest repr.
 # Personalization strings (RFC 7693 2.8) keep a MAC of one kind from passing for one of another.
 _SEGMENT, _END, _FORGOTTEN = "toolpost events", "toolpost end", "toolpost forgot"
 
@@ -84,16 +84,18 @@ class Segment(NamedTuple):
         """Parse the events; ValueError where they were damaged."""
         try:
             return [(EventCode(code), float(at), dict(facts)) for code, at, facts in json.loads(self.events)]
-        except TypeError as error:
+        except (TypeError, RecursionError) as error:
             raise ValueError("not the events of a segment") from error
 
     def unpack(self) -> list[StoredEvent]:
         """Build the stored events; none where the row was damaged, which `verify` reports."""
         try:
-            entries = self.entries()
-        except ValueError as error:
+            return self._stored_events(self.entries())
+        except (TypeError, ValueError, struct.error) as error:
             _log.warning("run %r: its events from %s on are damaged and left out: %s", self.run_id, self.seq, error)
             return []
+
+    def _stored_events(self, entries: Sequence[Entry]) -> list[StoredEvent]:
         first_id = self.last_id - len(entries) + 1
         return [
             StoredEvent(
@@ -160,7 +162,8 @@ class LogKey:
     def forget(self, segment: Segment, previous: bytes, who: Principal) -> tuple[Segment, int]:
         """Remove what a segment tells of a person and keep its place in the chain; return also how many events lost it.
 
-        `previous` is the hash of the segment before, or the start of the chain.
+        `previous` is the hash of the segment before, or the start of the chain. A segment that was changed before gets
+        no seal, so that `verify` goes on to report it.
         """
         mine = (segment.tenant, segment.user) == who
         whole = mine or mentions(segment.correlation_id, who)
@@ -174,23 +177,27 @@ class LogKey:
             is_doomed = whole or mentions(_encode_any(facts), who)
             entries.append((code, at, {FORGOTTEN: True} if is_doomed else facts))
             forgotten += is_doomed
+        is_intact = self._is_intact(segment, previous)
         bare = segment._replace(
             user=FORGOTTEN_USER if mine else segment.user,
             correlation_id="" if whole else segment.correlation_id,
             events=f"[{','.join(map(_encode_entry, entries))}]",
             forgotten=None,
         )
-        return bare._replace(forgotten=self.seal(_FORGOTTEN, (*bare, previous))), forgotten
+        seal = self.seal(_FORGOTTEN, (*bare, previous)) if is_intact else b""
+        return bare._replace(forgotten=seal), forgotten
 
-    def find_breaks(self, segments: Iterable[Segment], start: bytes, *, last_seq: int, seal: bytes) -> list[str]:
-        """Return the problems of a run's segments, in order; empty when the chain is intact.
+    def find_breaks(
+        self, segments: Iterable[tuple[Segment, Sequence[StoredEvent]]], start: bytes, *, last_seq: int, seal: bytes
+    ) -> list[str]:
+        """Return the problems of a run's segments, given with their events, in order; empty when the chain is intact.
 
         `start` comes from the run's `chain_start`; `seal` is that of the run.
         """
         problems: list[str] = []
         seq, previous = 0, start
-        for segment in segments:
-            last = segment.seq + _count_events(segment) - 1
+        for segment, events in segments:
+            last = segment.seq + max(1, len(events)) - 1
             if segment.seq != seq + 1:
                 problems.append(f"event {seq + 1} is missing: event {segment.seq} follows event {seq}")
             if not self._is_intact(segment, previous):
@@ -219,13 +226,6 @@ def _describe_change(first: int, last: int) -> str:
     if last <= first:
         return f"event {first} was changed, or an event before it was"
     return f"events {first} to {last} were changed, or an event before them was"
-
-
-def _count_events(segment: Segment) -> int:
-    try:
-        return len(segment.entries())
-    except ValueError:
-        return 1
 
 
 def join_ids(*ids: str) -> str:
@@ -331,12 +331,16 @@ def _render_one_by_one(call: CallRef, events: Sequence[RunEvent]) -> tuple[str, 
 
 
 def _render_event(call: CallRef, event: RunEvent) -> str:
-    code, at = int(event.code), float(event.at)
-    at = at if isfinite(at) else 0.0
+    code, at = int(event.code), finite_time(event.at)
     try:
         return _encode_entry((code, at, call.redact(event.facts)))
     except Exception as exc:  # noqa: BLE001 - foreign values and the redaction of foreign code; that it happened is kept
         return _encode_entry((code, at, {"unrenderable": type(exc).__name__}))
+
+
+def finite_time(at: float) -> float:
+    """Return the time of an event, 0 for one that is no number: SQLite has none for it."""
+    return float(at) if isfinite(at) else 0.0
 
 
 def _encode_entry(entry: Entry) -> str:
@@ -392,7 +396,10 @@ class RunHead(Struct):
         """
         user, tool_name = escape_surrogates(call.user), escape_surrogates(call.tool_name)
         start = chain_start(nr, call.run_id, call.tenant, tool_name)
-        return cls(nr, call.run_id, call.tenant, user, tool_name, "completed", at, at, 0, b"", call.call_id, 0, start)
+        began = finite_time(at)
+        return cls(
+            nr, call.run_id, call.tenant, user, tool_name, "completed", began, began, 0, b"", call.call_id, 0, start
+        )
 
     @property
     def chain_start(self) -> bytes:
@@ -411,7 +418,7 @@ class RunHead(Struct):
         names = (last_id, first, call_id, user, tool_name, correlation_id)
         self.hash = chained = key.chain(self.hash, names, text)
         self.seq += len(rendered.codes)
-        self.updated_at = float(rendered.events[-1].at)
+        self.updated_at = finite_time(rendered.events[-1].at)
         self._follow(rendered.codes, call_id)
         # For bytes sqlite3 searches adapters in vain, which takes longer than to insert them.
         return last_id, self.nr, first, call_id, user, tool_name, correlation_id, text.decode(), bytearray(chained)

@@ -7,9 +7,9 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -149,6 +149,18 @@ def in_transaction(db: sqlite3.Connection, work: Callable[[], T]) -> T:
             db.execute("ROLLBACK")
         raise
     return done
+
+
+@contextmanager
+def secure_delete(db: sqlite3.Connection) -> Generator[None]:
+    """Overwrite what is deleted with zeros instead of leaving it in free pages."""
+    level: int = db.execute("PRAGMA secure_delete").fetchone()[0]
+    before = ("OFF", "ON", "FAST")[level]
+    db.execute("PRAGMA secure_delete = ON").fetchall()
+    try:
+        yield
+    finally:
+        db.execute(f"PRAGMA secure_delete = {before}").fetchall()
 
 
 def _apply(db: sqlite3.Connection, file: Path) -> None:

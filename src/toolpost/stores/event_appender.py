@@ -85,7 +85,7 @@ class Ledger:
         total = self.total.to_bytes(DIGEST_BYTES, "big")
         db.execute(_SAVE, (self.last_event, self.last_run, self.runs, total, seal))
 
-    def change(self, *, old: Iterable[bytes] = (), new: Iterable[bytes] = ()) -> None:
+    def change(self, *, old: Sequence[bytes] = (), new: Sequence[bytes] = ()) -> None:
         """Replace seals in the sum."""
         self.total = (self.total - _sum(old) + _sum(new)) % _MODULUS
 
@@ -103,8 +103,12 @@ class Ledger:
         return self.key.seal("ledger", (self.last_event, self.last_run, self.runs, self.total))
 
 
-def _sum(seals: Iterable[bytes]) -> int:
-    return sum(map(int.from_bytes, seals))  # big-endian
+def _sum(seals: Sequence[bytes]) -> int:
+    try:
+        return sum(map(int.from_bytes, seals))  # big-endian
+    except TypeError:  # one was changed to what is no seal, as the sum then says
+        unknown: list[object] = list(seals)
+        return sum(int.from_bytes(seal) for seal in unknown if isinstance(seal, bytes))
 
 
 def load_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger | None:
@@ -236,8 +240,11 @@ class EventAppender:
             self._load(db, missing)
 
     def _load(self, db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
+        seal_end = self.ledger.key.seal_end
         for row in db.execute(_LOAD_HEADS, (json.dumps(run_ids),)):
             head = RunHead(*row)
+            if head.seal != seal_end(head.hash):
+                head.hash = b""  # The run was changed: what follows is not chained to it, so that `verify` reports it.
             self._heads.setdefault((head.tenant, head.run_id), head)
 
     def _chain(self, name: RunName, calls: Iterable[CallEvents], columns: list[Any]) -> None:
@@ -248,20 +255,21 @@ class EventAppender:
                 head = self._begin_run(call, events[0].at)
             try:
                 self._append(head, call, events, columns)
-            except TypeError:  # ids that are not text, or not such as UTF-8 knows
+            except TypeError:  # ids that are not such as UTF-8 knows
+                head.root_call = escape_surrogates(head.root_call)
                 self._append(head, escape_call_ids(call), events, columns)
 
     def _begin_run(self, call: CallRef, at: float) -> RunHead:
         """Return the head of a run that is not in the cache under the name that the call has for it."""
         nr = self.ledger.last_run + 1
         try:
-            head = RunHead.of_first(call, float(at), nr)
+            head = RunHead.of_first(call, at, nr)
         except TypeError:
             call = escape_call_ids(call)
             known = self._heads.get((call.tenant, call.run_id))
             if known is not None:
                 return known
-            head = RunHead.of_first(call, float(at), nr)
+            head = RunHead.of_first(call, at, nr)
         self.ledger.last_run = nr
         self.ledger.runs += 1
         self._heads[head.tenant, head.run_id] = head

@@ -32,7 +32,10 @@ FROM segments JOIN runs ON runs.nr = segments.run
 
 _NEWER = f"{SEGMENTS} WHERE last_id > :after"
 # By the index of runs: a plus keeps SQLite from walking through all ids in order.
-_OF_RUN = f"{SEGMENTS} WHERE run IN (SELECT nr FROM runs WHERE run_id = :run_id) AND +last_id > :after"  # noqa: S608 - constants, here and below
+_OF_RUN = f"""
+{SEGMENTS} WHERE run = (SELECT nr FROM runs WHERE run_id = :run_id AND tenant = :tenant) AND +last_id > :after
+"""  # noqa: S608 - constants, here and below
+_OF_EACH_TENANT = f"{SEGMENTS} WHERE run IN (SELECT nr FROM runs WHERE run_id = :run_id) AND +last_id > :after"  # noqa: S608
 _OF_HEAD = f"{SEGMENTS} WHERE run = ? ORDER BY seq"
 _RUNS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
 _CALLED = " AND root_call <> ''"  # notices of sources and of the catalog belong to no call, so that nobody ran them
@@ -93,8 +96,13 @@ class SQLiteEventLog:
     ) -> list[StoredEvent]:
         await self._writer.flush()
         only = only or EventFilter()
-        sql = (_NEWER if run_id is None else _OF_RUN) + _where(tenant=tenant) + _filter(only)
-        sql += f" ORDER BY {'' if run_id is None else '+'}last_id {'DESC' if newest else ''}"
+        if run_id is None:
+            rows, order = _NEWER + _where(tenant=tenant), "last_id"
+        elif tenant is None:
+            rows, order = _OF_EACH_TENANT, "+last_id"
+        else:
+            rows, order = _OF_RUN, "seq"  # by the index: the ids of a run rise with it
+        sql = f"{rows} {_filter(only)} ORDER BY {order} {'DESC' if newest else ''}"
         values: dict[str, Any] = {"after": after, "tenant": tenant, "run_id": run_id}
         values |= {"tool": only.tool, "since": only.since, "user": only.user}
 
@@ -132,10 +140,7 @@ class SQLiteEventLog:
 
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
         await self._writer.flush()
-        sql, values = (
-            _OF_RUN + _where(tenant=tenant) + " ORDER BY seq",
-            {"run_id": run_id, "tenant": tenant, "after": 0},
-        )
+        sql, values = f"{_OF_RUN} ORDER BY seq", {"run_id": run_id, "tenant": tenant, "after": 0}
         rows = await self._reader.query(lambda db: db.execute(sql, values).fetchall())
         return find_open_calls(_unpack(rows))
 
@@ -230,8 +235,15 @@ def _find_missing_rows(
 
 
 def _verify_head(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
-    segments = [Segment(*row) for row in db.execute(_OF_HEAD, (head.nr,))]
-    events = [event for segment in segments for event in segment.unpack()]
+    try:
+        return _find_problems(db, key, head)
+    except (AttributeError, TypeError) as error:  # SQLite keeps a value of any type in any column
+        return [f"a row of it was changed to what no Toolpost writes: {error}"]
+
+
+def _find_problems(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
+    segments = [(segment, segment.unpack()) for segment in (Segment(*row) for row in db.execute(_OF_HEAD, (head.nr,)))]
+    events = [event for _, unpacked in segments for event in unpacked]
     problems = key.find_breaks(segments, head.chain_start, last_seq=head.seq, seal=head.seal)
     if not problems and not head.agrees_with(events):
         problems.append(CHANGED_RECORD)

@@ -131,8 +131,9 @@ class MemoryRun:
         """Return the problems of the chain."""
         segments, chain = self.render(), self._chain
         start, last = (chain.chain_start, chain.hash) if chain else (b"", b"")
-        problems = self._key.find_breaks(segments, start, last_seq=self.head.seq, seal=self._key.seal_end(last))
-        return [*problems, *find_second_answers(self.events())]
+        unpacked = [(segment, segment.unpack()) for segment in segments]
+        problems = self._key.find_breaks(unpacked, start, last_seq=self.head.seq, seal=self._key.seal_end(last))
+        return [*problems, *find_second_answers(event for _, events in unpacked for event in events)]
 
 
 class MemoryRuns:

@@ -7,12 +7,14 @@ name it; the others are chained anew.
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from itertools import groupby
 from struct import Struct as Packer
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -26,12 +28,15 @@ from toolpost.stores.chain import (
     join_ids,
     render_segments,
 )
-from toolpost.stores.database import in_transaction
+from toolpost.stores.database import in_transaction, secure_delete
 from toolpost.stores.event_appender import HEAD_COLUMNS, Ledger, load_ledger, make_ledger
 from toolpost.stores.pending import STATUS_COLUMNS, status_seal
 from toolpost.stores.sealing import RowSealer
 
+_log = logging.getLogger("toolpost.stores")
 _bits = Packer(">d").pack
+_CODES = frozenset(map(int, EventCode))
+_MOVING_S = 3600.0
 _UNKEYED_RUNS = """
 SELECT run_id, tenant, user, tool_name, owner, last_seq, last_hash FROM runs_before ORDER BY rowid
 """
@@ -71,6 +76,8 @@ class _Run(NamedTuple):
 
 
 class _Event(NamedTuple):
+    """An event as it was stored; `facts` are those of its payload."""
+
     id: int
     seq: int
     code: int
@@ -81,6 +88,32 @@ class _Event(NamedTuple):
     payload: str
     hash: bytes
     forgotten: bytes | None
+    facts: dict[str, Any]
+
+
+_Columns: TypeAlias = tuple[int, int, int, float, str, str, str, str, bytes, bytes | None]
+_TYPES = (int, int, int, float, str, str, str, str, bytes)  # of all columns but `forgotten`, which may be None
+
+
+class _Events(NamedTuple):
+    """The events of a run; where some are nothing that a Toolpost wrote, they are left out."""
+
+    readable: list[_Event]
+    is_complete: bool
+
+    @classmethod
+    def read(cls, rows: Iterable[tuple[Any, ...]]) -> _Events:
+        """Read the events of a run, and warn of those that cannot be."""
+        readable: list[_Event] = []
+        is_complete = True
+        for row in rows:
+            *cells, forgotten = row
+            if tuple(map(type, cells)) == _TYPES and isinstance(forgotten, bytes | None) and row[2] in _CODES:
+                readable.append(_Event(*cast("_Columns", row), _parse_payload(row[7])))
+            else:
+                _log.warning("event %r of the log is damaged and is not moved to its new table", row[0])
+                is_complete = False
+        return cls(readable, is_complete)
 
 
 def open_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
@@ -96,9 +129,21 @@ def open_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
         return ledger
 
     ledger = load_ledger(db, sealer)
-    if ledger is None or _has_table(db, "runs_sealed"):
+    if ledger is not None and not _has_table(db, "runs_sealed"):
+        return ledger
+    with _waiting(db, _MOVING_S), secure_delete(db):  # who is forgotten later must not be left in the old tables
         return in_transaction(db, make)
-    return ledger
+
+
+@contextmanager
+def _waiting(db: sqlite3.Connection, longest_s: float) -> Generator[None]:
+    """Wait for as long while another process moves the events of a large log."""
+    before = db.execute("PRAGMA busy_timeout").fetchone()[0]
+    db.execute(f"PRAGMA busy_timeout = {int(longest_s * 1000)}")
+    try:
+        yield
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {before}")
 
 
 def _has_table(db: sqlite3.Connection, name: str) -> bool:
@@ -116,11 +161,11 @@ def _move_unkeyed(db: sqlite3.Connection, ledger: Ledger) -> None:
     ledger.last_event = max(ledger.last_event, sequence[0] if sequence else 0)
     for row in [*db.execute(_UNKEYED_RUNS).fetchall(), *db.execute(_UNKEYED_STRAYS).fetchall()]:
         run = _Run(*row)
-        events = [_Event(*event) for event in db.execute(_UNKEYED_EVENTS, (run.run_id,))]
-        is_whole = _is_whole(run, events)
-        for tenant in dict.fromkeys([run.tenant, *(event.tenant for event in events)]):
-            mine = run if tenant == run.tenant else run._replace(tenant=tenant, user="", tool_name="")
-            theirs = [event._replace(user=mine.user) for event in events if event.tenant == tenant]
+        events = _Events.read(db.execute(_UNKEYED_EVENTS, (run.run_id,)))
+        is_whole = events.is_complete and _is_whole(run, events.readable)
+        for tenant in dict.fromkeys([run.tenant, *(event.tenant for event in events.readable)]):
+            mine = run if tenant == run.tenant else run._replace(tenant=tenant, user="", tool_name="", last_seq=0)
+            theirs = [event._replace(user=mine.user) for event in events.readable if event.tenant == tenant]
             _move_run(db, ledger, mine, theirs, is_whole=is_whole)
     ledger.save(db)
     db.execute("DROP TABLE events_before")
@@ -140,26 +185,32 @@ def _move_sealed(db: sqlite3.Connection, ledger: Ledger) -> None:
     for owner, seal, *columns in rows:
         _, run_id, tenant, user, tool_name, _, _, _, last_seq, last_hash, *_ = columns
         run = _Run(run_id, tenant, user, tool_name, owner, last_seq, last_hash)
-        events = [_Event(*event) for event in db.execute(_SEALED_EVENTS, (run.run_id, run.tenant))]
-        is_whole = seal == ledger.key.seal("run", columns) and _is_sealed_whole(ledger.key, run, events)
-        _move_run(db, ledger, run, events, is_whole=is_whole)
+        events = _Events.read(db.execute(_SEALED_EVENTS, (run.run_id, run.tenant)))
+        is_whole = seal == ledger.key.seal("run", columns) and events.is_complete
+        is_whole = is_whole and _is_sealed_whole(ledger.key, run, events.readable)
+        _move_run(db, ledger, run, events.readable, is_whole=is_whole)
     for row in db.execute(_SEALED_STRAYS).fetchall():
         run = _Run(*row)
-        events = [_Event(*event) for event in db.execute(_SEALED_EVENTS, (run.run_id, run.tenant))]
-        _move_run(db, ledger, run, events, is_whole=False)
+        events = _Events.read(db.execute(_SEALED_EVENTS, (run.run_id, run.tenant)))
+        _move_run(db, ledger, run, events.readable, is_whole=False)
     ledger.save(db)
     db.execute("DROP TABLE events_single")
     db.execute("DROP TABLE runs_sealed")
 
 
 def _move_run(db: sqlite3.Connection, ledger: Ledger, run: _Run, rows: Sequence[_Event], *, is_whole: bool) -> None:
-    """Chain the events of a run as segments; each event keeps its id."""
-    if not rows:
+    """Chain the events of a run as segments; each event keeps its id.
+
+    A run whose events were all removed keeps its record, which tells how many there were.
+    """
+    if not rows and not run.last_seq:
         return
+    first = rows[0] if rows else _Event(0, 0, 0, 0.0, "", "", run.user, "", b"", None, {})
     tool_name = run.tool_name or next((name for row in rows if (name := _names_of(row)["tool_name"])), "")
-    call = CallRef(run.run_id, rows[0].call_id, tool_name, run.tenant, rows[0].user, "", dict)
+    call = CallRef(run.run_id, first.call_id, tool_name, run.tenant, first.user, "", dict)
     ledger.last_run, ledger.runs = ledger.last_run + 1, ledger.runs + 1
-    head = RunHead.of_first(call, rows[0].at, ledger.last_run)
+    head = RunHead.of_first(call, first.at, ledger.last_run)
+    broken = sha256(head.chain_start).digest()  # the hash of no segment, and of no other run
     for (_, ref), group in groupby(enumerate(rows), key=lambda at: (at[1].id - at[0], _call_of(call, at[1]))):
         single = [row for _, row in group]
         events = [RunEvent(EventCode(row.code), row.at, ref, _facts_of(row)) for row in single]
@@ -169,8 +220,10 @@ def _move_run(db: sqlite3.Connection, ledger: Ledger, run: _Run, rows: Sequence[
             columns = head.append(ref, rendered, last_id, ledger.key)
             first_id = last_id + 1
             if not is_whole:
-                head.hash = bytes(DIGEST_BYTES)
+                head.hash = broken
             db.execute(_INSERT_SEGMENT, (*columns[:-1], head.hash))
+    if not rows:
+        head.seq, head.hash = run.last_seq, broken
     head.seal = ledger.key.seal_end(head.hash)
     ledger.change(new=[head.seal])
     db.execute(_INSERT_RUN, (*head.columns(), run.owner))
@@ -181,19 +234,18 @@ def _call_of(call: CallRef, row: _Event) -> CallRef:
 
 
 def _names_of(row: _Event) -> dict[str, str]:
-    payload = _parse_payload(row.payload)
-    return {name: str(payload.get(name, "")) for name in _NAMES}
+    return {name: str(row.facts.get(name, "")) for name in _NAMES}
 
 
 def _facts_of(row: _Event) -> dict[str, Any]:
-    return {name: fact for name, fact in _parse_payload(row.payload).items() if name not in _NAMES}
+    return {name: fact for name, fact in row.facts.items() if name not in _NAMES}
 
 
 def _parse_payload(payload: str) -> dict[str, Any]:
     """Parse the payload of an event; a damaged one becomes `unrenderable` instead of an error."""
     try:
         facts = json.loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return {"unrenderable": type(error).__name__}
     return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {"unrenderable": type(facts).__name__}
 
@@ -213,12 +265,7 @@ def _is_sealed_whole(key: LogKey, run: _Run, events: Sequence[_Event]) -> bool:
     seq, previous = 0, b""
     for event in events:
         seq += 1
-        digest = _digest(key, run, event) if event.forgotten is None else event.forgotten[DIGEST_BYTES:]
-        bare = (event.id, run.run_id, *event[1:6], event.user, event.payload, event.hash, None)
-        is_ours = event.forgotten is None or event.forgotten[:DIGEST_BYTES] == key.seal(
-            "toolpost forgot", (*bare, digest)
-        )
-        if not is_ours or event.seq != seq or sha256(previous + digest).digest() != event.hash:
+        if event.seq != seq or sha256(previous + _digest(key, run, event)).digest() != event.hash:
             return False
         previous = event.hash
     return (seq, previous) == (run.last_seq, run.last_hash)

@@ -6,15 +6,14 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import Retention
 from toolpost.stores.artifacts import ContentFiles
 from toolpost.stores.chain import Segment, chain_start
-from toolpost.stores.database import Reader
+from toolpost.stores.database import Reader, secure_delete
 from toolpost.stores.event_appender import EventAppender
 from toolpost.stores.event_log import SEGMENTS
 from toolpost.stores.liveness import Liveness
@@ -37,7 +36,7 @@ _THESE = f"(SELECT run_id, tenant FROM runs WHERE nr IN {_NUMBERS})"  # noqa: S6
 _IN_THESE = f"(run_id, tenant) IN {_THESE}"
 # A planner's memory knows no tenants: it stays while anybody has a run of that name.
 _ALONE = f"SELECT run_id FROM runs GROUP BY run_id HAVING min({_IN_THESE})"  # noqa: S608
-_COUNT_EVENTS = f"SELECT total(last_seq) FROM runs WHERE nr IN {_NUMBERS}"  # noqa: S608
+_COUNT_EVENTS = f"SELECT ifnull(sum(last_seq), 0) FROM runs WHERE nr IN {_NUMBERS}"  # noqa: S608
 _OF_RUNS = {
     "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM segments WHERE run IN {_NUMBERS})",  # noqa: S608
     "segments": f"DELETE FROM segments WHERE run IN {_NUMBERS}",  # noqa: S608
@@ -210,7 +209,7 @@ class Forgetter:
         self._appender.save_heads(db)  # A run that began in this very transaction may have artifacts too.
         person = _person_values(principal)
         contents = [sha256 for (sha256,) in db.execute(_CONTENTS, person)]
-        with _secure_delete(db):
+        with secure_delete(db):
             return {kind: db.execute(sql, person).rowcount for kind, sql in _DELETE.items()}, contents
 
     def _forget_events(
@@ -224,7 +223,7 @@ class Forgetter:
         self._appender.save_heads(db)  # a run that began in this very transaction, too
         values = {**_person_values(principal), "after": after}
         segments = [Segment(*row) for row in db.execute(_MENTIONING, values).fetchall()]
-        with _secure_delete(db):
+        with secure_delete(db):
             forgotten = sum(self._forget_segment(db, segment, principal) for segment in segments)
             mine = [segment for segment in segments if (segment.tenant, segment.user) == principal]
             began = [(segment.tenant, segment.run_id) for segment in mine if segment.seq == 1]
@@ -251,14 +250,14 @@ class Forgetter:
         owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
         values = {**person, "living": json.dumps([owner for owner in owners if self._liveness.alive(owner)])}
         under_way = db.execute(_UNDER_WAY, values).fetchone()[0]
-        with _secure_delete(db):
+        with secure_delete(db):
             removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE_CALLS.items()}
         return {**removed, "under_way": under_way}
 
     def _forget_names(self, db: sqlite3.Connection, *, principal: Principal) -> int:
         """Remove the person's name from runs, answers and cancel requests."""
         person = _person_values(principal)
-        with _secure_delete(db):
+        with secure_delete(db):
             for *status, seal in db.execute(_ANSWERS, person).fetchall():
                 self._forget_answer(db, status, seal)
             db.execute("UPDATE cancels SET requested_by = '' WHERE requested_by = :owner", person)
@@ -280,13 +279,3 @@ def _person_values(principal: Principal) -> dict[str, str]:
     owner = str(principal)
     escaped = json.dumps(owner)[1:-1]
     return {"tenant": principal.tenant, "user": principal.user, "owner": owner, "escaped": escaped}
-
-
-@contextmanager
-def _secure_delete(db: sqlite3.Connection) -> Generator[None]:
-    """Overwrite deleted rows with zeros instead of leaving them in free pages."""
-    db.execute("PRAGMA secure_delete = ON").fetchall()
-    try:
-        yield
-    finally:
-        db.execute("PRAGMA secure_delete = OFF").fetchall()
