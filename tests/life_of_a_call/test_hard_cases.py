@@ -59,7 +59,7 @@ async def test_a_key_is_free_again_when_its_call_never_got_its_turn(make_box: Ma
     assert again.content == "paid"
 
 
-@pytest.mark.parametrize("run_id", [5, "\ud800", "läuft"])
+@pytest.mark.parametrize("run_id", [5, "\ud800", "läuft", "a\0b"])
 async def test_an_odd_run_id_harms_nobody(make_box: MakeBox, run_id: Any) -> None:
     @tool(side_effects="write")
     async def work() -> str:

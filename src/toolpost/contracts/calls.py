@@ -26,10 +26,10 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def writable(given: str) -> str:
-    """Return an id, or other text, that can be stored and shown; unpaired surrogates are escaped."""
-    if given.__class__ is str and given.isascii():
+    """Return an id, or other text, that can be stored, found and shown; unpaired surrogates and NUL are escaped."""
+    if given.__class__ is str and given.isascii() and "\0" not in given:
         return given
-    return str(given).encode("utf-8", "backslashreplace").decode()
+    return str(given).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 class RequestedCall(Struct, frozen=True):
