@@ -119,3 +119,16 @@ async def test_a_call_inside_a_workflow_that_asks_twice_is_asked_about_twice() -
     assert [(one.kind, one.prompt) for one in code.questions] == [("input", "What is the code?")]
     assert isinstance(finish, PlannerFinish)
     assert model.requests[-1][-1]["content"] == "old is gone, by 42, and that is that."
+
+
+async def test_a_no_to_one_question_of_a_workflow_ends_its_pause() -> None:
+    gone: list[str] = []
+    model, planner = pair_planner(gone)
+    async with planner:
+        paused = await planner.run("Clean up.")
+        assert isinstance(paused, PlannerPause)
+        finish = await planner.resume(paused.resume_token, answers={paused.questions[1].pending_id: "deny"})
+
+    assert isinstance(finish, PlannerFinish)
+    assert "step 'second'" in str(model.requests[-1][-1]["content"])
+    assert gone == []

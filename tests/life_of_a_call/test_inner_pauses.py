@@ -7,6 +7,7 @@ import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
 from toolpost import Completed, Failed, Paused, ToolContext, ToolError, tool
+from toolpost.errors import ToolConflictError
 
 ANN = "acme:ann"
 
@@ -180,7 +181,7 @@ class Safe:
     """A safe that is opened with leave and a code, from within two calls; the calls in it can be held up."""
 
     def __init__(self) -> None:
-        self.go_on = asyncio.Event()
+        self.arrived, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
 
     def tools(self) -> list[Any]:
@@ -191,10 +192,11 @@ class Safe:
         @tool(side_effects="write")
         async def both(ctx: ToolContext) -> list[str]:
             outcomes = [await ctx.call("unlock", {"name": name}) for name in ("left", "right")]
+            self.arrived.set()
             await self.go_on.wait()
             if waiting := [one for one in outcomes if isinstance(one, Paused)]:
                 ctx.wait_for(*waiting)
-            return [str(one.content if isinstance(one, Completed) else one.error) for one in outcomes]
+            return [str(one.content) for one in outcomes if isinstance(one, Completed)]
 
         @tool(side_effects="write")
         async def fetch(ctx: ToolContext) -> Any:
@@ -231,10 +233,10 @@ async def test_whoever_waits_is_told_of_the_next_question_once_the_calls_between
         paused = await box.call("fetch", user=ANN)
         left, right = (one.pending_id for one in paused.questions)
         code = await box.approve(left, by=ANN)
+        safe.arrived.clear()
         safe.go_on.clear()
         denying = asyncio.create_task(box.deny(right, by=ANN))  # which runs the call between, and holds it up
-        while (await box.pending.get(right, by=ANN)).status != "denied":
-            await asyncio.sleep(0)
+        await safe.arrived.wait()
         waiting = asyncio.create_task(box.pending.outcome(left, by=ANN, wait_s=10))
         early, _ = await asyncio.wait([waiting], timeout=0.01)
         safe.go_on.set()
@@ -243,3 +245,52 @@ async def test_whoever_waits_is_told_of_the_next_question_once_the_calls_between
 
     assert early == set()
     assert [asked.pending_id for asked in told.questions] == [code.pending_id]
+
+
+class Fleet:
+    """Ships that each need leave to sail; without one of them none is to sail any more."""
+
+    def __init__(self) -> None:
+        self.sailed: list[str] = []
+
+    def tools(self) -> list[Any]:
+        @tool(side_effects="write", destructive=True)
+        async def sail(ship: str) -> str:
+            self.sailed.append(ship)
+            return f"{ship} has sailed"
+
+        @tool(side_effects="write")
+        async def sail_all(ships: list[str], ctx: ToolContext) -> str:
+            outcomes = [await ctx.call("sail", {"ship": ship}) for ship in ships]
+            if "" in ships or any(isinstance(one, Failed) for one in outcomes):
+                raise ToolError("the fleet is not complete")
+            ctx.wait_for(*(one for one in outcomes if isinstance(one, Paused)))
+
+        return [sail, sail_all]
+
+
+async def test_whoever_waits_for_one_answer_is_told_that_another_has_ended_the_call(make_box: MakeBox) -> None:
+    async with make_box(*Fleet().tools()) as box:
+        paused = await box.call("sail_all", {"ships": ["a", "b"]}, user=ANN)
+        first, second = (one.pending_id for one in paused.questions)
+        waiting = asyncio.create_task(box.pending.outcome(first, by=ANN, wait_s=10))
+        await box.deny(second, by=ANN)
+        told = await waiting
+
+    assert (told.tool_name, told.error.message) == ("sail_all", "the fleet is not complete")
+
+
+@pytest.mark.parametrize("ships", [["a", "b"], ["a", "b", ""]])
+async def test_a_question_inside_a_call_that_has_failed_can_only_be_denied(make_box: MakeBox, ships: list[str]) -> None:
+    fleet = Fleet()
+    async with make_box(*fleet.tools()) as box:
+        outcome = await box.call("sail_all", {"ships": ships}, user=ANN)
+        first, *others = reversed(await box.pending.list(by=ANN))
+        if isinstance(outcome, Paused):
+            await box.deny(others[0].id, by=ANN)
+        with pytest.raises(ToolConflictError, match="inside 'sail_all', which has failed; deny it") as refused:
+            await box.approve(first.id, by=ANN)
+        denied = await box.deny(first.id, by=ANN)
+
+    assert refused.value.error_code == "outer_failed"
+    assert (denied.status, fleet.sailed) == ("failed", [])

@@ -39,6 +39,7 @@ from toolpost.runtime.persistence import (
     load_context,
     load_outcome,
     paused_outcome,
+    recorded_outcome,
 )
 from toolpost.runtime.results import summary_of
 
@@ -180,8 +181,10 @@ class PendingActions:
         deadline, is_another = time.monotonic() + wait_s, False
         while True:
             action = await self.get(pending_id, by=by)
-            if action.outcome is not None:
-                outcome = load_outcome(action.outcome)
+            # The call around it may have failed, or gone on to another question, without waiting for this one.
+            data = action.outcome or (await self.outermost(action)).outcome
+            if data is not None:
+                outcome = load_outcome(data)
                 if not isinstance(outcome, Paused):
                     return outcome
                 pending_id, is_another = outcome.pending_id, True
@@ -232,6 +235,8 @@ class PendingActions:
         if decision not in _WITHOUT_TOOL:
             await self._router.await_tool(action.tool_name)
         self._check(action, by, decision)
+        if decision not in _WITHOUT_TOOL:
+            await self._refuse_after_failure(action)
         if responses is None:
             self._check_value(action, value, decision)
         if decision == "approve":
@@ -404,6 +409,16 @@ class PendingActions:
         if decision not in _WITHOUT_TOOL and not self._registry.has(action.tool_name):
             msg = f"{action.tool_name!r} is not in this process's catalog; answer where it is, or name its source here"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_missing")
+
+    async def _refuse_after_failure(self, action: PendingAction) -> None:
+        """Raise ToolConflictError when a call around that of this action has failed: nothing new begins in it."""
+        outer_id = action.call_id
+        while outer_id := outer_id.rpartition(".")[0]:
+            outer = await recorded_outcome(self._store, outer_id, tenant=action.asked_by.tenant)
+            if isinstance(outer, Failed):
+                left = "say whether it happened" if action.question.kind == "unknown" else "deny it"
+                msg = f"{action.id!r} is of a call inside {outer.tool_name!r}, which has failed; {left}"
+                raise ToolConflictError(msg, tool_name=action.tool_name, code="outer_failed")
 
     def _check_value(self, action: PendingAction, value: Any, decision: Decision) -> None:
         """Refuse a value that breaks the schema before the action is claimed, so that it can be answered again."""

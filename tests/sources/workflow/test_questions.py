@@ -109,7 +109,8 @@ async def test_where_to_sign_in_is_told_to_the_asker_also_after_an_approval() ->
         return await ctx.pause("sign in", auth_request={"auth_url": LINK, "provider": "mail"})
 
     flow = WorkflowFunction(Workflow.parse(FLOW.replace("TOOL", "mail")))
-    async with Toolbox(tools=[guarded, flow], settings=Settings(data_dir=None)) as box:
+    box: Any = Toolbox(tools=[guarded, flow], settings=Settings(data_dir=None))
+    async with box:
         paused = await box.call("flow", {}, user=ANN, idempotency_key="k")
         told_bob = await box.approve(paused.pending_id, by=BOB)
         told_ann = await box.pending.outcome(paused.pending_id, by=ANN, wait_s=0)

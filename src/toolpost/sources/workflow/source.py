@@ -303,7 +303,7 @@ class _Run:
             self._context.wait_for(*self._waiting)
 
     def _find_failure(self) -> ToolError:
-        """Return the first failure; questions of other steps stay open, because their calls stand by themselves."""
+        """Return the first failure, with the questions of other steps that are open, and can only be denied now."""
         first = self._failures[0]
         if not self._waiting:
             return first
