@@ -66,8 +66,11 @@ demo: .venv/.package
 # Coverage is of a folder: for a package it imports that anew whenever sys.path changes, and then drops from sys.modules
 # whatever another thread has begun to import meanwhile.
 # One report, which fails below the percentage of pyproject.toml: each one reads all of the source anew, for ten seconds.
-test: check
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report= --cov-fail-under=0
+# The checkers take what the tests leave of the processors; what they say comes after the tests.
+test: setup
+	@nice -n 10 $(MAKE) --no-print-directory check > checks.log 2>&1 & trap "kill $$!" INT TERM; \
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report= --cov-fail-under=0; \
+	tests=$$?; wait $$!; checks=$$?; cat checks.log; exit $$((tests + checks))
 	@$(BIN)/coverage json --quiet
 	@$(BIN)/python -m tools.branch_gate coverage.json 90
 
@@ -138,6 +141,6 @@ docs: setup
 	$(BIN)/python -m pytest tests/docs
 
 clean:
-	rm -rf .venv .parts node_modules dist build htmlcov .coverage .coverage.* coverage.json
+	rm -rf .venv .parts node_modules dist build htmlcov .coverage .coverage.* coverage.json checks.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests tools bench conformance examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
