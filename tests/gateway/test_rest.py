@@ -14,7 +14,15 @@ from tests.gateway.serving import Served, add, served
 from toolpost import Completed, Paused, ToolContext, tool
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.outcomes import outcome_to_dict
-from toolpost.errors import ToolClientError, ToolServerError, ToolTimeoutError
+from toolpost.errors import (
+    ToolCancelledError,
+    ToolClientError,
+    ToolError,
+    ToolNodeError,
+    ToolOutputError,
+    ToolServerError,
+    ToolTimeoutError,
+)
 
 dropped: list[str] = []
 released: list[asyncio.Event] = []  # of the event loop of this test
@@ -80,6 +88,10 @@ async def test_a_call_answers_the_same_object_as_the_command_line(gate: Served) 
         (ToolServerError("broken"), 502),
         (ToolClientError("no such order"), 400),
         (ToolTimeoutError("too slow"), 504),
+        (ToolOutputError("it is no number"), 502),
+        (ToolNodeError("no answer that can be read"), 502),
+        (ToolCancelledError("not wanted any more"), 409),
+        (ToolError("its process ended", code="interrupted"), 503),
     ],
 )
 async def test_what_a_tool_fails_with_is_not_the_fault_of_the_request(

@@ -12,11 +12,14 @@ from toolpost.contracts.errors import (
     PendingNotFoundError,
     StoreError,
     ToolAuthError,
+    ToolCancelledError,
     ToolCircuitOpenError,
+    ToolClientError,
     ToolConflictError,
     ToolConnectionError,
     ToolError,
     ToolExecutionError,
+    ToolNodeError,
     ToolNotFoundError,
     ToolOutputError,
     ToolPermissionError,
@@ -30,24 +33,30 @@ from toolpost.contracts.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_STATUSES: tuple[tuple[type[ToolError], int], ...] = (
-    (PendingNotFoundError, 404),
-    (ToolNotFoundError, 404),
-    (ToolPermissionError, 403),
-    (ToolConflictError, 409),
-    (ToolValidationError, 422),
-    (ToolRateLimitError, 429),
-    (StoreError, 503),
-    (ToolTimeoutError, 504),
-    (ConfigError, 422),
-    (ToolAuthError, 422),
-    (ToolSourceDownError, 503),
-    (ToolCircuitOpenError, 503),
-    (ToolConnectionError, 502),
-    (ToolServerError, 502),
-    (ToolOutputError, 502),
-    (ToolExecutionError, 500),
-)
+# The row of an error's own class counts, else that of the nearest one above; 400 is for what a tool refused.
+_STATUSES: Mapping[type, int] = {
+    PendingNotFoundError: 404,
+    ToolNotFoundError: 404,
+    ToolPermissionError: 403,
+    ToolConflictError: 409,
+    ToolCancelledError: 409,
+    ToolValidationError: 422,
+    ToolOutputError: 502,
+    ToolRateLimitError: 429,
+    StoreError: 503,
+    ToolTimeoutError: 504,
+    ConfigError: 422,
+    ToolAuthError: 422,
+    ToolSourceDownError: 503,
+    ToolCircuitOpenError: 503,
+    ToolNodeError: 502,
+    ToolConnectionError: 502,
+    ToolServerError: 502,
+    ToolClientError: 400,
+    ToolExecutionError: 500,
+    ToolError: 400,
+}
+_INTERRUPTED = "interrupted"  # the process died, and calling again is safe
 
 OPEN_ONES = "GET /api/v1/pending lists what is open"
 
@@ -79,7 +88,9 @@ class Problem(Exception):  # noqa: N818 - what RFC 9457 calls it
 
 def problem_of(error: ToolError) -> ProblemResponse:
     """Return the problem details of an error."""
-    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 400)
+    status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
+    if error.error_code == _INTERRUPTED:
+        status = 503
     after = error.retry_after_s
     headers = None if after is None else {"Retry-After": str(max(1, round(after)))}
     message = f"{error.message} {OPEN_ONES}." if isinstance(error, PendingNotFoundError) else error.message
