@@ -65,6 +65,37 @@ def test_people_are_told_what_their_answer_did(toolpost: Run) -> None:
     assert toolpost("pending", "approve", pause(toolpost)).out == "wiped disk\n"
 
 
+OPTIONAL = """
+from msgspec.structs import replace
+from toolpost import ToolContext, tool
+from toolpost.contracts.errors import PauseSignal
+
+@tool(side_effects="write")
+async def send(ctx: ToolContext) -> str:
+    \"\"\"Send something, with a remark if there is one.\"\"\"
+    try:
+        remark = await ctx.pause("remark", prompt="A remark?")
+    except PauseSignal as asked:
+        raise PauseSignal(replace(asked.question, deliver_denial=True)) from None
+    return f"sent with {remark}"
+"""
+
+
+@pytest.mark.parametrize("called", ["local.send", "flows.flow"])
+def test_a_tool_that_goes_on_without_an_answer_is_not_said_to_be_not_run(
+    toolpost: Run, home: Path, called: str
+) -> None:
+    (home / "send.py").write_text(OPTIONAL)
+    (home / "flow.yaml").write_text("{name: flow, steps: {send: {tool: local.send}}, outputs: '${{ steps.send }}'}")
+    local = "{name: local, transport: python, connection: ./send.py}"
+    flows = "{name: flows, transport: workflow, connection: ./flow.yaml}"
+    (home / "toolpost.yaml").write_text(f"sources: [{local}, {flows}]\n")
+    asked = toolpost("tools", "call", called, "--json").json["pending"]["id"]
+    denied = toolpost("pending", "deny", asked)
+
+    assert (denied.code, denied.out) == (0, "sent with None\n")
+
+
 def test_another_tenant_finds_nothing_to_answer(toolpost: Run, paused: str, home: Path) -> None:
     def as_mallory(*command: str) -> Done:
         return toolpost("pending", *command, "--user", "evil:mallory", "--json")

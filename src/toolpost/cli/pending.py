@@ -132,7 +132,9 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
         action = await reference.find(box)
         outcome = await box.deny(action.id, by=user, reason=reason)
         is_inside = outcome.call_id != action.call_id
-        if output.as_json or not (is_inside or isinstance(outcome, Failed)):
+        # The tool that asked was told, and went on without an answer.
+        was_told = action.question.deliver_denial and box.registry.has(action.tool_name)
+        if output.as_json or was_told or not (is_inside or isinstance(outcome, Failed)):
             show_outcome(outcome, output)
             return 0
         output.text(f"denied: {action.tool_name} was not run, and its caller is told so.")
