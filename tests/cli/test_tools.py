@@ -64,6 +64,16 @@ def test_tools_are_searched_by_what_they_do(toolpost: Run) -> None:
     assert "no collection 'none-such'" in toolpost("tools", "search", "add", "--collection", "none-such").err
 
 
+@pytest.mark.parametrize("command", ["show", "call"])
+def test_a_tool_of_a_source_that_is_down_is_not_said_to_be_missing(toolpost: Run, home: Path, command: str) -> None:
+    gone = "{name: gone, transport: http, connection: 'http://127.0.0.1:9/api.json'}"
+    (home / "toolpost.yaml").write_text(f"builtins: none\nsources: [{gone}]\n")
+    done = toolpost("tools", command, "gone.find", "--json")
+
+    assert (done.code, done.json["error"]["error_code"]) == (1, "source_down")
+    assert "source 'gone' is down" in done.json["error"]["message"]
+
+
 def test_the_list_goes_by_the_order_of_the_sources_however_slow_one_is(toolpost: Run, home: Path) -> None:
     (home / "slow.py").write_text(f"import time\ntime.sleep(0.5)\n{(home / 'tools.py').read_text()}")
     named = [f"{{name: {name}, transport: python, connection: ./{file}.py}}" for name, file in SLOW_FIRST.items()]

@@ -147,6 +147,7 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
     """Show all about one tool."""
 
     async def work(box: Toolbox, output: Output) -> int:
+        await box.wait_for_tool(name)
         entry = box.registry.find(name)
         _show_entry(entry, await _misfits(entry, box, user), output)
         return 0
