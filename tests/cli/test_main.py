@@ -7,12 +7,14 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 
 from tests.cli.program import SRC, Run, child_environment, command
 from toolpost import __version__
-from toolpost.cli.commands import default_user
+from toolpost.cli.commands import Commands, default_user
 
 
 @pytest.mark.programs
@@ -132,6 +134,22 @@ def test_a_wrong_command_line_exits_2_and_says_why_on_stderr(toolpost: Run, argu
 
     assert (done.code, done.out) == (2, "")
     assert "Error: " in done.err
+
+
+@pytest.mark.parametrize("make_app", [Commands, typer.Typer])
+def test_a_command_gets_for_what_is_not_given_what_typer_makes_of_it(make_app: type[typer.Typer]) -> None:
+    app = make_app()
+
+    @app.command()
+    def count(
+        ctx: typer.Context,
+        words: Annotated[list[str] | None, typer.Argument()] = None,
+        size: Annotated[list[int] | None, typer.Option()] = None,
+        name: Annotated[str | None, typer.Option()] = None,
+    ) -> dict[str, object]:
+        return ctx.params
+
+    assert app([], standalone_mode=False) == {"words": (), "size": (), "name": None}
 
 
 @pytest.mark.programs

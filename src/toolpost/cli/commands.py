@@ -62,6 +62,8 @@ def _converting_given_values(params: Sequence[Any]) -> list[Any]:
 def _process_value(param: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
     source = ctx.get_parameter_source(param.name)
     if value in (None, "") and not param.required and source is not None and source.name == "DEFAULT":
+        if value is None and (param.nargs == -1 or getattr(param, "multiple", False)):
+            value = ()  # as converting makes of it
         return value if param.callback is None else param.callback(ctx, param, value)
     return convert(ctx, value)
 
