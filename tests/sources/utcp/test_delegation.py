@@ -202,7 +202,8 @@ async def test_an_endpoint_is_handed_over_with_its_headers(
 
 
 async def test_a_source_that_may_make_no_others_says_so(tmp_path: Path) -> None:
-    path = in_file(tmp_path, {"manual_call_templates": [{"name": "x", **mcp(tmp_path)}]})
+    template = {"call_template_type": "mcp", "config": {"mcpServers": {"small": {"command": "never-started"}}}}
+    path = in_file(tmp_path, {"manual_call_templates": [{"name": "x", **template}]})
     utcp = UtcpSource(source(path), Services())
     with pytest.raises(ConfigError, match="nothing here speaks mcp"):
         await utcp.discover()
