@@ -304,22 +304,21 @@ class TerminalAgent:
 
     async def _ask(self, pause: PlannerPause) -> bool:
         """Ask all questions of a pause; return whether all are answered."""
-        left: set[str] = set()  # to later; the answer to one may have led to the next, which is not asked twice
+        left: set[str] = set()  # to later
         for question in pause.questions:
-            if question.pending_id in left:
-                continue
             paused = await self._paused(question.pending_id)
-            outcome = paused and await ask_at_terminal(paused, self._box, self._output, user=self._user)
+            outcome = paused and await ask_at_terminal(paused, self._box, self._output, user=self._user, left=left)
             if isinstance(outcome, Paused):
-                left.add(outcome.pending_id)
+                left.update(one.pending_id for one in outcome.questions)
         return not left
 
     async def _paused(self, pending_id: str) -> Paused | None:
-        """Return the paused call of a pending action; None where somebody has answered it."""
+        """Return the paused call of a pending action; None where somebody has answered it, or the call has ended."""
         action = await self._box.pending.get(pending_id, by=self._user)
         if action.status != "open":
             return None
-        return Paused(action.call_id, action.run_id, action.tool_name, action.id, action.question)
+        outcome = await self._box.pending.outcome(action.id, by=self._user, wait_s=0)
+        return outcome if isinstance(outcome, Paused) else None
 
     async def show(self, result: PlannerResult) -> int:
         """Write the result of a run and return its exit code."""

@@ -10,6 +10,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from msgspec.structs import replace
+
 from toolpost.cli.arguments import read_json_or_text
 from toolpost.cli.commands import CommonOptions, default_user
 from toolpost.cli.output import Output, format_json, format_json_line, make_printable
@@ -107,15 +109,26 @@ def _question_lines(asked: OpenQuestion, options: CommonOptions) -> list[str]:
     return [*describe_call(question), *describe_form(question.answer_schema), step]
 
 
-async def ask_at_terminal(outcome: Outcome, box: Toolbox, output: Output, *, user: str) -> Outcome:
-    """Ask the person at the terminal until the call is not paused any more, or the answer is left to later."""
+async def ask_at_terminal(
+    outcome: Outcome, box: Toolbox, output: Output, *, user: str, left: set[str] | None = None
+) -> Outcome:
+    """Ask the person at the terminal until the call is not paused any more, or all answers are left to later.
+
+    `left` has the ids of questions that were left to later, which are not asked again; those left now are added.
+    """
+    left = set() if left is None else left
     # Older MCP servers hold the call open for this process only.
     while isinstance(outcome, Paused) and not output.as_json and is_interactive():
-        discard_typed_ahead(sys.stdin.fileno())
-        answered = await _ask(outcome, box, output, user=user)
-        if answered is None:
+        asked = next((one for one in outcome.questions if one.pending_id not in left), None)
+        if asked is None:
             break
-        outcome = answered
+        discard_typed_ahead(sys.stdin.fileno())
+        first = replace(outcome, pending_id=asked.pending_id, question=asked.question)
+        answered = await _ask(first, box, output, user=user)
+        if answered is None:
+            left.add(asked.pending_id)
+        else:
+            outcome = answered
     if isinstance(outcome, Paused) and outcome.question.payload.get("held"):
         output.note(_HELD_CALL_NOTE)
     return outcome
