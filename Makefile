@@ -66,9 +66,10 @@ demo: .venv/.package
 # Coverage is of a folder: for a package it imports that anew whenever sys.path changes, and then drops from sys.modules
 # whatever another thread has begun to import meanwhile.
 # One report, which fails below the percentage of pyproject.toml: each one reads all of the source anew, for ten seconds.
-# The checkers take what the tests leave of the processors; what they say comes after the tests.
+# The checkers take what the tests leave of the processors; what they say comes after the tests. By the name of make, not
+# by its variable: `make --dry-run` runs every line that has it.
 test: setup
-	@nice -n 10 $(MAKE) --no-print-directory check > checks.log 2>&1 & trap "kill $$!" INT TERM; \
+	@nice -n 10 make --no-print-directory check > checks.log 2>&1 & trap "kill $$!" INT TERM; \
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --cov=$(CURDIR)/src/toolpost --cov-report= --cov-fail-under=0; \
 	tests=$$?; wait $$!; checks=$$?; cat checks.log; exit $$((tests + checks))
 	@$(BIN)/coverage json --quiet
