@@ -62,7 +62,10 @@ class EventCode(IntEnum):
     ARTIFACT_STORED = 495
 
 
-class CallRef(Struct, frozen=True):
+# Structs that the garbage collector does not track: a log holds many, and no reference cycle goes through one.
+
+
+class CallRef(Struct, frozen=True, gc=False):
     """The call of an event, and the function that redacts its facts."""
 
     run_id: str
@@ -80,7 +83,7 @@ class JsonText(str):
     __slots__ = ()
 
 
-class RunEvent(Struct, frozen=True):
+class RunEvent(Struct, frozen=True, gc=False):
     """An event of a call or a task. `facts` are raw; only `payload` may be shown or stored.
 
     `call` names the run, the tenant and the user: `event.call.run_id`. The last three fields are for events that are

@@ -36,6 +36,7 @@ from toolpost.stores.chain import (
     LogKey,
     RunHead,
     Segment,
+    are_ascii,
     escape_call_ids,
     escape_surrogates,
     find_open_calls,
@@ -147,21 +148,29 @@ class MemoryRuns:
 
     def add(self, events: Iterable[RunEvent]) -> None:
         """Number events and sort them into their runs."""
-        by_name, id_ = self.by_name, self._last_id
+        id_, known = self._last_id, None
+        ids: list[int] = []
+        fresh: list[RunEvent] = []
         for event in events:
             id_ += 1
-            call = event.call
-            name = (call.tenant, call.run_id)
-            run = by_name.get(name)
-            if run is None:
-                name = (escape_surrogates(call.tenant), escape_surrogates(call.run_id))
-                run = by_name.get(name)
-            if run is None:
-                run = by_name[name] = MemoryRun(self._key)
-            run.ids.append(id_)
-            run.fresh.append(event)
+            if event.call is not known:  # the events of a call mostly come one after the other
+                known = event.call
+                run = self._find_or_add(known)
+                ids, fresh = run.ids, run.fresh
+            ids.append(id_)
+            fresh.append(event)
         self._count += id_ - self._last_id
         self._last_id = id_
+
+    def _find_or_add(self, call: CallRef) -> MemoryRun:
+        name = (call.tenant, call.run_id)
+        run = self.by_name.get(name)
+        if run is None and not are_ascii(*name):
+            name = (escape_surrogates(call.tenant), escape_surrogates(call.run_id))
+            run = self.by_name.get(name)
+        if run is None:
+            run = self.by_name[name] = MemoryRun(self._key)
+        return run
 
     def find_runs(self, run_id: str, tenant: str | None = None) -> list[MemoryRun]:
         """Return the runs of an id: of one tenant, or of each that has one."""
