@@ -332,6 +332,8 @@ _SECRET_TYPES = frozenset({str, int, float})
 _UNMARKED = frozenset({int, float, bool, type(None)})  # no URL stands in them
 _NOTHING: SecretPaths = frozenset()
 _MARK = "://"
+_MOST_NAMES = 4096
+_harmless_names: set[str] = set()
 # Possessive quantifiers, so that matching a hostile text takes linear time.
 _LOGIN = re.compile(r"(://[^\s/?#@:]*+:)[^\s/?#@]++@")
 _FIELD = re.compile(r"([?&;#])([^\s?&;=#]{1,100}+)=([^\s&;#\"'<>\\]++)")
@@ -479,8 +481,8 @@ class Redactor:
 
     def plain(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Redact the facts of an event of no known tool; the keys of facts are ours and name no secrets."""
-        if self._is_empty and facts.__class__ is dict and _are_harmless(facts.values()):
-            return cast("dict[str, Any]", facts)
+        if self._is_empty and type(facts) is dict and _are_harmless(facts.values()):
+            return facts
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, fact: Any, secret: SecretPaths) -> Any:
@@ -535,13 +537,24 @@ def _are_harmless(facts: Iterable[Any]) -> bool:
             if _MARK in fact:
                 return False
         elif fact.__class__ is dict:
-            for name, value in fact.items():
-                if name.__class__ is not str or is_secret_name(name):
-                    return False
+            if not (fact.keys() <= _harmless_names or _have_harmless_names(fact)):
+                return False
+            for value in fact.values():
                 if value.__class__ not in _UNMARKED and (value.__class__ is not str or _MARK in value):
                     return False
         elif fact.__class__ not in _UNMARKED:
             return False
+    return True
+
+
+def _have_harmless_names(members: Iterable[Any]) -> bool:
+    """Return whether no name is like that of a secret, and remember those names: the next call has mostly the same."""
+    names = list(members)
+    if any(name.__class__ is not str or is_secret_name(name) for name in names):
+        return False
+    if len(_harmless_names) > _MOST_NAMES:
+        _harmless_names.clear()
+    _harmless_names.update(names)
     return True
 
 
