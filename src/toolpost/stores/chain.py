@@ -44,7 +44,7 @@ _encode_any = compact_encoder(allow_nan=False, ensure_ascii=False, default=str)
 # Only what both encoders write alike: all else is refused, and left to the other one.
 _EXACT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 FINISHED = frozenset({"completed", "failed"})
-# By plain numbers: hashing an enum's member runs Python code, and this is looked up for every event.
+_NUMBERS = {code: int(code) for code in EventCode}  # in a third of the time of int()
 _REQUESTED, _STARTED = int(EventCode.TOOL_CALL_REQUESTED), int(EventCode.TOOL_CALL_STARTED)
 ASKED = frozenset({int(EventCode.APPROVAL_REQUESTED), int(EventCode.CALL_PAUSED)})
 _ANSWERED = frozenset({int(EventCode.APPROVAL_GRANTED), int(EventCode.APPROVAL_DENIED), int(EventCode.CALL_RESUMED)})
@@ -265,7 +265,7 @@ def find_plain_breaks(rows: Iterable[PlainRow]) -> list[str]:
     return problems
 
 
-class RenderedEvents(Struct, frozen=True):
+class RenderedEvents(Struct, frozen=True, gc=False):
     """Events of one call as a segment holds them: redacted, `text` as a JSON array of entries."""
 
     events: Sequence[RunEvent]
@@ -275,18 +275,18 @@ class RenderedEvents(Struct, frozen=True):
     text: bytes
 
 
-def render_segments(call: CallRef, events: Sequence[RunEvent]) -> list[RenderedEvents]:
+def render_segments(call: CallRef, events: Sequence[RunEvent]) -> Sequence[RenderedEvents]:
     """Render events of one call as one segment, or as several where it would be large."""
     rendered = render_events(call, events)
     if len(rendered.text) <= LARGE_SEGMENT or len(events) == 1:
-        return [rendered]
+        return (rendered,)
     half = len(events) // 2
-    return render_segments(call, events[:half]) + render_segments(call, events[half:])
+    return (*render_segments(call, events[:half]), *render_segments(call, events[half:]))
 
 
 def render_events(call: CallRef, events: Sequence[RunEvent]) -> RenderedEvents:
     """Redact and render events of one call; never raises, because an event must not be lost."""
-    codes = tuple([int(event.code) for event in events])
+    codes = tuple([_NUMBERS.get(event.code) or int(event.code) for event in events])
     try:
         tool_name, correlation_id, entries = _redact_events(call, events, codes)
         text = orjson.dumps(entries, option=_EXACT)
@@ -312,13 +312,16 @@ def _redact_events(call: CallRef, events: Sequence[RunEvent], codes: Sequence[in
     tool_name, correlation_id = names.pop("tool_name", ""), names.pop("correlation_id", "")
     entries: list[Entry] = [(codes[0], events[0].at, shown)]
     arguments = first.get("params", redact) if codes[0] == _REQUESTED else redact  # which is nobody's arguments
-    for event, code in zip(events[1:], codes[1:], strict=True):
+    for place in range(1, len(codes)):
+        event, code = events[place], codes[place]
         facts = event.facts
         if code == _STARTED and len(facts) == 1 and facts.get("input", entries) is arguments:
             entries.append((code, event.at, {"input": shown["params"]}))
         else:
             entries.append((code, event.at, redact(facts)))
-    return escape_surrogates(tool_name), escape_surrogates(correlation_id), entries
+    if not are_ascii(tool_name, correlation_id):
+        tool_name, correlation_id = escape_surrogates(tool_name), escape_surrogates(correlation_id)
+    return tool_name, correlation_id, entries
 
 
 def _render_one_by_one(call: CallRef, events: Sequence[RunEvent]) -> tuple[str, str, bytes]:
@@ -367,7 +370,7 @@ def _fit_to_store(text: str) -> bytes:
     return encoded
 
 
-class RunHead(Struct):
+class RunHead(Struct, gc=False):
     """The state of a run after its last event. Mutable: it advances with every segment.
 
     `nr` numbers the runs of a log in the order of their first events; `open_calls` counts calls that were requested
@@ -394,12 +397,11 @@ class RunHead(Struct):
 
         Raises when the name of the run cannot be encoded.
         """
-        user, tool_name = escape_surrogates(call.user), escape_surrogates(call.tool_name)
-        start = chain_start(nr, call.run_id, call.tenant, tool_name)
-        began = finite_time(at)
-        return cls(
-            nr, call.run_id, call.tenant, user, tool_name, "completed", began, began, 0, b"", call.call_id, 0, start
-        )
+        run_id, tenant, user, tool_name = call.run_id, call.tenant, call.user, call.tool_name
+        if not are_ascii(user, tool_name):
+            user, tool_name = escape_surrogates(user), escape_surrogates(tool_name)
+        start, began = chain_start(nr, run_id, tenant, tool_name), finite_time(at)
+        return cls(nr, run_id, tenant, user, tool_name, "completed", began, began, 0, b"", call.call_id, 0, start)
 
     @property
     def chain_start(self) -> bytes:
@@ -525,9 +527,17 @@ def escape_call_ids(call: CallRef) -> CallRef:
     )
 
 
+def are_ascii(*texts: str) -> bool:
+    """Return whether nothing in these texts needs to be escaped, as in nearly all."""
+    try:
+        return "".join(texts).isascii()
+    except TypeError:  # a caller may have taken something else for an id
+        return False
+
+
 def escape_surrogates(text: str) -> str:
     """Escape lone surrogates in a text."""
-    whole = str(text)  # a caller may have taken something else for an id
+    whole = str(text)
     return whole if whole.isascii() else whole.encode("utf-8", "backslashreplace").decode()
 
 

@@ -7,12 +7,13 @@ runs out of the sum.
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import orjson
 
 from toolpost.contracts.errors import StoreError
 from toolpost.stores.chain import (
@@ -20,6 +21,7 @@ from toolpost.stores.chain import (
     KEY_BYTES,
     LogKey,
     RunHead,
+    are_ascii,
     escape_call_ids,
     escape_surrogates,
     render_segments,
@@ -164,7 +166,7 @@ class EventAppender:
             self.ledger.load(db)
             self._version = version
 
-    def append(self, db: sqlite3.Connection, events: Sequence[RunEvent]) -> None:
+    def append(self, db: sqlite3.Connection, events: Iterable[RunEvent]) -> None:
         """Chain events to their runs and insert them; the events of one run get their ids one after the other."""
         runs = _group_by_run(events)
         self._load_heads(db, runs)
@@ -233,15 +235,15 @@ class EventAppender:
         for name in names:
             head = heads.pop(name, None)
             if head is None:
-                missing.append(escape_surrogates(name[1]))
+                missing.append(name[1])
             else:
                 heads[name] = head
         if missing:
-            self._load(db, missing)
+            self._load(db, missing if are_ascii(*missing) else list(map(escape_surrogates, missing)))
 
     def _load(self, db: sqlite3.Connection, run_ids: Sequence[str]) -> None:
         seal_end = self.ledger.key.seal_end
-        for row in db.execute(_LOAD_HEADS, (json.dumps(run_ids),)):
+        for row in db.execute(_LOAD_HEADS, (orjson.dumps(run_ids).decode(),)):
             head = RunHead(*row)
             if head.seal != seal_end(head.hash):
                 head.hash = b""  # The run was changed: what follows is not chained to it, so that `verify` reports it.

@@ -10,9 +10,10 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from toolpost.stores.event_appender import EventAppender
 
 T = TypeVar("T")
 BATCH = 16_384
-LINGER_S = 0.005
+LINGER_S = 0.01
 FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 2.0
 EXIT_PATIENCE_S = 10.0
@@ -113,22 +114,16 @@ class TransactionRunner:
     def _run_batch(self, batch: Sequence[Item]) -> list[JobResult]:
         """Append events and run functions in the order of the batch."""
         results: list[JobResult] = []
-        events: list[RunEvent] = []
-        for item in batch:
-            if isinstance(item, RunEvent):
-                events.append(item)
-            elif isinstance(item, Job):
-                self._append(events)
-                events = []
-                results.append(self._run_job(item))
-            elif isinstance(item, Barrier):
-                results.append(JobResult(item.future))
-        self._append(events)
+        for kind, items in groupby(batch, type):
+            if kind is RunEvent:
+                self._appender.append(self._db, cast("Iterable[RunEvent]", items))
+                continue
+            for item in items:
+                if isinstance(item, Job):
+                    results.append(self._run_job(item))
+                elif isinstance(item, Barrier):
+                    results.append(JobResult(item.future))
         return results
-
-    def _append(self, events: list[RunEvent]) -> None:
-        if events:
-            self._appender.append(self._db, events)
 
     def _run_job(self, job: Job) -> JobResult:
         db = self._db
@@ -242,9 +237,10 @@ class Writer:
                 self._urgent.wait(LINGER_S)
         self._urgent.clear()
         self._in_hand = len(self._held) + len(batch)
+        take = self._queue.get_nowait
         for _ in range(min(self._queue.qsize(), BATCH - len(batch))):
             self._in_hand += 1
-            batch.append(self._queue.get_nowait())
+            batch.append(take())
         return batch
 
     def _write(self, batch: list[Item]) -> None:
