@@ -191,6 +191,7 @@ class SearchIndex:
         self._spelled: dict[str, str] = {}
         self._sources: Counter[str] = Counter()
         self._factors: dict[tuple[frozenset[str], Effect | None, bool], tuple[list[float], Any]] = {}
+        self._weighed: dict[str, dict[int, float]] = {}
 
     def difference(self, specs: Iterable[ToolSpec]) -> tuple[list[str], list[ToolSpec]]:
         """Return the names of tools to remove and the records to add, so that the index has these tools."""
@@ -209,6 +210,7 @@ class SearchIndex:
         if self._vectors is not None:
             self._vectors.set({number: tool.words for number, tool in documents.items()})
         self._factors.clear()
+        self._weighed.clear()
 
     def _new_number(self, name: str) -> int:
         self._number_of[name] = number = self._free.pop() if self._free else len(self._number_of)
@@ -268,21 +270,32 @@ class SearchIndex:
     def _score_words(self, query: _Query) -> dict[int, float]:
         """Return the scores of the tools that have terms of the query."""
         terms = dict.fromkeys(terms_of(query.words))  # in one order: it tells in the last digit of a sum
-        postings = [posting for term in terms if (posting := self._postings.get(term)) is not None]
-        scores: dict[int, float] = {}
-        common = _COMMON * len(self._tools)
-        for posting in sorted(postings, key=len):
-            rarity = self._rarity(len(posting))
-            if len(scores) >= _DEPTH and len(posting) > common:
-                for number in scores.keys() & posting.keys():
-                    scores[number] += rarity * posting[number]
+        postings = sorted([self._weigh(term) for term in terms if term in self._postings], key=len)
+        most = _COMMON * len(self._tools)
+        rare = [posting for posting in postings if len(posting) <= most]
+        common = postings[len(rare) :]
+        scores = rare.pop().copy() if rare else {}  # the longest, in hardly any time
+        for posting in rare:
+            _add(posting, scores)
+        for posting in common:
+            if len(scores) < _DEPTH:
+                _add(posting, scores)
             else:
-                for number, part in posting.items():
-                    scores[number] = scores.get(number, 0.0) + rarity * part
+                for number in scores.keys() & posting.keys():
+                    scores[number] += posting[number]
         if (factors := query.factors) is not None:
             for number, score in scores.items():
                 scores[number] = score * factors[number]
         return scores
+
+    def _weigh(self, term: str) -> dict[int, float]:
+        """Return what a term adds to the score of each tool that has it; kept until a tool comes or goes."""
+        weighed = self._weighed.get(term)
+        if weighed is None:
+            posting = self._postings[term]
+            rarity = self._rarity(len(posting))
+            weighed = self._weighed[term] = {number: rarity * part for number, part in posting.items()}
+        return weighed
 
     def _score_meaning(self, query: _Query, vectors: ToolVectors) -> Matrix:
         """Return how like the query each tool is, by number; the name of a source means nothing."""
@@ -330,6 +343,11 @@ class SearchIndex:
             if abs(len(spelling) - len(small)) <= 2 and spelling[0] == small[0] and stemmed in self._postings
         ]
         return nearest(small, near, cutoff=0.7) or word
+
+
+def _add(posting: Mapping[int, float], scores: dict[int, float]) -> None:
+    for number, part in posting.items():
+        scores[number] = scores.get(number, 0.0) + part
 
 
 def _effect_of(spec: ToolSpec) -> Effect:
