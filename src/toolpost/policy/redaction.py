@@ -481,8 +481,8 @@ class Redactor:
 
     def plain(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Redact the facts of an event of no known tool; the keys of facts are ours and name no secrets."""
-        if self._is_empty and type(facts) is dict and _are_harmless(facts.values()):
-            return facts
+        if self._is_empty and facts.__class__ is dict and _are_harmless(facts.values()):
+            return cast("dict[str, Any]", facts)
         return {key: self._fact(fact, _NOTHING) for key, fact in facts.items()}
 
     def _fact(self, fact: Any, secret: SecretPaths) -> Any:
