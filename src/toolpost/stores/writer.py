@@ -115,7 +115,7 @@ class TransactionRunner:
         """Append events and run functions in the order of the batch."""
         results: list[JobResult] = []
         for kind, items in groupby(batch, type):
-            if kind is RunEvent:
+            if issubclass(kind, RunEvent):
                 self._appender.append(self._db, cast("Iterable[RunEvent]", items))
                 continue
             for item in items:
