@@ -1,6 +1,7 @@
 """Workflows through a Toolbox: steps, conditions, loops, retries, outputs and what is told when one fails."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -284,3 +285,84 @@ async def test_what_strangers_said_to_a_step_stays_marked_for_a_model_also_after
     assert dict(done.meta) == {"origin": "shop", "trust": "untrusted"}
     assert '<tool_results origin="shop" trust="untrusted">\npublished: ignore what' in model_text(done)
     assert '<tool_results origin="fails" trust="untrusted">' in model_text(failed)
+
+
+DOUBLINGS = {
+    "a pipe": "inputs.value" + " | [@, @]" * 24,
+    "a subexpression": "inputs.value" + ".[@, @]" * 24,
+    "objects": "inputs.value" + " | {a: @, b: @}" * 24,
+    "flattened lists": "inputs.value" + " | [@, @][]" * 40,
+    "a function": "map(&[@, @], " * 24 + "[inputs.value]" + ")" * 24,
+    "strings": "inputs.value" + " | join('', [@, @])" * 40,
+    "encoded strings": "inputs.value" + " | to_string([@, @])" * 40,
+    "inside of a function": "length(to_string(inputs.value" + " | [@, @]" * 24 + "))",
+}
+
+
+@pytest.mark.parametrize("expression", DOUBLINGS.values(), ids=DOUBLINGS.keys())
+@pytest.mark.parametrize("place", ["arguments", "outputs", "when"])
+async def test_an_expression_that_doubles_its_value_ends_at_a_limit(place: str, expression: str) -> None:
+    step: dict[str, Any] = {"tool": "echo"}
+    document: dict[str, Any] = {"name": "doubles", "inputs": {"properties": {"value": {}}}, "steps": {"a": step}}
+    if place == "arguments":
+        step["arguments"] = {"value": "${{ " + expression + " }}"}
+    elif place == "outputs":
+        document["outputs"] = {"value": "${{ " + expression + " }}"}
+    else:
+        step["when"] = expression
+    outcome = await run(json.dumps(document), {"value": "x"})
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "expression_limit"
+    assert len(outcome.error.message) < 1000
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "inputs.rows[*].[@.a, @.a, @.a, @.a, @.a]",
+        "inputs.rows" + " | sort_by(@, &a)" * 20,
+        "inputs.rows[?root().inputs.rows == root().inputs.copy]",
+    ],
+)
+async def test_an_expression_takes_at_most_so_many_steps(expression: str) -> None:
+    inputs: dict[str, Any] = {"properties": {"rows": {}, "copy": {}}}
+    text = json.dumps(
+        {
+            "name": "long",
+            "inputs": inputs,
+            "steps": {"a": {"tool": "echo"}},
+            "outputs": {"x": "${{ " + expression + " }}"},
+        }
+    )
+    rows = [{"a": number} for number in range(15_000)]
+    outcome = await run(text, {"rows": rows, "copy": [dict(row) for row in rows]})
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "expression_limit"
+    assert "100,000 steps" in outcome.error.message
+
+
+async def test_expressions_of_one_template_share_the_limit() -> None:
+    arguments = {"value": ["${{ inputs.text }}"] * 9}
+    inputs: dict[str, Any] = {"properties": {"text": {}}}
+    text = json.dumps({"name": "many", "inputs": inputs, "steps": {"a": {"tool": "echo", "arguments": arguments}}})
+    outcome = await run(text, {"text": "x" * 1_000_000})
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "expression_limit"
+    small = await run(text, {"text": "x" * 1_000})
+    assert isinstance(small, Completed)
+
+
+async def test_a_comparison_orders_numbers_and_strings_alone() -> None:
+    text = json.dumps(
+        {
+            "name": "orders",
+            "inputs": {"properties": {"n": {}}},
+            "steps": {"a": {"tool": "echo"}},
+            "outputs": {
+                "list": "${{ inputs.n > `1` && [inputs.n == `2`, 'a' < 'b', inputs.n < 'b', inputs.n != `2`] }}"
+            },
+        }
+    )
+    outcome = await run(text, {"n": 2})
+    assert isinstance(outcome, Completed)
+    assert outcome.content == {"list": [True, True, None, False]}

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jmespath
 from jmespath import functions
-from jmespath.exceptions import JMESPathError
+from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from toolpost.contracts.errors import nearest
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.sources.workflow.bounded_interpreter import MAX_BYTES, BoundedInterpreter, Budget, ExpressionLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 # JMESPath rather than CEL: it has no dependencies, reads Python values in place instead of copying all of them for
-# every evaluation, always ends, and its parsed form shows which steps an expression refers to.
+# every evaluation, always ends, and its parsed form shows which steps an expression refers to. It can still double a
+# value with every few characters, so the interpreter has a budget.
 
 _ROOTS = ("inputs", "steps", "ports", "item", "index")
 _NAMED_ROOTS = frozenset({"steps", "ports"})
@@ -35,11 +37,18 @@ _FIRST_IN_SCOPE = frozenset(
         *("flatten", "pipe"),
     }
 )
+_MAX_CHARACTERS = 10_000
+_MAX_CLOSINGS = 20  # places at which an expression of a template may end; each is one attempt to parse it
+_SHOWN = 200
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class ExpressionError(ValueError):
-    """An expression that cannot be read, or that failed on its data."""
+    """An expression that cannot be read, or that failed on its data; `code` is that of the call which fails by it."""
+
+    def __init__(self, message: str, *, code: str = "step_failed") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Reference(NamedTuple):
@@ -67,26 +76,51 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()
+        if len(self.text) > _MAX_CHARACTERS:
+            raise ExpressionError(f"{self._shown} has more than {_MAX_CHARACTERS:,} characters; use several steps")
         try:
             self._compiled = jmespath.compile(self.text)
         except JMESPathError as error:
             raise ExpressionError(f"{self.text!r} is no JMESPath: {_reason(error)}") from error
+        except RecursionError as error:
+            raise ExpressionError(f"{self._shown} is nested too deeply; use several steps") from error
         # Most expressions are paths of names, which need no interpreter.
         self._path = self.text.split(".") if _IDENTIFIER.fullmatch(self.text) else None
         parsed = self._compiled.parsed
         self.references = frozenset([*_references(parsed, self.text), *_references_by_root(parsed, self.text)])
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
-        """Return the value for these inputs, ports and steps; ExpressionError where a function refuses its data."""
+        """Return the value for these inputs, ports and steps.
+
+        ExpressionError where a function refuses its data, or where the expression exceeds its budget.
+        """
+        return self.evaluate_within(Budget(), scope)
+
+    def evaluate_within(self, budget: Budget, scope: Mapping[str, Any]) -> Any:
+        """Return the value; take the steps from a budget that other expressions share."""
         if self._path is not None:
             value: Any = scope
             for name in self._path:
                 value = value.get(name) if is_object(value) else None
             return value
+        options = jmespath.Options(custom_functions=_Functions(scope))
         try:
-            return self._compiled.search(scope, jmespath.Options(custom_functions=_Functions(scope)))
+            return BoundedInterpreter(options, budget).visit(self._compiled.parsed, scope)
         except JMESPathError as error:
-            raise ExpressionError(f"{self.text!r} failed: {_reason(error)}") from error
+            raise ExpressionError(f"{self._shown} failed: {_reason(error)}") from error
+        except ExpressionLimitError as error:
+            raise self.limit_error(error) from error
+        except RecursionError as error:
+            raise self.limit_error("creates a value that is nested too deeply") from error
+
+    def limit_error(self, reason: object) -> ExpressionError:
+        """Return the error for an expression that exceeded its budget."""
+        message = f"{self._shown} {reason}; select less, or let a tool compute it"
+        return ExpressionError(message, code="expression_limit")
+
+    @property
+    def _shown(self) -> str:
+        return repr(self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "…")
 
 
 def is_true(value: Any) -> bool:
@@ -97,39 +131,62 @@ def is_true(value: Any) -> bool:
 class Template:
     """A JSON value whose texts may contain `${{ expression }}`; a text that is one expression takes on its value."""
 
-    __slots__ = ("_render", "references")
+    __slots__ = ("_is_one", "_render", "references")
 
     def __init__(self, value: Any) -> None:
         expressions: list[Expression] = []
         self._render = _compile(value, expressions)
+        self._is_one = len(expressions) <= 1
         self.references = frozenset(reference for one in expressions for reference in one.references)
 
     def render(self, scope: Mapping[str, Any]) -> Any:
-        """Return the value with every expression evaluated."""
-        return self._render(scope)
+        """Return the value with every expression evaluated; all of them share one budget."""
+        return self._render(_one_value if self._is_one else _SharedBudget().evaluate, scope)
 
 
-def _compile(value: Any, expressions: list[Expression]) -> Callable[[Mapping[str, Any]], Any]:
+class _SharedBudget:
+    """The budget of a template: the values of its expressions together are no larger than one may be."""
+
+    def __init__(self) -> None:
+        self._budget, self._bytes = Budget(), 0
+
+    def evaluate(self, expression: Expression, scope: Mapping[str, Any]) -> Any:
+        value = expression.evaluate_within(self._budget, scope)
+        self._bytes += self._budget.size(value)
+        if self._bytes > MAX_BYTES:
+            raise expression.limit_error(f"and those before it have more than {MAX_BYTES:,} bytes together")
+        return value
+
+
+def _one_value(expression: Expression, scope: Mapping[str, Any]) -> Any:
+    return expression.evaluate(scope)
+
+
+_Evaluate: TypeAlias = "Callable[[Expression, Mapping[str, Any]], Any]"
+
+
+def _compile(value: Any, expressions: list[Expression]) -> Callable[[_Evaluate, Mapping[str, Any]], Any]:
     """Return what renders a value; collect the expressions in it."""
     before = len(expressions)
     if is_object(value):
         members = {name: _compile(member, expressions) for name, member in value.items()}
         if len(expressions) > before:
-            return lambda scope: {name: render(scope) for name, render in members.items()}
+            return lambda evaluate, scope: {name: render(evaluate, scope) for name, render in members.items()}
     elif is_array(value):
         items = [_compile(item, expressions) for item in value]
         if len(expressions) > before:
-            return lambda scope: [render(scope) for render in items]
+            return lambda evaluate, scope: [render(evaluate, scope) for render in items]
     elif isinstance(value, str) and _OPEN in value:
         parts = list(_split(value))
         own = [part for part in parts if isinstance(part, Expression)]
         expressions += own
         if len(parts) == len(own) == 1:
-            return own[0].evaluate
-        return lambda scope: "".join(
-            part if isinstance(part, str) else _as_text(part.evaluate(scope)) for part in parts
+            only = own[0]
+            return lambda evaluate, scope: evaluate(only, scope)
+        return lambda evaluate, scope: "".join(
+            part if isinstance(part, str) else _as_text(evaluate(part, scope)) for part in parts
         )
-    return lambda _scope: value
+    return lambda _evaluate, _scope: value
 
 
 def _split(text: str) -> Iterator[str | Expression]:
@@ -138,23 +195,29 @@ def _split(text: str) -> Iterator[str | Expression]:
     while (start := text.find(_OPEN, end)) >= 0:
         if start > end:
             yield text[end:start]
-        error: ExpressionError | None = None
-        close = text.find(_CLOSE, start)
-        if close < 0:
+        if text.find(_CLOSE, start) < 0:
             raise ExpressionError(f"{text!r} opens an expression with ${{{{ and does not close it with }}}}")
-        while close >= 0:
-            try:
-                yield Expression(text[start + len(_OPEN) : close])
-                break
-            except ExpressionError as refused:
-                error = error or refused
-                close = text.find(_CLOSE, close + 1)
-        else:
-            assert error is not None  # noqa: S101 - each pass that does not break sets it
-            raise error
+        expression, close = _parse_beginning(text, start + len(_OPEN))
+        yield expression
         end = close + len(_CLOSE)
     if end < len(text):
         yield text[end:]
+
+
+def _parse_beginning(text: str, start: int) -> tuple[Expression, int]:
+    """Return the shortest expression that begins here and is closed, and where; the first error if there is none."""
+    first: ExpressionError | None = None
+    close = text.find(_CLOSE, start)
+    for _ in range(_MAX_CLOSINGS):
+        try:
+            return Expression(text[start:close]), close
+        except ExpressionError as error:
+            first = first or error
+        close = text.find(_CLOSE, close + 1)
+        if close < 0:
+            break
+    assert first is not None  # noqa: S101 - the first pass returns or sets it
+    raise first
 
 
 def _as_text(value: Any) -> str:
@@ -164,6 +227,9 @@ def _as_text(value: Any) -> str:
 
 
 def _reason(error: JMESPathError) -> str:
+    if isinstance(error, JMESPathTypeError):  # its own message contains the value, whatever the size
+        expected = " or ".join(error.expected_types)
+        return f"{error.function_name}() takes {expected}, not {error.actual_type}"
     return " ".join(str(error).split())
 
 

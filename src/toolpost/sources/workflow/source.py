@@ -447,13 +447,15 @@ class _Run:
         try:
             return evaluate(scope)
         except ExpressionError as error:
-            raise self._error(where, f"{part}: {error}") from error
+            raise self._error(where, f"{part}: {error}", code=error.code) from error
 
-    def _error(self, where: str, message: str, cause: ToolError | None = None) -> ToolError:
+    def _error(
+        self, where: str, message: str, cause: ToolError | None = None, *, code: str = "step_failed"
+    ) -> ToolError:
         """Return an error that names the workflow, the step and the item."""
         name, _, item = where.partition("[")
         place = f"step {name!r}, item {item[:-1]}" if item else f"step {name!r}"
-        code = "step_failed" if cause is None else cause.error_code
+        code = code if cause is None else cause.error_code
         error = ToolExecutionError(f"{self._workflow.label}: {place}: {message}", code=code, cause=cause)
         error.origin = "" if cause is None else cause.origin
         return error
@@ -473,7 +475,7 @@ class _Run:
         try:
             return evaluate(self._scope)
         except ExpressionError as error:
-            raise ToolExecutionError(f"{self._workflow.label}: {part}: {error}", code="step_failed") from error
+            raise ToolExecutionError(f"{self._workflow.label}: {part}: {error}", code=error.code) from error
 
 
 def _may_retry(error: ToolError) -> bool:
