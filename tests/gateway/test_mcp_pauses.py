@@ -8,16 +8,18 @@ from typing import Any, Literal
 
 import pytest
 from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ElicitRequestParams,
     ElicitRequestURLParams,
     ElicitResult,
     ErrorData,
+    InputRequiredResult,
     InputResponses,
 )
 
 from toolpost import Paused, Settings, Toolbox, ToolContext, tool
-from toolpost.configuration.settings import ViewSettings
+from toolpost.configuration.settings import ServerSettings, ViewSettings
 from toolpost.gateway.mcp_server import McpServer
 from toolpost.gateway.views import View
 from toolpost.sources import Workflow, WorkflowFunction
@@ -238,7 +240,7 @@ async def test_a_caller_lists_its_own_calls_that_wait_and_no_others(tmp_path: Pa
         theirs = (await client.call_tool("send", {"letter": {}, "copies": []})).meta or {}
     async with gateway(tmp_path) as (_, gate), Client(gate.server) as client:
         none = await client.call_tool("pending_status", {})
-        state = (await retry(client, "order", {"amount": 7})).request_state
+        state = (await retry(client, "order", {"amount": 7})).request_state.partition("&")[0]
         own = await client.call_tool("pending_status", {})
         foreign = await client.call_tool("pending_wait", {"pending_id": theirs["toolpost/pending_id"]})
         wrong = await client.call_tool("pending_wait", {"pending_id": 7})
@@ -248,3 +250,51 @@ async def test_a_caller_lists_its_own_calls_that_wait_and_no_others(tmp_path: Pa
     assert "takes pending_id, a text" in str(wrong.content)
     assert "none of your calls waits" in str(none.content)
     assert f'{state} order {{"amount": 7}}: open' in own.content[0].model_dump()["text"]
+
+
+def quick(seconds: float = 0.01) -> Settings:
+    return Settings(data_dir=None, server=ServerSettings(pending_wait_s=seconds))
+
+
+async def accept(context: Any, params: ElicitRequestParams) -> ElicitResult:
+    return ElicitResult(action="accept", content={})
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_newer_client_is_told_that_its_call_waits_before_it_gives_up(asks: bool) -> None:
+    ran.clear()
+    given: dict[str, Any] = {"letter": {"to": "bob"}, "copies": [1]}
+    async with Toolbox(tools=[send], settings=quick()) as box:
+        gate = McpServer(box, principal=lambda _ctx: ME)
+        async with Client(gate.server, elicitation_callback=accept if asks else None) as client:
+            told = await client.call_tool("send", given)
+            [waiting] = await box.pending.list(by=COLLEAGUE)
+            await box.approve(waiting.id, by=COLLEAGUE)
+            result = await client.call_tool("pending_wait", {"pending_id": waiting.id})
+
+    assert (told.meta or {})["toolpost/pending_id"] == waiting.id
+    assert f"call pending_wait with pending_id: {waiting.id}" in str(told.content)
+    assert (result.structured_content, len(ran)) == ({"result": "sent"}, 1)
+
+
+async def test_the_eighth_retry_of_a_call_that_waits_gets_its_pending_action() -> None:
+    given: dict[str, Any] = {"letter": {}, "copies": []}
+    async with Toolbox(tools=[send], settings=quick()) as box:
+        gate = McpServer(box, principal=lambda _ctx: ME)
+        async with Client(gate.server) as client:
+            answers = [await retry(client, "send", given)]
+            for _ in range(8):
+                answers.append(await retry(client, "send", given, answers[-1].request_state))
+
+    assert [isinstance(one, InputRequiredResult) for one in answers] == [True] * 8 + [False]
+
+
+@pytest.mark.parametrize("change", ["&7&", "&-1&", "&x&", "&"])
+async def test_a_client_cannot_change_the_round_of_its_state(change: str) -> None:
+    given: dict[str, Any] = {"letter": {}, "copies": []}
+    async with Toolbox(tools=[send], settings=quick()) as box:
+        gate = McpServer(box, principal=lambda _ctx: ME)
+        async with Client(gate.server) as client:
+            state = (await retry(client, "send", given)).request_state
+            with pytest.raises(MCPError, match="requestState"):
+                await retry(client, "send", given, state.replace("&1&", change))

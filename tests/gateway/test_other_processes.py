@@ -10,6 +10,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastmcp import Client as FastMCPClient
+from fastmcp.client.elicitation import ElicitResult as FastMCPElicitResult
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -61,7 +64,7 @@ async def test_an_approval_after_kill_9_completes_the_retry_once_wherever_it_com
     asked = await killed_after_asking(home, "local__drop", arguments)
     approved = await asyncio.to_thread(
         subprocess.run,
-        warm_command("pending", "approve", str(asked.request_state)),
+        warm_command("pending", "approve", str(asked.request_state).partition("&")[0]),
         cwd=home,
         env=child_environment(),
         capture_output=True,
@@ -135,3 +138,44 @@ async def test_a_call_that_may_be_repeated_has_failed_when_its_gateway_was_kille
 
 def rpc(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+async def accept(message: str, response_type: Any, params: Any, context: Any) -> Any:
+    return FastMCPElicitResult(action="accept")
+
+
+@asynccontextmanager
+async def fastmcp_over(kind: str, home: Path) -> AsyncIterator[FastMCPClient[Any]]:
+    with running(home) as gateway:
+        program, *arguments = serving(home)
+        transport = (
+            StdioTransport(program, arguments, env=child_environment())
+            if kind == "stdio"
+            else StreamableHttpTransport(gateway.address, headers=gateway.headers)
+        )
+        async with FastMCPClient(transport, elicitation_handler=accept if kind == "http" else None) as client:
+            yield client
+
+
+@pytest.mark.parametrize("kind", ["http", "stdio"])
+async def test_fastmcp_is_told_that_its_call_waits_before_it_gives_up_and_the_call_runs_once(
+    home: Path, kind: str
+) -> None:
+    with (home / "toolpost.yaml").open("a") as file:
+        file.write("server: {pending_wait_s: 0.05}\n")
+    async with fastmcp_over(kind, home) as client:
+        told = await client.call_tool("local__drop", {"name": "logs"}, raise_on_error=False)
+        pending_id = (told.meta or {})["toolpost/pending_id"]
+        await asyncio.to_thread(
+            subprocess.run,
+            warm_command("pending", "approve", pending_id),
+            cwd=home,
+            env=child_environment(),
+            capture_output=True,
+            check=True,
+        )
+        result = await client.call_tool("pending_wait", {"pending_id": pending_id})
+
+    assert f"call pending_wait with pending_id: {pending_id}" in str(told.content)
+    assert result.structured_content == {"result": "logs is gone"}
+    assert (home / "dropped").read_text() == "logs\n"

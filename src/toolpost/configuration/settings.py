@@ -374,6 +374,12 @@ class ServerSettings(ConfigModel):
         default=200, description="Of one key or one user's tokens, event streams included; in each worker"
     )
     max_upload_mb: float = Field(default=100.0, gt=0, description="The largest file that becomes an artifact")
+    pending_wait_s: float = Field(
+        default=25.0,
+        gt=0,
+        le=120,
+        description="How long one request of an MCP client waits for a person before the client is answered",
+    )
     shutdown_limit_s: float = Field(
         default=10.0, ge=0, le=3600, description="How long calls under way have once it stops; then they are parked"
     )

@@ -517,6 +517,10 @@ class Store(Protocol):
         """The state of planners."""
         ...
 
+    def mac(self, kind: str, message: bytes) -> bytes:
+        """Return a MAC over a message with the key of this store, the same in every process on the store."""
+        ...
+
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         """Remove finished runs and tasks, pending actions, sessions and artifacts past the limits; count them."""
         ...

@@ -1,13 +1,14 @@
 """Calls of MCP clients that wait for a person: ask the client's user, and collect what was decided.
 
 Nothing that a client sends answers an approval. Its user can fill in what a tool wants to know, and is told of all
-else; whoever may decide does so elsewhere. The state of a waiting call is the ids of its first and its last pending
-action, so that a retry finds it in any process on the same store.
+else; whoever may decide does so elsewhere. The state of a waiting call has the ids of its first and its last pending
+action and the number of the round, with a MAC, so that a retry finds it in any process on the same store.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -36,12 +37,14 @@ if TYPE_CHECKING:
 
 _ELICIT = "elicitation/create"
 _NEEDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
-COLLECT_S = 25.0  # a retry waits this long for a person before it says again what is missing
+# Clients raise an error after ten rounds (SDKs of Python, TypeScript, C# and Go) and so end their agent's run.
+_LAST_ROUND = 8
 _STATUS, _WAIT = "pending_status", "pending_wait"
 _LONGEST_WAIT_S = 120.0
 _MOST_LISTED = 20
 _MOST_SEEN = 200  # among which are those that the client's view shows
 _AND = "&"
+_MAC = "request state"
 _PENDING_ID = {"pending_id": {"type": "string", "description": "The id that the waiting call's result named"}}
 _EMPTY_FORM: dict[str, Any] = {"type": "object", "properties": {}}
 PENDING_TOOLS: list[dict[str, Any]] = [
@@ -73,6 +76,14 @@ class Retry(NamedTuple):
     responses: Mapping[str, Any]
 
 
+class _State(NamedTuple):
+    """The state of a waiting call that its client echoes: its first pause, the one it knows of, and its round."""
+
+    first_id: str
+    known_id: str
+    round: int
+
+
 class PausedCalls:
     """Ask about and collect the paused calls of an open Toolbox's MCP clients; of tools that they see."""
 
@@ -81,29 +92,64 @@ class PausedCalls:
         self._sees = sees
         self._pending = box.pending
 
+    @property
+    def _wait_s(self) -> float:
+        """How long a request waits for a person before it says what is missing."""
+        return self._box.settings.server.pending_wait_s
+
     # ------------------------------------------------------------------ newer clients, which retry
 
     async def collect(self, retry: Retry, user: str, context: ToolContext) -> Outcome:
         """Return what came of a call that is retried; hand in what the client answered, if that is asked for.
 
-        The state begins with the first pause, whose arguments are those of the retry: a person may have changed them
-        since. It ends with the question that the client knows of; another is returned at once.
+        The arguments of the retry are those of the first pause: a person may have changed them since. A question that
+        the client does not know of is returned at once.
         """
-        first_id, _, known_id = retry.state.partition(_AND)
-        first = await self._own(first_id, user)
+        state = self._read_state(retry.state, user)
+        first = await self._own(state.first_id, user)
         if first is None or not self._is_same_call(await self._pending.outermost(first), retry):
             raise _invalid_state()
-        if known_id and await self._own(known_id, user) is None:
+        if await self._own(state.known_id, user) is None:
             raise _invalid_state()
         now = await self._pending.outcome(first.id, by=user, wait_s=0)
-        if not isinstance(now, Paused) or now.pending_id != (known_id or first_id):
+        if not isinstance(now, Paused) or now.pending_id != state.known_id:
             return now
         if now.question.kind == "input":
             if now.pending_id in retry.responses:
                 return await self._hand_in(now, _plain(retry.responses[now.pending_id]), user, context)
             if now.question.requests and retry.responses:
                 return await self.answer(now, retry.responses, user, context)
-        return await self._pending.outcome(now.pending_id, by=user, wait_s=COLLECT_S)
+        return await self._pending.outcome(now.pending_id, by=user, wait_s=self._wait_s)
+
+    def input_required(self, paused: Paused, ctx: Context, user: str, *, state: str | None) -> dict[str, Any] | None:
+        """Return the interim result of a call that waits; None in the last round, which ends with `pending_result`.
+
+        `state` is that of the retry which still waits, if it is one.
+        """
+        last = None if state is None else self._read_state(state, user)
+        if last is not None and last.round >= _LAST_ROUND:
+            return None
+        first_id, number = (paused.pending_id, 1) if last is None else (last.first_id, last.round + 1)
+        echoed = self._write_state(_State(first_id, paused.pending_id, number), user)
+        result: dict[str, Any] = {"resultType": "input_required", "requestState": echoed}
+        requests = client_requests(paused, ctx)
+        return {**result, "inputRequests": requests} if requests else result
+
+    def _write_state(self, state: _State, user: str) -> str:
+        plain = _AND.join(map(str, state))
+        return f"{plain}{_AND}{self._state_mac(plain, user)}"
+
+    def _read_state(self, text: str, user: str) -> _State:
+        """Return a state that this gateway gave to this user; raise for any other."""
+        plain, _, mac = text.rpartition(_AND)
+        if not hmac.compare_digest(mac.encode(), self._state_mac(plain, user).encode()):
+            raise _invalid_state()
+        first_id, known_id, number = plain.split(_AND)
+        return _State(first_id, known_id, int(number))
+
+    def _state_mac(self, plain: str, user: str) -> str:
+        message = json.dumps([user, plain]).encode()
+        return self._box.store.mac(_MAC, message).hex()
 
     async def answer(self, paused: Paused, responses: Mapping[str, Any], user: str, context: ToolContext) -> Outcome:
         """Hand in a client's responses to what the server behind asks; what is missing is asked for again."""
@@ -157,7 +203,7 @@ class PausedCalls:
             return await answer
         except ToolError as error:
             if error.error_code == "already_answered":
-                return await pending.outcome(pending_id, by=user, wait_s=COLLECT_S)
+                return await pending.outcome(pending_id, by=user, wait_s=self._wait_s)
             return Failed(paused.call_id, paused.run_id, paused.tool_name, error)
 
     # ------------------------------------------------------------------ older clients, which are asked
@@ -197,7 +243,7 @@ class PausedCalls:
         reply = _plain(replies[paused.pending_id])
         if paused.question.kind == "input":
             return await self._hand_in(paused, reply, user, context)
-        wait_s = COLLECT_S if reply.get("action") == "accept" else 0
+        wait_s = self._wait_s if reply.get("action") == "accept" else 0
         return await self._pending.outcome(paused.pending_id, by=user, wait_s=wait_s)
 
     async def decided(self, paused: Paused, user: str) -> Outcome:
@@ -218,7 +264,7 @@ class PausedCalls:
     async def call_own_tool(self, params: CallToolRequestParams, user: str) -> Outcome | dict[str, Any]:
         """Return what came of a pending call; `pending_wait` waits for a person for a while."""
         given = params.arguments or {}
-        pending_id, wait_s = given.get("pending_id"), given.get("timeout_s", COLLECT_S)
+        pending_id, wait_s = given.get("pending_id"), given.get("timeout_s", self._wait_s)
         if pending_id is None and params.name == _STATUS:
             return await self._list(user)
         if not isinstance(pending_id, str) or not isinstance(wait_s, int | float):
@@ -243,15 +289,6 @@ class PausedCalls:
 def _text(text: str, *, is_error: bool = False) -> dict[str, Any]:
     """Return a result of one text; a mistake is a result too, which a model reads and mends."""
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
-
-
-def input_required(paused: Paused, ctx: Context, *, state: str | None) -> dict[str, Any]:
-    """Return the interim result of a call that waits; `state` is that of the retry which still waits, if it is one."""
-    first = paused.pending_id if state is None else state.partition(_AND)[0]
-    known = first if first == paused.pending_id else f"{first}{_AND}{paused.pending_id}"
-    result: dict[str, Any] = {"resultType": "input_required", "requestState": known}
-    requests = client_requests(paused, ctx)
-    return {**result, "inputRequests": requests} if requests else result
 
 
 def client_requests(paused: Paused, ctx: Context) -> dict[str, Any]:
@@ -291,7 +328,8 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
     Clients refuse a result without structured content where the tool has an output schema, unless it is an error.
     """
     text = (
-        f"This call waits for a person. {where_to_answer(paused)}\nThen call {_WAIT}, pending_id: {paused.pending_id}"
+        f"This call waits for a person and runs once it is answered; do not repeat it. {where_to_answer(paused)}\n"
+        f"To get its result, call {_WAIT} with pending_id: {paused.pending_id}"
     )
     shown: Mapping[str, Any] = {**card, "payload": {}} if paused.question.kind == "consent" else card
     meta: dict[str, Any] = {

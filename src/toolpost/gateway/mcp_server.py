@@ -1,8 +1,9 @@
 """An MCP server over the catalog of a Toolbox, for clients of both protocol eras.
 
 Every call goes through the Toolbox like any other. A call that needs a person answers `input_required` to clients of
-the newer protocol; its state is the id of the pending action, so that a retry collects the outcome in any process on
-the same store, exactly once. Nothing that a client sends answers an approval.
+the newer protocol; its state names the pending action, so that a retry collects the outcome in any process on the same
+store, exactly once. A client that has retried for long gets the pending action as its result, before it gives up.
+Nothing that a client sends answers an approval.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ from toolpost.gateway.mcp_pauses import (
     PausedCalls,
     Retry,
     client_requests,
-    input_required,
     pending_result,
     where_to_answer,
 )
@@ -363,8 +363,11 @@ class McpServer:
         ctx = call.ctx
         if isinstance(outcome, Paused):
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                return input_required(outcome, ctx, state=call.params.request_state)
-            outcome = await self._paused.ask(ctx, outcome, call.user, context)
+                interim = self._paused.input_required(outcome, ctx, call.user, state=call.params.request_state)
+                if interim is not None:
+                    return interim
+            else:
+                outcome = await self._paused.ask(ctx, outcome, call.user, context)
         if isinstance(outcome, Failed):
             refuse_missing_capability(outcome.error)
         return {**_COMPLETE, **await call.finish(outcome)}

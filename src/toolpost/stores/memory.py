@@ -565,6 +565,7 @@ class MemoryStore:
 
     def __init__(self, *, max_events: int | None = None, clock: Callable[[], float] = time.time) -> None:
         self.owner_id = f"own_{os.urandom(12).hex()}"
+        self._key = LogKey(secrets.token_bytes(KEY_BYTES))
         self.events = MemoryEventLog(max_events=max_events)
         self.journal = MemoryJournal(self.owner_id)
         self.pending = MemoryPendingStore()
@@ -578,6 +579,9 @@ class MemoryStore:
         self.state = SealedStateStore(
             self._state_table, RowSealer(NoSealer()), owner_id=self.owner_id, is_alive=self.owner_id.__eq__
         )
+
+    def mac(self, kind: str, message: bytes) -> bytes:
+        return self._key.mac(kind, message)
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         removed = dict.fromkeys(PRUNED, 0)

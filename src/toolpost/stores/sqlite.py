@@ -404,6 +404,7 @@ class SQLiteStore:
         self._writer = writer
         self._reader = reader
         self._liveness = liveness
+        self._key = ledger.key
         self._pruner = Pruner(writer, reader, appender=appender, files=files)
         self._forgetter = Forgetter(
             writer,
@@ -431,6 +432,9 @@ class SQLiteStore:
     def owner_id(self) -> str:
         """The owner of this store's intents, claims and keys."""
         return self._liveness.owner_id
+
+    def mac(self, kind: str, message: bytes) -> bytes:
+        return self._key.mac(kind, message)
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
         removed = await self._pruner.prune(retention, now=now)
