@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.questions import Question
+from toolpost.contracts.questions import DEFINITION_CHANGED, Question
 from toolpost.contracts.spec import ToolSpec
 from toolpost.schema.hidden_text import escape_hidden
 from toolpost.schema.json_values import SCHEMA_MAPS, is_array, is_object
@@ -293,7 +293,7 @@ class Hold(Struct, frozen=True, kw_only=True):
         """Return the record to list while the hold lasts: nothing of the new definition that was not agreed to."""
         before = self.before
         same_input = before is not None and before.input_schema == self.after.input_schema
-        note = f"Set aside: {self.reason}. A call waits for a person."
+        note = f"Set aside: {self.reason}. A call waits for the operator."
         return replace(
             spec,
             description=note if before is None else f"{before.description}\n\n{note}".strip(),
@@ -304,16 +304,18 @@ class Hold(Struct, frozen=True, kw_only=True):
         )
 
     def question(self) -> Question:
-        """Return the question that asks a person to accept the definition; no call of the tool runs before."""
-        prompt = f"Agree to {self.name} as it is now? {self.reason[0].upper()}{self.reason[1:]}; a yes runs this call."
+        """Return the question that asks the operator to accept the definition; no call of the tool runs before."""
+        why = f"{self.reason[0].upper()}{self.reason[1:]}"
+        prompt = f"{self.name} waits for the operator. {why}. The call continues once its definition is accepted."
         return Question(
-            kind="approval", prompt=prompt, reason="definition_changed", payload=self.payload(), key=DEFINITION
+            kind="approval", prompt=prompt, reason=DEFINITION_CHANGED, payload=self.payload(), key=DEFINITION
         )
 
     def payload(self) -> dict[str, Any]:
-        """Return the old and the new definition, part by part, for the person who decides."""
+        """Return the old and the new definition, part by part, for the operator."""
         before, after = self.before, self.after
         changes = [] if before is None else [change._asdict() for change in differences(before, after)]
         new = {"description": after.description, "arguments": list(after.arguments)}
         new |= {"annotations": after.annotations, "target": after.target}
-        return {"reason": self.reason, "hash": after.hash, "new": before is None, "changes": changes, DEFINITION: new}
+        about = {"tool": self.name, "reason": self.reason, "hash": after.hash, "new": before is None}
+        return {**about, "changes": changes, DEFINITION: new}

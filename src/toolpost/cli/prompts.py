@@ -17,8 +17,8 @@ from toolpost.cli.commands import CommonOptions, default_user
 from toolpost.cli.output import Output, format_json, format_json_line, make_printable
 from toolpost.contracts.errors import ToolError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import Completed, Failed, OpenQuestion, Outcome, Paused, outcome_to_dict
-from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import NEXT_STEPS, Question
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.contracts.questions import Question
 from toolpost.policy.approvals import answer_refusal
 from toolpost.schema.json_values import as_object, is_array, is_object
 
@@ -63,7 +63,7 @@ def next_step(question: Question, pending_id: str, options: CommonOptions, *, by
     ):
         options = options.for_another_user()
     service = question.payload.get("provider", "SERVICE")
-    step = NEXT_STEPS[question.kind].format(id=pending_id, service=service, options=options)
+    step = question.next_step.format(id=pending_id, service=service, options=options)
     who = _who_may_answer(question) if is_decided else ""
     link = question.payload.get("auth_url") if question.kind == "consent" else None
     return "\n".join(filter(None, [step, who, f"Or open {link}" if link else ""]))
@@ -162,6 +162,8 @@ async def _ask(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Ou
         return None
     action = await box.pending.get(paused.pending_id, by=user)
     if answer_refusal(action, user, "approve" if question.kind == "approval" else "answer"):
+        return None
+    if question.needs_operator and Principal.parse(user).tenant != LOCAL_TENANT:
         return None
     if question.kind == "approval":
         return await _ask_approval(paused, box, output, user=user)

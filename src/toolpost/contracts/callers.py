@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from toolpost.contracts.errors import ToolError
-from toolpost.contracts.principal import Principal
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.records import represent
 
 CallerScope = Literal["call", "answer", "admin"]
@@ -17,6 +17,9 @@ SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin")
 """To call tools; to answer what waits for a person; to change sources and to export the record."""
 KEY_PREFIX = "tpk_"
 """How the text of a key begins; its id and its secret follow, with an underscore between."""
+OPERATOR_ID = "operator"
+KEY_ID = "key:"
+"""How the id of a caller that has a key begins; no other caller's id does."""
 
 
 class Caller(NamedTuple):
@@ -29,6 +32,12 @@ class Caller(NamedTuple):
     principal: Principal
     scopes: frozenset[CallerScope]
     answers: tuple[str, ...] = ("*",)
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether this is the operator: by the token of the data folder, or by an `admin` key of the local tenant."""
+        is_admin = self.id.startswith(KEY_ID) and "admin" in self.scopes and self.principal.tenant == LOCAL_TENANT
+        return self.id == OPERATOR_ID or is_admin
 
     def may_answer(self, tool_name: str) -> bool:
         """Return whether this caller may answer questions about a tool."""

@@ -32,6 +32,12 @@ NEXT_STEPS: Mapping[QuestionKind, str] = {
     "unknown": "`toolpost pending answer {id} --decision happened{options}` (or not_happened, or rerun) settles it.",
 }
 """The commands that answer a question of each kind."""
+DEFINITION_CHANGED = "definition_changed"
+"""The reason of an approval that asks the operator to accept the changed definition of a tool."""
+_OPERATOR_STEP = (
+    "The operator accepts the definition with `toolpost lock approve {tool}`; the call then continues automatically. "
+    "`toolpost pending deny {{id}}{{options}}` withdraws the call."
+)
 
 
 class CallPreview(NamedTuple):
@@ -78,6 +84,18 @@ class Question(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return represent(self, without=("payload", "state", "requests"))
+
+    @property
+    def needs_operator(self) -> bool:
+        """Whether only the operator can approve: a definition is shared by all tenants."""
+        return self.kind == "approval" and self.reason == DEFINITION_CHANGED
+
+    @property
+    def next_step(self) -> str:
+        """The commands that answer the question, with `{id}`, `{service}` and `{options}` left to fill in."""
+        if self.needs_operator:
+            return _OPERATOR_STEP.format(tool=self.payload.get("tool", "TOOL"))
+        return NEXT_STEPS[self.kind]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what every surface shows of the question."""

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from toolpost.contracts.callers import SCOPES
+from toolpost.contracts.callers import OPERATOR_ID, SCOPES
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 
@@ -166,7 +166,7 @@ class Access:
 
     def _check(self, caller: Caller, path: str) -> None:
         """Refuse a caller that asks too much, or for what its scopes do not cover; the operator may do everything."""
-        if caller.id == "operator":
+        if caller.id == OPERATOR_ID:
             return
         wait_s = self._rates.take(caller.id)
         if wait_s:

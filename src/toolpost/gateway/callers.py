@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.caller_tokens import CallerTokens, claim_at, role_names
 from toolpost.auth.keys import write_private
-from toolpost.contracts.callers import KEY_PREFIX, SCOPES, Caller, CallerKey, CallerScope, check_key_scopes
+from toolpost.contracts.callers import (
+    KEY_ID,
+    KEY_PREFIX,
+    OPERATOR_ID,
+    SCOPES,
+    Caller,
+    CallerKey,
+    CallerScope,
+    check_key_scopes,
+)
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal
@@ -99,7 +108,7 @@ class Callers:
         tokens: CallerTokens | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.operator = Caller("operator", operator, frozenset(SCOPES))
+        self.operator = Caller(OPERATOR_ID, operator, frozenset(SCOPES))
         self.token = token
         self._expected = token.encode()
         self._keys = keys
@@ -125,7 +134,7 @@ class Callers:
         known = hmac.compare_digest(_digest(secret), b"" if key is None else key.digest)
         if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):
             raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
-        return Caller(f"key:{key.id}", key.principal, key.scopes)
+        return Caller(f"{KEY_ID}{key.id}", key.principal, key.scopes)
 
 
 def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:

@@ -19,7 +19,7 @@ from mcp_types import INVALID_PARAMS, CallToolRequestParams
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
 from toolpost.contracts.outcomes import Failed, OpenQuestion, Outcome, Paused
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import NEXT_STEPS, PendingAction, Question
+from toolpost.contracts.questions import PendingAction, Question
 from toolpost.gateway.mcp_client import client_capabilities
 from toolpost.gateway.mcp_results import META
 from toolpost.schema.json_values import is_object
@@ -403,7 +403,7 @@ def _how_to_answer(asked: OpenQuestion) -> str:
     target = question.target.get("summary", "")
     shown = f"{question.prompt}\narguments: {dict(question.arguments)}" + (f"\ntarget: {target}" if target else "")
     service = question.payload.get("provider", "SERVICE")
-    step = NEXT_STEPS[question.kind].format(id=asked.pending_id, service=service, options="")
+    step = question.next_step.format(id=asked.pending_id, service=service, options="")
     return f"{shown}\n{step}"
 
 

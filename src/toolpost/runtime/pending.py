@@ -25,7 +25,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.events import CallRef, EventCode, RunSummary, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
-from toolpost.contracts.principal import Principal
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.questions import DECISIONS, Answer, Decision, PendingAction, PendingStatus, Question
 from toolpost.contracts.sources import HoldingSource
 from toolpost.contracts.storage import ArtifactRef, JournalEntry, Store
@@ -44,7 +44,7 @@ from toolpost.runtime.persistence import (
 from toolpost.runtime.results import summary_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.context import ToolContext
@@ -61,6 +61,7 @@ _LONGEST_PREVIEW = 8000
 _UNKNOWN_RESULT = "It happened, as a person reported; what it returned is not known."
 _BEFORE_ANEW = {"approval": "deny it and ", "unknown": "say whether it happened and "}
 _OUTER_WAIT_S = 60.0
+_MOST_WAITING = 1000  # pending actions that are looked through for those that wait for a definition
 _POLL_S = 0.1  # another process may answer
 _DECIDED = frozenset({"approval", "unknown"})  # the other kinds ask for what only the caller can give
 _ASKED = (EventCode.APPROVAL_REQUESTED, EventCode.CALL_PAUSED)
@@ -159,9 +160,13 @@ class PendingActions:
         actions = await self._store.pending.list(tenant=action.asked_by.tenant, status=status, call_id=outer_id)
         return next((one for one in actions if action.call_id in inner_calls(one)), None)
 
-    def card(self, action: PendingAction) -> dict[str, Any]:
-        """Return a pending action as every surface shows it, with secrets masked and the possible answers."""
-        return approval_card(action, self._registry, self._redactor)
+    def card(self, action: PendingAction, *, operator: bool | None = None) -> dict[str, Any]:
+        """Return a pending action as every surface shows it, with secrets masked and the possible answers.
+
+        `operator` says whether it is shown to the operator, who alone is offered to approve a changed definition; by
+        default a user of the local tenant is.
+        """
+        return approval_card(action, self._registry, self._redactor, operator=operator)
 
     async def describe_event(self, event: StoredEvent, *, by: str) -> dict[str, Any]:
         """Return an event as JSON data; that a person is asked comes with the card, as `by` may see it."""
@@ -210,6 +215,49 @@ class PendingActions:
         """Approve a call, with changed arguments if given, and return its outcome."""
         return await self.answer(pending_id, by=by, decision="approve", arguments=arguments)
 
+    def accept_definition(
+        self, tool_name: str, *, by: str, expected: str | None = None, operator: bool | None = None
+    ) -> None:
+        """Pin the changed definition of a tool, and continue the calls of all tenants that wait for it.
+
+        `expected` is the hash of the definition that the operator has seen. Without `operator`, a user of the local
+        tenant counts as the operator. ToolPermissionError for others; ToolConflictError when the definition is another.
+        """
+        if not _is_operator(by, operator=operator):
+            raise _operator_required(by, tool_name)
+        hold = self._registry.find(tool_name).hold
+        if hold is None or hold.is_settled():
+            return
+        if expected is not None and hold.after.hash != expected:
+            msg = f"{tool_name!r} has changed again since you looked at it; look at its definition again"
+            raise ToolConflictError(msg, tool_name=tool_name, code="tool_changed")
+        hold.accept()
+        _log.info("%s accepted the changed definition of %s", by, tool_name)
+        self._background.start(self.continue_accepted(by=by))
+
+    async def continue_accepted(self, actions: Iterable[PendingAction] | None = None, *, by: str = "operator") -> None:
+        """Run the calls again that wait for a definition which the operator has accepted meanwhile.
+
+        Their tenants' own approvals are still asked for. A process that lacks a tool leaves its calls to another.
+        """
+        found = await self._store.pending.list(limit=_MOST_WAITING) if actions is None else actions
+        for action in found:
+            if not self._is_accepted(action):
+                continue
+            answer = Answer(decision="approve", state=action.question.state)
+            claimed = await self._store.pending.claim(action.id, answer, by=by, at=time.time())
+            if claimed is not None:
+                self._background.start(self.carry_out(claimed))
+
+    def _is_accepted(self, action: PendingAction) -> bool:
+        """Return whether an open action waits for a definition that is accepted by now."""
+        if not action.question.needs_operator or action.status != "open" or action.expires_at <= time.time():
+            return False
+        if not self._registry.has(action.tool_name):
+            return False
+        hold = self._registry.find(action.tool_name).hold
+        return hold is None or hold.is_settled()
+
     async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
         """Deny a call for good."""
         return await self.answer(pending_id, by=by, decision="deny", reason=reason)
@@ -225,10 +273,13 @@ class PendingActions:
         arguments: Mapping[str, Any] | None = None,
         responses: Mapping[str, Any] | None = None,
         context: ToolContext | None = None,
+        operator: bool | None = None,
     ) -> Outcome:
         """Answer a question, run the waiting call, in `context` if given, and return its outcome.
 
-        `responses` are those of an MCP client to the question's `requests`, in place of a value.
+        `responses` are those of an MCP client to the question's `requests`, in place of a value. `operator` says
+        whether this is the operator, who alone can approve a changed definition; by default a user of the local tenant
+        is.
         """
         self._router.inflight.check_loop()  # before the action is claimed
         action = await self.get(pending_id, by=by)
@@ -242,6 +293,7 @@ class PendingActions:
         if decision == "approve":
             if action.status != "open" or action.expires_at <= time.time():
                 raise await self._too_late(pending_id)  # before a definition is accepted
+            self._accept_definition(action, by, operator=operator)
             value = self._grant(action, arguments)
             if arguments is not None:
                 arguments = await self._give_artifacts(action, arguments, by)
@@ -274,6 +326,8 @@ class PendingActions:
         claimed = await self._store.pending.claim(pending_id, answer, by=by, at=time.time())
         if claimed is None:
             raise await self._too_late(pending_id)
+        if claimed.question.needs_operator:
+            self._background.start(self.continue_accepted(by=by))  # other calls may wait for the same definition
         return await self.carry_out(claimed, context)
 
     async def carry_out(
@@ -430,20 +484,20 @@ class PendingActions:
 
     def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
         """Return the hash of the approved call; changed arguments are validated before the action is claimed."""
-        if action.question.key == DEFINITION:
-            self._accept_definition(action)
-        else:
+        if action.question.key != DEFINITION:
             self._refuse_changed(action)
             if arguments is None:
                 return action.arguments_hash
         entry = self._registry.find(action.tool_name)
         return call_hash(entry.spec, entry.fit(dict(action.arguments if arguments is None else arguments)))
 
-    def _accept_definition(self, action: PendingAction) -> None:
+    def _accept_definition(self, action: PendingAction, by: str, *, operator: bool | None) -> None:
         """Pin a tool's definition as the question showed it, unless it was accepted meanwhile."""
         hold = self._registry.find(action.tool_name).hold
-        if hold is None or hold.is_settled():
+        if action.question.key != DEFINITION or hold is None or hold.is_settled():
             return
+        if not _is_operator(by, operator=operator):
+            raise _operator_required(by, action.tool_name)
         if hold.after.hash != action.question.payload.get("hash"):
             msg = f"{action.tool_name!r} has changed again since this was asked; deny it and call the tool again"
             raise ToolConflictError(msg, tool_name=action.tool_name, code="tool_changed")
@@ -476,6 +530,19 @@ class PendingActions:
         return ToolConflictError(
             f"{pending_id!r} was already answered by {action.answered_by}", code="already_answered"
         )
+
+
+def _is_operator(by: str, *, operator: bool | None) -> bool:
+    """Return whether an answer is the operator's; a program that does not say so speaks for the local tenant."""
+    return Principal.parse(by).tenant == LOCAL_TENANT if operator is None else operator
+
+
+def _operator_required(by: str, tool_name: str) -> ToolPermissionError:
+    msg = (
+        f"{by!r} may not accept the changed definition of {tool_name!r}: all tenants share it, so only the operator may"
+        f"; `toolpost lock approve {tool_name}` does, and the call then continues automatically"
+    )
+    return ToolPermissionError(msg, tool_name=tool_name, code="operator_required")
 
 
 def inner_calls(action: PendingAction) -> Collection[str]:
@@ -543,7 +610,7 @@ def _shown_payload(question: Question, redactor: Redactor) -> Mapping[str, Any]:
 
 def with_answerers(question: Question, approvals: Approvals) -> Question:
     """Return the question with the people who may answer it by policy."""
-    if question.kind not in _DECIDED:
+    if question.kind not in _DECIDED or question.needs_operator:
         return question
     return replace(question, answerers=approvals.answerers, four_eyes=bool(approvals.four_eyes))
 
@@ -712,10 +779,13 @@ class OutcomeReporter:
         return CallRef(of.run_id, of.call_id, of.tool_name, who.tenant, who.user, correlation or of.call_id, redact)
 
 
-def approval_card(action: PendingAction, registry: ToolRegistry, redactor: Redactor) -> dict[str, Any]:
+def approval_card(
+    action: PendingAction, registry: ToolRegistry, redactor: Redactor, *, operator: bool | None = None
+) -> dict[str, Any]:
     """Return the card of a pending action, with its secrets masked.
 
-    `answers` lists the possible decisions while it is open, each with the schema of what comes with it.
+    `answers` lists the possible decisions while it is open, each with the schema of what comes with it; what only the
+    operator can approve is offered to nobody else.
     """
     name, question = action.tool_name, action.question
     entry = registry.find(name) if registry.has(name) else None
@@ -738,7 +808,12 @@ def approval_card(action: PendingAction, registry: ToolRegistry, redactor: Redac
         **open_text,
         "target": dict(question.target),
         "preview": _preview(question, open_text["payload"]),
-        "answers": _answers(question, None if entry is None else entry.spec.input_schema)
+        "waits_for": "operator" if question.needs_operator else "person",
+        "answers": _answers(
+            question,
+            None if entry is None else entry.spec.input_schema,
+            operator=_is_operator(str(action.asked_by), operator=operator),
+        )
         if action.status == "open"
         else [],
         "answerers": None if action.answerers is None else list(action.answerers),
@@ -770,13 +845,13 @@ def _preview(question: Question, payload: Mapping[str, Any]) -> dict[str, str] |
     return None if kind is None else {"kind": kind, "text": question.target.get("summary", "")}
 
 
-def _answers(question: Question, input_schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _answers(question: Question, input_schema: Mapping[str, Any] | None, *, operator: bool) -> list[dict[str, Any]]:
     """Return the decisions that a question takes; changing the arguments is a decision of its own, `modify`."""
     allowed = DECISIONS[question.kind]
     answers: list[dict[str, Any]] = []
-    if "approve" in allowed:
+    if "approve" in allowed and (operator or not question.needs_operator):
         answers.append(_decision("approve"))
-        if input_schema is not None:
+        if input_schema is not None and not question.needs_operator:
             answers.append(_decision("modify", arguments=input_schema, required=("arguments",)))
     if "answer" in allowed and question.kind != "consent":  # whoever signs in answers a consent
         answers.append(_decision("answer", value=question.answer_schema or {}, required=("value",)))

@@ -105,7 +105,7 @@ class Recovery:
         for run in orphans:
             for call in await self._store.events.open_calls(run.run_id, tenant=run.tenant):
                 await self._end_call(call)
-        await self._resume_outer_calls()
+        await self._resume_waiting()
         if self._also is not None:
             await self._also(self._actions)
 
@@ -128,9 +128,14 @@ class Recovery:
         await self._actions.settle(action, outcome_to_dict(end(action)), action.status)
         await self._actions.resume_outer(action)
 
-    async def _resume_outer_calls(self) -> None:
-        """Run calls again whose call inside has ended, where the process that ended it died before it could."""
-        for action in await self._store.pending.list(limit=_MOST_OUTER):
+    async def _resume_waiting(self) -> None:
+        """Run calls again whose definition was accepted elsewhere, or whose inner call has ended.
+
+        The process that ended an inner call may have died before it could.
+        """
+        waiting = await self._store.pending.list(limit=_MOST_OUTER)
+        await self._actions.continue_accepted(waiting)
+        for action in waiting:
             if inner_calls(action) and (ended := await self._actions.ended_inside(action)) is not None:
                 await self._actions.resume_outer(ended)
 

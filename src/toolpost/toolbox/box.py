@@ -353,6 +353,14 @@ class Toolbox:
         """
         return await self.pending.approve(pending_id, by=by, arguments=arguments)
 
+    def accept_definition(self, name: str, *, by: str, expected: str | None = None) -> None:
+        """Accept the changed definition of a tool, which all tenants share, and continue the calls that wait for it.
+
+        `by` is the operator, a user of the tenant `local`. `expected` is the `hash` in the payload of the question: if
+        the tool has changed again since, ToolConflictError. ToolPermissionError if `by` is of another tenant.
+        """
+        self.pending.accept_definition(name, by=by, expected=expected)
+
     async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
         """Deny a pending action; its call fails."""
         return await self.pending.deny(pending_id, by=by, reason=reason)

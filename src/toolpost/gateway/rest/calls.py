@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -239,11 +240,15 @@ async def _list_pending(ask: RestRequest) -> Response:
         except PendingNotFoundError:
             raise invalid_cursor() from None
     found = await ask.box.pending.list(by=ask.user, status=status, user=ask.only_user, before=before, limit=limit + 1)
-    return page_response(found, limit, lambda action: action.id, ask.box.pending.card)
+    return page_response(found, limit, lambda action: action.id, partial(_card, ask))
 
 
 async def _show_pending(ask: RestRequest) -> Response:
-    return JsonResponse(ask.box.pending.card(await _find_pending(ask, ask.path["pending_id"])))
+    return JsonResponse(_card(ask, await _find_pending(ask, ask.path["pending_id"])))
+
+
+def _card(ask: RestRequest, action: PendingAction) -> dict[str, Any]:
+    return ask.box.pending.card(action, operator=ask.caller.is_operator)
 
 
 async def _answer_pending(ask: RestRequest) -> Response:
@@ -265,6 +270,7 @@ async def _answer_pending(ask: RestRequest) -> Response:
         decision="approve" if decision == "modify" else decision,
         reason=body.get("reason", ""),
         arguments=body.get("arguments"),
+        operator=ask.caller.is_operator,
     )
     return JsonResponse(outcome_to_dict(outcome))
 

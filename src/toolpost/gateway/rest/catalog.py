@@ -19,6 +19,7 @@ from toolpost.gateway.rest.schemas import page, ref
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from toolpost.catalog.entry import Entry
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.source_changes import ChangedSources
     from toolpost.toolbox.box import Toolbox
@@ -66,6 +67,26 @@ def with_etag(ask: RestRequest, response: Response) -> Response:
     response.headers["ETag"] = etag
     response.headers["Cache-Control"] = "private, no-cache"
     return response
+
+
+async def _show_definition(ask: RestRequest) -> Response:
+    """Show what has changed in a tool since it was last accepted."""
+    hold = _operators_tool(ask).hold
+    return JsonResponse({"status": "accepted"} if hold is None else {"status": "changed", **hold.payload()})
+
+
+async def _accept_definition(ask: RestRequest) -> Response:
+    """Accept a tool as the operator has seen it; the calls that wait for it continue."""
+    entry = _operators_tool(ask)
+    ask.box.pending.accept_definition(entry.spec.name, by=ask.user, expected=ask.body["hash"], operator=True)
+    return JsonResponse({"status": "accepted"})
+
+
+def _operators_tool(ask: RestRequest) -> Entry:
+    if not ask.caller.is_operator:
+        detail = "definitions are accepted with the operator's token or an `admin` key of the tenant `local`"
+        raise Problem(403, "operator_required", detail)
+    return ask.box.registry.find(ask.path["name"])
 
 
 async def _show_stats(ask: RestRequest) -> Response:
@@ -125,6 +146,29 @@ TOOL_OPERATIONS = [
         headers=_MATCH,
         answers={200: ref("Tool"), 304: None},
         problems=(404,),
+    ),
+    Operation(
+        id="show_definition",
+        method="GET",
+        path="/tools/{name}/definition",
+        summary="Show what has changed in a tool since its definition was accepted; for the operator",
+        tag="tools",
+        handler=_show_definition,
+        scope=("admin",),
+        answers={200: ref("Definition")},
+        problems=(404,),
+    ),
+    Operation(
+        id="accept_definition",
+        method="POST",
+        path="/tools/{name}/definition",
+        summary="Accept a tool as it is now; the calls that wait for it continue. For the operator",
+        tag="tools",
+        handler=_accept_definition,
+        scope=("admin",),
+        takes=ref("AcceptedDefinition"),
+        answers={200: ref("Definition")},
+        problems=(404, 409),
     ),
     Operation(
         id="show_stats",

@@ -132,6 +132,7 @@ COMPONENTS: dict[str, Any] = {
                 "properties": {"kind": {"enum": ["diff", "text", "http_request", "command"]}, "text": _TEXT},
                 "required": ["kind", "text"],
             },
+            "waits_for": {"enum": ["person", "operator"], "description": "The operator accepts changed definitions"},
             "answers": {
                 "type": "array",
                 "items": _record({"decision": _TEXT, "schema": _OBJECT}),
@@ -164,6 +165,26 @@ COMPONENTS: dict[str, Any] = {
             "reason": {"type": "string", "description": "Of `deny`: the caller is told"},
         },
         "required": ["decision"],
+        "additionalProperties": False,
+    },
+    "Definition": _record(
+        {"status": {"enum": ["accepted", "changed"]}},
+        {
+            "tool": _TEXT,
+            "reason": _TEXT,
+            "hash": {**_TEXT, "description": "Of the definition as it is now"},
+            "new": {"type": "boolean", "description": "It was never accepted"},
+            "changes": {
+                "type": "array",
+                "items": _record({"part": _TEXT, "before": _TEXT, "after": _TEXT}),
+            },
+            "definition": _OBJECT,
+        },
+    ),
+    "AcceptedDefinition": {
+        "type": "object",
+        "properties": {"hash": {"type": "string", "description": "Of the definition that was shown"}},
+        "required": ["hash"],
         "additionalProperties": False,
     },
     "Artifact": _record(
