@@ -46,6 +46,9 @@ RunId = Annotated[
         autocompletion=completion.run_ids,
     ),
 ]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show the traceback of an exception that a tool's own code raised, too.")
+]
 _RECENT = 1000  # runs among which an ended call is looked for
 RunLimit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
 
@@ -62,7 +65,9 @@ def list_runs(limit: RunLimit = 50, config: Config = None, user: User = "", json
 
 
 @runs_app.command("show")
-def show_run(run_id: RunId, config: Config = None, user: User = "", json: Json = False) -> None:
+def show_run(
+    run_id: RunId, verbose: Verbose = False, config: Config = None, user: User = "", json: Json = False
+) -> None:
     """Show one run with its events and artifacts."""
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -71,7 +76,7 @@ def show_run(run_id: RunId, config: Config = None, user: User = "", json: Json =
             raise run_not_found(run_id, user=user, output=output)
         events = await box.events(user=user, run_id=run.run_id)
         artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run.run_id)
-        _show_run(run, events, artifacts, output)
+        _show_run(run, events, artifacts, output, verbose=verbose)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
@@ -168,14 +173,18 @@ def _show_runs(runs: list[RunSummary], user: str, output: Output) -> None:
     output.note(f"`toolpost runs show ID{output.options}` shows what happened in one.")
 
 
-def _show_run(run: RunSummary, events: list[StoredEvent], artifacts: list[ArtifactRef], output: Output) -> None:
+def _show_run(
+    run: RunSummary, events: list[StoredEvent], artifacts: list[ArtifactRef], output: Output, *, verbose: bool
+) -> None:
     if output.as_json:
-        log = [event.to_dict() for event in events]
+        log = [{**event.to_dict(), **({"traceback": event.traceback} if verbose else {})} for event in events]
         output.document({**run.to_dict(), "log": log, "artifacts": [artifact.to_dict() for artifact in artifacts]})
         return
     output.text(f"{run.status}: {run.tool_name} for {_owner(run)}, started {format_time(run.started_at)}")
     for event in events:
         output.text(event_text(event))
+        for line in event.traceback.splitlines() if verbose else ():
+            output.text(f"        {line}")
     for artifact in artifacts:
         output.text(f"artifact {artifact.id}: {artifact.name or artifact.tool_name}, {artifact.size} bytes")
 

@@ -164,9 +164,19 @@ class Output:
         """Write an error and advice about it to stderr."""
         wait = "" if error.retry_after_s is None else f" (retry after {error.retry_after_s:g} s)"
         self.note(f"failed: {error}{wait}")
+        self.locate(error)
         usual_advice = ADVICE.get(error.error_code, "").format(tool=error.tool_name or "NAME", options=self.options)
         if advice or usual_advice:
             self.note(advice or usual_advice)
+
+    def locate(self, error: ToolError) -> None:
+        """Write to stderr which line of a tool's own code raised an error; nothing for other errors."""
+        if not error.is_uncaught:
+            return
+        from toolpost.runtime.raised import find_line
+
+        if (line := find_line(error)) is not None:
+            self.note(f"  at {line}")
 
     def _write(self, text: str, *, end: str = "\n") -> None:
         self.status.clear()

@@ -47,6 +47,8 @@ def show_outcome(outcome: Outcome, output: Output, *, advice: str | None = None)
     """Write an outcome and return its exit code; a failure comes with the advice, or what is known to help."""
     if output.as_json:
         output.document(outcome_to_dict(outcome))
+        if isinstance(outcome, Failed):
+            output.locate(outcome.error)
     else:
         _print_outcome(outcome, output, advice)
     return EXIT_CODES[outcome.status]
@@ -86,8 +88,9 @@ def _print_outcome(outcome: Outcome, output: Output, advice: str | None) -> None
             for artifact in outcome.artifacts:
                 save = f"`toolpost artifacts save {artifact} FILE{output.options}`"
                 output.note(f"{save} makes a file of what was kept; the tool artifact_read reads it.")
-        case Failed(error=error):
-            output.explain(error, advice=advice)
+        case Failed(error=error, run_id=run_id):
+            shown = f"`toolpost runs show {run_id} --verbose{output.options}` shows the traceback."
+            output.explain(error, advice=shown if error.traceback and advice is None else advice)
         case Paused():
             output.text(describe_pause(outcome, output.options))
         case _:

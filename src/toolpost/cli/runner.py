@@ -10,8 +10,15 @@ import os
 import re
 import signal
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
@@ -328,10 +335,26 @@ def run_with_box(
     async def with_box(output: Output) -> int:
         from toolpost.configuration.loading import load_settings
 
-        async with sources(load_settings(config), progress_sinks(output)) as box:
-            return await _work_with(box, work, output)
+        with _own_words_for_failures():
+            async with sources(load_settings(config), progress_sinks(output)) as box:
+                return await _work_with(box, work, output)
 
     run_command(with_box, as_json=as_json, options=CommonOptions(config, user))
+
+
+@contextmanager
+def _own_words_for_failures() -> Generator[None]:
+    """Keep the log of what tools raise off the terminal, where the command itself says which line raised it."""
+    if os.environ.get(TRACEBACK_VARIABLE):
+        yield
+        return
+    logger = logging.getLogger("toolpost.tools")
+    hidden = logging.Filter("toolpost.tools.none")
+    logger.addFilter(hidden)
+    try:
+        yield
+    finally:
+        logger.removeFilter(hidden)
 
 
 def run_with_catalog(

@@ -85,6 +85,8 @@ class ToolError(Exception):
     error_code: str = "tool_error"
     origin: str = ""  # the external source whose words the message may repeat
     challenges: tuple[str, ...] = ()  # WWW-Authenticate challenges of the server (RFC 9110 section 11.6.1)
+    is_uncaught: bool = False  # whether the cause is an exception that the code of a tool raised and did not handle
+    traceback: str = ""  # of that exception, redacted; for the log and the operator, never for a model or a caller
 
     def __init__(
         self,

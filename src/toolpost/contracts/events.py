@@ -14,6 +14,8 @@ from toolpost.contracts.records import represent
 
 # In the payload of a call's last event: whether its journal entry was written.
 JOURNALED = "journaled"
+# In the facts of a failed call: the traceback of the tool's own code. It is stored with the event and in no payload.
+TRACEBACK = "traceback"
 
 
 class EventCode(IntEnum):
@@ -141,7 +143,9 @@ class RunEvent(Struct, frozen=True, gc=False):
 
 def redacted_payload(call: CallRef, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of an event for those who may read it: redacted, with the tool name and the correlation id."""
-    return call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **facts})
+    payload = call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **facts})
+    payload.pop(TRACEBACK, None)
+    return payload
 
 
 def new_event(
@@ -164,6 +168,7 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
     payload: Mapping[str, Any]
     hash: str
     user: str = ""
+    traceback: str = ""  # of a tool's own code; for the operator alone, so that neither `payload` nor `to_dict` has it
 
     @property
     def is_forgotten(self) -> bool:

@@ -158,12 +158,16 @@ def logging_to_stderr(form: LogFormat | None) -> Generator[None]:
 
 
 class _TextFormatter(logging.Formatter):
-    """One line for each record: time, level, message and fields."""
+    """One line for each record: time, level, message and fields. A traceback follows it, each line after a bar."""
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [_time_of(record), record.levelname, one_line(record.getMessage())]
         parts += [f"{name}={one_line(str(value))}" for name, value in _fields_of(record)]
-        return " ".join(parts)
+        below = [f"  | {one_line(line)}" for line in self._exception_of(record).splitlines()]
+        return "\n".join([" ".join(parts), *below])
+
+    def _exception_of(self, record: logging.LogRecord) -> str:
+        return record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
 
 
 class _JsonFormatter(logging.Formatter):

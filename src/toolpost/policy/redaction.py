@@ -350,6 +350,7 @@ LOGGERS = (
     "toolpost.sources.websocket",
     "toolpost.stores",
     "toolpost.toolbox",
+    "toolpost.tools",
 )
 LOG_FIELDS = "toolpost_fields"  # of a log record: what a structured line has beside its message
 _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")

@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.events import JOURNALED, CallRef, EventCode, JsonText
+from toolpost.contracts.events import JOURNALED, TRACEBACK, CallRef, EventCode, JsonText
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.runtime.event_bus import Emit, fan_out
@@ -87,6 +87,8 @@ class EventEmitter:
         else:
             code = EventCode.TOOL_CALL_FAILED
             facts = {**error_facts(outcome.error), "duration_ms": outcome.duration_ms}
+            if outcome.error.traceback:
+                facts[TRACEBACK] = outcome.error.traceback
         if journaled:
             facts[JOURNALED] = True
         self.emit(call, code, facts)

@@ -42,6 +42,7 @@ from toolpost.runtime.concurrency import STORE_RETRY_S, BackgroundTasks
 from toolpost.runtime.event_emitter import EventEmitter, NotJson, error_facts, snapshot_arguments
 from toolpost.runtime.pending import PauseWriter, describe_call, with_answerers
 from toolpost.runtime.persistence import current_outcome, dump_outcome, paused_outcome
+from toolpost.runtime.raised import format_traceback
 from toolpost.runtime.resilience import backoff, may_repeat
 from toolpost.runtime.results import CredentialScrubber, LargeResult, Result, ResultCache, ResultProcessor
 from toolpost.runtime.tool_runtime import ToolRuntime, ToolRuntimes, Upstream, context_secrets, read_arguments
@@ -457,6 +458,9 @@ class ToolRouter:
             error.origin = attempt.runtime.entry.origin or error.origin  # the error of a call inside keeps its own
         redactor = self.redactor if attempt.runtime is None else attempt.runtime.redactor_for(request)
         error.conceal(redactor.message)
+        if error.is_uncaught:
+            error.traceback = format_traceback(error, redactor.redact)
+            _tool_log.error("%s raised %s (run %s)", name, error.message, request.run_id, exc_info=error.__cause__)
         return Failed(request.call_id, request.run_id, name, error, attempt.elapsed_ms)
 
     async def describe_interrupted(
@@ -628,11 +632,15 @@ def failure_of(raised: BaseException, tool_name: str) -> ToolError:
         raised.tool_name = raised.tool_name or tool_name
         return raised
     message = f"{type(raised).__name__}: {str(raised) or 'no message'}"
+    error: ToolError
     if isinstance(raised, TimeoutError):
-        return ToolTimeoutError(message, tool_name=tool_name, cause=raised)
-    if isinstance(raised, ConnectionError) or (isinstance(raised, OSError) and raised.errno in _NETWORK_ERRNOS):
-        return ToolConnectionError(message, tool_name=tool_name, cause=raised)
-    return ToolExecutionError(message, tool_name=tool_name, cause=raised)
+        error = ToolTimeoutError(message, tool_name=tool_name, cause=raised)
+    elif isinstance(raised, ConnectionError) or (isinstance(raised, OSError) and raised.errno in _NETWORK_ERRNOS):
+        error = ToolConnectionError(message, tool_name=tool_name, cause=raised)
+    else:
+        error = ToolExecutionError(message, tool_name=tool_name, cause=raised)
+    error.is_uncaught = True
+    return error
 
 
 def _is_unbegun(attempt: Attempt, error: ToolError) -> bool:
@@ -671,6 +679,7 @@ def _cache_key(permitted: PermittedCall) -> tuple[str, ...]:
 # ---------------------------------------------------------------- idempotency keys and recorded outcomes
 
 _log = logging.getLogger("toolpost.runtime")
+_tool_log = logging.getLogger("toolpost.tools")
 
 
 class IdempotencyKeys:

@@ -21,7 +21,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolpost.contracts.events import CallRef, EventCode, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.events import TRACEBACK, CallRef, EventCode, RunEvent, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.schema.json_values import compact_encoder
 from toolpost.stores.retention_rules import FORGOTTEN_USER, mentions
@@ -110,6 +110,7 @@ class Segment(NamedTuple):
                 # One that is the event's alone, for those who tell events apart by it.
                 hash=sha256(self.hash + _number(self.seq + place)).hexdigest(),
                 user=self.user,
+                traceback=str(facts.get(TRACEBACK, "")),
             )
             for place, (code, at, facts) in enumerate(entries)
         ]
@@ -117,7 +118,9 @@ class Segment(NamedTuple):
     def _payload(self, facts: dict[str, Any]) -> dict[str, Any]:
         if facts.get(FORGOTTEN) is True:
             return {"tool_name": self.tool_name, **facts}
-        return {"tool_name": self.tool_name, "correlation_id": self.correlation_id, **facts}
+        shown = {"tool_name": self.tool_name, "correlation_id": self.correlation_id, **facts}
+        shown.pop(TRACEBACK, None)
+        return shown
 
 
 class LogKey:
