@@ -202,6 +202,7 @@ class ToolOverride(ConfigModel):
     outputs: OutputCheck | None = Field(default=None, description="As for the source, for this tool alone")
 
 
+_LONGEST_CALL_S = 300.0  # unless the operator says otherwise
 _OLD_TRUST = frozenset({"trust_annotations", "trustAnnotations"})
 
 
@@ -270,6 +271,7 @@ class ExternalToolConfig(SourceModel):
     auth_type: AuthType = AuthType.NONE
     auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
     timeout_s: float = Field(default=30.0, ge=1.0, le=300.0)
+    deadline_s: float | None = Field(default=None, ge=1.0, le=86_400.0)
     connect_timeout_s: float = Field(default=30.0, ge=0.1, le=600.0)
     retry_policy: RetryPolicy = Field(default_factory=RetryPolicy.defaults)
     max_concurrency: int = Field(default=10, ge=1, le=100)
@@ -304,6 +306,12 @@ class ExternalToolConfig(SourceModel):
         return {**members, "connection": manual} if is_command and isinstance(manual, str) else members
 
     _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # excluded names are stored nowhere else
+
+    def deadline_for(self, try_s: float) -> float:
+        """Return the seconds that a call has over all its attempts and waits, where one attempt has `try_s`."""
+        if self.deadline_s is not None:
+            return self.deadline_s
+        return max(try_s, min(_LONGEST_CALL_S, self.retry_policy.max_attempts * try_s))
 
     @field_validator("tool_filter", "tool_exclude")
     @classmethod

@@ -40,7 +40,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
@@ -304,15 +304,23 @@ class ToolAuthError(ToolNodeError):
 
 
 class ToolTimeoutError(ToolNodeError):
-    """The tool did not answer in time."""
+    """The tool did not answer in time: in one attempt, or in the whole call over all attempts and waits (`bound`)."""
 
     category = ErrorCategory.RETRYABLE_SERVER
     error_code = "timeout"
 
-    def __init__(self, message: str | None = None, *, timeout_ms: float | None = None, **facts: Any) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        timeout_ms: float | None = None,
+        bound: Literal["attempt", "call"] | None = None,
+        **facts: Any,
+    ) -> None:
         default = f"Tool execution timed out after {timeout_ms:g}ms" if timeout_ms is not None else "Tool timed out"
         super().__init__(message or default, **facts)
         self.timeout_ms = timeout_ms
+        self.bound = bound
 
 
 class ToolConnectionError(ToolNodeError):

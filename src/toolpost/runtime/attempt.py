@@ -45,6 +45,7 @@ PARKED = "restart"  # the key under which a parked call has its answer
 _VALUES_AT_ONCE, _VALUES_PER_SECOND = 1000, 100.0  # of a stream; a fast one must not fill the log
 _MOST_NESTED = 20  # calls within one another; a tool that calls itself without end goes no deeper
 _OUTER_S = 0.5
+NEVER = float("inf")
 _CANCEL_AGAIN_S = 1.0  # a tool that swallowed the cancellation is cancelled again after this long
 _OTHER_LOOP = (
     "this Toolbox was opened in another event loop, and its connections live there: open one in this loop, or hand "
@@ -110,6 +111,8 @@ class Attempt(Struct, eq=False):
     started: bool
     cancels: int = 0
     stopped: Stop | None = None
+    expires: float = NEVER  # when the current try ends, where it has a bound of its own
+    expiries: int = 0  # cancellations of the task because the current try expired
     announced: bool = False
     invoked: bool = False
     renewals: int = 0  # of a credential that was refused
@@ -142,6 +145,21 @@ class Attempt(Struct, eq=False):
         if self.task is not None:
             self.cancels += 1
             self.task.cancel()
+
+    def expire(self) -> None:
+        """Cancel the current try; the call goes on."""
+        if self.task is not None:
+            self.expiries += 1
+            self.task.cancel()
+
+    def end_try(self) -> bool:
+        """Undo the cancellations of a try that expired; return whether it did."""
+        expiries, self.expires, self.expiries = self.expiries, NEVER, 0
+        if self.task is None or not expiries:
+            return False
+        for _ in range(expiries):
+            self.task.uncancel()
+        return True
 
     @property
     def may_be_parked(self) -> bool:
@@ -303,6 +321,7 @@ class AttemptServices:
         attempt = self._attempt
         if timeout_s > attempt.timeout_s:
             attempt.router.inflight.move_deadline(attempt, timeout_s)
+        attempt.expires = max(attempt.expires, attempt.began + timeout_s)
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
         """Emit that one provider failed and the next is used."""
@@ -388,7 +407,7 @@ class InFlightCalls:
         self._attempts: set[Attempt] = set()
         self.leave = self._attempts.discard  # removes a call; the timer stays armed and checks the calls left
         self._timer: asyncio.TimerHandle | None = None
-        self._armed_for = float("inf")
+        self._armed_for = NEVER
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -428,6 +447,12 @@ class InFlightCalls:
         attempt.timeout_s = timeout_s
         if attempt.deadline < self._armed_for:
             self._arm(attempt.deadline)
+
+    def bound_try(self, attempt: Attempt, expires: float) -> None:
+        """Cancel the current try of a call at a time, if it has not ended by then."""
+        attempt.expires = expires
+        if expires < self._armed_for:
+            self._arm(expires)
 
     def check_loop(self) -> None:
         """Raise RuntimeError when calls cannot be made in the current event loop, or not any more."""
@@ -501,13 +526,16 @@ class InFlightCalls:
 
     def _check(self) -> None:
         now = _now()
-        self._timer, self._armed_for = None, float("inf")
+        self._timer, self._armed_for = None, NEVER
         for attempt in list(self._attempts):
             if attempt.deadline <= now:
                 attempt.stop("timeout")
                 attempt.deadline = now + _CANCEL_AGAIN_S
+            elif attempt.expires <= now:
+                attempt.expire()
+                attempt.expires = now + _CANCEL_AGAIN_S
         if self._attempts:
-            self._arm(min(attempt.deadline for attempt in self._attempts))
+            self._arm(min(min(attempt.deadline, attempt.expires) for attempt in self._attempts))
 
 
 def _runs_on(attempt: Attempt, source: ToolSource) -> bool:

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.contracts.events import JOURNALED, TRACEBACK, CallRef, EventCode, JsonText
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
@@ -211,4 +212,7 @@ def describe_value(value: Any, call: CallRef) -> dict[str, Any]:
 
 def error_facts(error: ToolError) -> dict[str, Any]:
     """Return the facts of an error for an event."""
-    return {"error_code": error.error_code, "error_message": error.message, "error": error.message}
+    facts = {"error_code": error.error_code, "error_message": error.message, "error": error.message}
+    if isinstance(error, ToolTimeoutError) and error.bound is not None:
+        facts["bound"] = error.bound
+    return facts

@@ -62,6 +62,7 @@ _DEADLINE_SHARE = 0.98  # a call ends with its own error, not with the deadline'
 _REQUESTED, _STARTED = EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_STARTED  # an enum lookup runs Python code
 _REFUSALS = frozenset({401, 403})  # a refused request has no effect, so that it may be sent again
 _MOST_RENEWALS = 2
+_WORTH_TRYING = 0.5  # of the time of a try that timed out; the next is not begun with less
 # Network errors of the operating system without an exception class of their own.
 _NETWORK_ERRNOS = frozenset(
     {errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
@@ -153,7 +154,7 @@ class ToolRouter:
             retry_ratio=retry_ratio,
         )
         self.tracer = find_call_tracer(self._runtimes.find)
-        self._invoker = Invoker(store.journal, self.emitter)
+        self._invoker = Invoker(store.journal, self.emitter, self.inflight)
         self._results = ResultProcessor(store.artifacts, inline_bytes=inline_bytes)
         self._cache = ResultCache()
         self._keys = IdempotencyKeys(store)
@@ -169,7 +170,7 @@ class ToolRouter:
         """
         inner = copy.copy(self)
         inner.emitter = self.emitter.with_sinks([self.store.events, *sinks])
-        inner._invoker = Invoker(self.store.journal, inner.emitter)  # noqa: SLF001 - a copy of itself, here and below
+        inner._invoker = Invoker(self.store.journal, inner.emitter, self.inflight)  # noqa: SLF001 - a copy of itself, here and below
         inner._pauses = PauseWriter(self.store, inner.emitter, self._ids, self.background, ttl_s=self._pending_ttl_s)  # noqa: SLF001
         if registry is not None:
             inner._registry, inner._runtimes = registry, self._runtimes.over(registry)  # noqa: SLF001
@@ -337,7 +338,7 @@ class ToolRouter:
             attempt.runtime, attempt.call = runtime, runtime.call_ref(request)
             self._emit_requested(attempt, attempt.snapshot)
             if request.timeout_s is None:
-                self.inflight.move_deadline(attempt, runtime.timeout_s)
+                self.inflight.move_deadline(attempt, runtime.deadline_s)
         return runtime
 
     async def authorize(
@@ -405,7 +406,7 @@ class ToolRouter:
         if runtime is not None and sources.connecting and sources.is_stale(name):
             runtime = None  # wait for the new listing, which may change the schema and the verdict
         call = self._unknown_ref(request) if runtime is None else runtime.call_ref(request)
-        timeout_s = request.timeout_s or (self._timeout_s if runtime is None else runtime.timeout_s)
+        timeout_s = request.timeout_s or (self._timeout_s if runtime is None else runtime.deadline_s)
         attempt = self.inflight.begin(self._inner, request, runtime, call, snapshot, timeout_s)
         if runtime is not None or not (self._registry.has(name) or sources.may_have(name)):
             self._emit_requested(attempt, snapshot)
@@ -507,9 +508,10 @@ class ToolRouter:
 class Invoker:
     """Run authorized calls to an output, a question or an error."""
 
-    def __init__(self, journal: Journal, emitter: EventEmitter) -> None:
+    def __init__(self, journal: Journal, emitter: EventEmitter, inflight: InFlightCalls) -> None:
         self._journal = journal
         self._emitter = emitter
+        self._bound_try = inflight.bound_try
         self._scrubber = CredentialScrubber()
 
     async def invoke(self, attempt: Attempt, runtime: ToolRuntime, call: AuthorizedCall) -> ToolOutput | Question:
@@ -519,7 +521,7 @@ class Invoker:
         """
         request, limiters, start, read_output = attempt.request, runtime.limiters, runtime.start, runtime.output
         upstream = runtime.upstream if runtime.hosts is None else runtime.hosts.of(call)
-        tries = 0
+        tries, try_s = 0, runtime.try_s
         while True:
             tries += 1
             if upstream.breaker.failures:
@@ -531,6 +533,7 @@ class Invoker:
                 if runtime.journaled and not attempt.journaled:
                     await self._journal_intent(attempt)
                 attempt.invoked = True
+                self._bound_try(attempt, began + try_s)
                 value = await start(call)
                 output = value if read_output is None else read_output(value)
             except BaseException as raised:  # noqa: BLE001 - foreign code is called here
@@ -538,6 +541,7 @@ class Invoker:
             finally:
                 if limiters:
                     runtime.release(request.held)
+                attempt.end_try()
             if error is None:
                 if upstream.breaker.failures or upstream.budget.spent:
                     upstream.succeeded()
@@ -588,8 +592,8 @@ class Invoker:
         if (
             tries >= runtime.retry_policy.max_attempts
             or not may_repeat(error, runtime.spec.replay, runtime.retry_policy)
-            # After a timeout, a try with less time than the last would only time out again.
-            or wait + (took_s if isinstance(error, ToolTimeoutError) else 0.0) >= attempt.remaining_s
+            # After a timeout, a try with much less time than the last would only time out again.
+            or wait + (took_s * _WORTH_TRYING if isinstance(error, ToolTimeoutError) else 0.0) >= attempt.remaining_s
             or not upstream.budget.withdraw()
         ):
             return await _renewed(attempt, runtime, call, error)
@@ -616,13 +620,27 @@ def _read_exception(
     """Return the question or the error that a tool raised; a cancellation from outside is raised again."""
     if isinstance(raised, PauseSignal):
         return raised.question, None
+    has_expired = attempt.end_try()
     stopped = isinstance(raised, asyncio.CancelledError) and attempt.is_cancelled
     if stopped or is_interrupt(raised):
         upstream.breaker.abandoned()
         raise raised
-    error = failure_of(raised, runtime.name)
+    error = _expired(attempt, runtime, raised) if has_expired else failure_of(raised, runtime.name)
+    if isinstance(error, ToolTimeoutError):
+        error.bound = "attempt"
     error.conceal(runtime.redactor_for(attempt.request).message)
     return None, error
+
+
+def _expired(attempt: Attempt, runtime: ToolRuntime, raised: BaseException) -> ToolTimeoutError:
+    """Return the error of a try that took longer than `timeout_s` of its source or tool."""
+    timeout_ms = round(runtime.try_s * 1000, 3)
+    message = f"Tool execution timed out after {timeout_ms:g}ms, the limit of one attempt (timeout_s){_doubt(attempt)}"
+    return ToolTimeoutError(message, timeout_ms=timeout_ms, tool_name=runtime.name, cause=raised)
+
+
+def _doubt(attempt: Attempt) -> str:
+    return "; it may have taken effect all the same" if attempt.journaled else ""
 
 
 def failure_of(raised: BaseException, tool_name: str) -> ToolError:
@@ -656,11 +674,11 @@ def _private(arguments: Any, snapshot: Any) -> Any:
 def _stopped(attempt: Attempt) -> ToolError:
     """Return the error of a call that timed out, was cancelled, or whose caller was cancelled."""
     name = attempt.call.tool_name
-    doubt = "; it may have taken effect all the same" if attempt.journaled else ""
+    doubt = _doubt(attempt)
     if attempt.stopped == "timeout":
         timeout_ms = round(attempt.timeout_s * 1000, 3)
         message = f"Tool execution timed out after {timeout_ms:g}ms{doubt}"
-        return ToolTimeoutError(message, timeout_ms=timeout_ms, tool_name=name)
+        return ToolTimeoutError(message, timeout_ms=timeout_ms, bound="call", tool_name=name)
     if attempt.stopped == "stopping":
         message = f"the process that ran the call has stopped before it ended{doubt}"
         return ToolCancelledError(message, tool_name=name, code="stopped")

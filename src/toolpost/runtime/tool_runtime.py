@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import math
 from collections import OrderedDict, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,7 @@ class ToolRuntime:
         "access",
         "cache_ttl_s",
         "counts",
+        "deadline_s",
         "entry",
         "hosts",
         "journaled",
@@ -82,8 +84,8 @@ class ToolRuntime:
         "secret_paths",
         "spec",
         "start",
-        "timeout_s",
         "tool",
+        "try_s",
         "upstream",
         "verdict",
         "verdicts",
@@ -100,7 +102,8 @@ class ToolRuntime:
         hosts: HostUpstreams | None,
         limiters: tuple[Limiter, ...],
         retry_policy: RetryPolicy,
-        timeout_s: float,
+        try_s: float,
+        deadline_s: float,
         redactor: Redactor,
     ) -> None:
         self.entry = entry
@@ -120,7 +123,8 @@ class ToolRuntime:
         self.hosts = hosts
         self.limiters = limiters
         self.retry_policy = retry_policy
-        self.timeout_s = timeout_s
+        self.try_s = try_s  # bounds one try; infinite where the deadline of the call alone does
+        self.deadline_s = deadline_s
         self._redactor = redactor
         arguments, results = entry.secret_paths
         self.secret_paths: SecretPaths = arguments
@@ -406,6 +410,7 @@ class ToolRuntimes:
         spec, config = entry.spec, entry.config
         if isinstance(entry.tool, RedactingTool):
             self._redactor.join(entry.tool.redactor)
+        try_s, deadline_s = self._bounds(entry)
         return ToolRuntime(
             entry,
             access=self._authorizer.of(entry.original.source),
@@ -415,9 +420,18 @@ class ToolRuntimes:
             hosts=self._hosts_of(spec),
             limiters=self._limits(entry),
             retry_policy=config.retry_policy if config else RetryPolicy.defaults(),
-            timeout_s=spec.timeout_s or (config.timeout_s if config else self._timeout_s),
+            try_s=try_s,
+            deadline_s=deadline_s,
             redactor=self._redactor,
         )
+
+    def _bounds(self, entry: Entry) -> tuple[float, float]:
+        """Return the seconds of one try and of a whole call; a tool without a source has the latter alone."""
+        spec, config = entry.spec, entry.config
+        if config is None:
+            return math.inf, spec.timeout_s or self._timeout_s
+        try_s = spec.timeout_s or config.timeout_s
+        return try_s, config.deadline_for(try_s)
 
     def _verdicts(self, entry: Entry) -> Mapping[bool, Verdict] | None:
         """Return the verdicts for destructive and other calls; None where a preview cannot change the verdict."""
