@@ -244,11 +244,14 @@ async def test_a_tool_that_asks_twice_pauses_twice() -> None:
     assert model.results == ['[{"size": "large"}, false]']
 
 
+RENAMED = {"op": "replace", "path": "/name", "value": "old"}
+
+
 @pytest.mark.parametrize(
     ("user_input", "shown", "dropped"),
     [
         ("approve", "logs dropped", ["drop logs"]),
-        (Answer(decision="approve", arguments={"name": "old"}), "old dropped", ["drop old"]),
+        (Answer(decision="approve", changes=[RENAMED]), "old dropped", ["drop old"]),
         ("deny", "acme:ann refused drop", []),
         (Answer(decision="deny", reason="keep them"), "keep them", []),
     ],
@@ -266,7 +269,15 @@ async def test_a_call_that_needs_a_yes_gets_it_or_not(user_input: Any, shown: st
 
 
 @pytest.mark.parametrize(
-    "user_input", [None, "sure", True, {"decision": "approve"}], ids=["none", "word", "true", "object"]
+    "user_input",
+    [
+        None,
+        "sure",
+        True,
+        {"decision": "approve"},
+        Answer(decision="approve", changes=[{**RENAMED, "value": "[redacted]"}]),
+    ],
+    ids=["none", "word", "true", "object", "mask"],
 )
 async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(user_input: Any) -> None:
     async with Toolbox(tools=[drop], settings=Settings(data_dir=None)) as box:
@@ -275,7 +286,8 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(use
         again = await planner.resume(pause.resume_token, user_input)
         assert isinstance(again, PlannerPause)
         assert (pause.refused, again.pending_id) == ("", pause.pending_id)
-        assert "takes approve, deny, not" in again.refused
+        says = "stands for a masked secret" if isinstance(user_input, Answer) else "takes approve, deny, not"
+        assert says in again.refused
         assert ran == []
         assert isinstance(await planner.resume(again.resume_token, "approve"), PlannerFinish)
     assert ran == ["drop logs"]

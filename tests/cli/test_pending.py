@@ -34,15 +34,17 @@ def test_another_process_approves_and_the_call_runs_once(child: Run, paused: str
 
 
 def test_changed_arguments_are_what_runs(toolpost: Run, paused: str, home: Path) -> None:
-    done = toolpost("pending", "approve", paused, "--args", '{"name": "cup"}', "--json")
+    done = toolpost("pending", "approve", paused, "--set", "/name=cup", "--json")
 
     assert (done.code, done.json["content"]) == (0, "wiped cup")
     assert (home / "wiped.txt").read_text() == "cup\n"
 
 
-@pytest.mark.parametrize("args", ['{"name": 5}', "[1]"])
-def test_changed_arguments_are_validated_and_the_question_stays_open(toolpost: Run, paused: str, args: str) -> None:
-    done = toolpost("pending", "approve", paused, "--args", args, "--json")
+@pytest.mark.parametrize("change", [("--set", "/name=5"), ("--remove", "/name"), ("--changes", "[1]")])
+def test_changed_arguments_are_validated_and_the_question_stays_open(
+    toolpost: Run, paused: str, change: tuple[str, str]
+) -> None:
+    done = toolpost("pending", "approve", paused, *change, "--json")
 
     assert (done.code, done.json["error"]["error_code"]) == (1, "validation_failed")
     assert toolpost("pending", "show", paused, "--json").json["status"] == "open"
@@ -277,3 +279,24 @@ def test_a_user_without_a_tenant_is_told_how_that_was_read(toolpost: Run, words:
     assert "not found for local:bad (--user is TENANT:USER; without a tenant it is local:USER)" in bare
     assert "list --user local:bad`" in bare
     assert "not found for acme:ann. " in whole
+
+
+def test_an_approval_changes_arguments_by_path_and_keeps_masked_secrets(toolpost: Run) -> None:
+    call = ("tools", "call", "local.sign_in", "user=ann", "password=correct-horse", "--json")
+    asked = toolpost(*call).json["pending"]["id"]
+    shown = toolpost("pending", "show", asked, "--json").json
+    masked = toolpost("pending", "approve", asked, "--set", "/password=[redacted]")
+    missing = toolpost("pending", "approve", asked, "--remove", "/usr")
+    done = toolpost("pending", "approve", asked, "--set", "/user=bob")
+
+    assert (shown["masked"], shown["arguments"]["password"]) == (["/password"], "[redacted]")
+    assert (masked.code, "stands for a masked secret" in masked.err) == (1, True)
+    assert (missing.code, "nothing at '/usr': beside 'usr' there is 'user', 'password'" in missing.err) == (1, True)
+    assert (done.code, done.out) == (0, "bob is in with 13 characters\n")
+
+
+def test_an_approval_takes_a_whole_json_patch(toolpost: Run, home: Path) -> None:
+    asked = toolpost("tools", "call", "local.wipe", "name=disk", "--json").json["pending"]["id"]
+    changes = '[{"op": "remove", "path": "/name"}]'
+    assert toolpost("pending", "approve", asked, "--changes", changes, "--set", "/name=tape").code == 0
+    assert (home / "wiped.txt").read_text() == "tape\n"

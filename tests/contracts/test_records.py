@@ -19,7 +19,7 @@ SECRET = "hunter22"
 HELD: dict[str, Any] = {"note": SECRET, "list": [SECRET]}
 ANN = Principal("acme", "ann")
 QUESTION = Question(kind="input", prompt="Which?", payload=HELD, state=HELD)
-ANSWER = Answer(decision="answer", value=SECRET, arguments=HELD, state=HELD)
+ANSWER = Answer(decision="answer", value=SECRET, changes=[HELD], state=HELD)
 CALL = RequestedCall(
     "c", "r", "t", HELD, ANN, idempotency_key=SECRET, answers={"k": ANSWER}, context=ToolContext(tool_context=HELD)
 )

@@ -109,7 +109,8 @@ async def test_a_retry_goes_on_after_a_person_changed_the_arguments_and_the_tool
     given = {"amount": 100}
     async with gateway() as (box, gate), Client(gate.server, elicitation_callback=forms_only) as client:
         asked = await retry(client, "order", given)
-        await box.approve(await waiting_in(box), by=COLLEAGUE, arguments={"amount": 3})
+        changes = [{"op": "replace", "path": "/amount", "value": 3}]
+        await box.approve(await waiting_in(box), by=COLLEAGUE, changes=changes)
         note = await retry(client, "order", given, asked.request_state)
         date = await answer(client, given, note, "urgent")
         late = await answer(client, given, note, "a late answer is for its own question alone")

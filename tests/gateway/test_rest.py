@@ -300,7 +300,8 @@ async def test_a_card_shows_who_asks_for_what_and_the_answers_it_takes(gate: Ser
     assert card["arguments"]["name"] == "t"
     assert "hunter2" not in shown.text
     assert [one["decision"] for one in card["answers"]] == ["approve", "modify", "deny"]
-    assert card["answers"][1]["schema"]["properties"]["arguments"]["required"] == ["name"]
+    assert card["answers"][1]["schema"]["required"] == ["decision", "changes"]
+    assert card["answers"][1]["input_schema"]["required"] == ["name"]
     assert card == shown.json() == gate.box.pending.card(await gate.box.pending.get(pending_id, by="acme:olga"))
 
 
@@ -308,7 +309,8 @@ async def test_an_answer_runs_the_call_once_with_the_arguments_that_were_approve
     approved = (await paused(gate))["pending"]["id"]
     done = await answer(gate, approved, decision="approve")
     second = await answer(gate, approved, decision="approve")
-    modified = await answer(gate, (await paused(gate))["pending"]["id"], decision="modify", arguments={"name": "other"})
+    changes = [{"op": "replace", "path": "/name", "value": "other"}]
+    modified = await answer(gate, (await paused(gate))["pending"]["id"], decision="modify", changes=changes)
     denied = await answer(gate, (await paused(gate))["pending"]["id"], decision="deny", reason="not today")
 
     assert (done.json()["content"], modified.json()["content"]) == ({"gone": "t"}, {"gone": "other"})
@@ -320,12 +322,17 @@ async def test_an_answer_runs_the_call_once_with_the_arguments_that_were_approve
 async def test_a_card_says_what_was_decided(gate: Served) -> None:
     ids = [(await paused(gate))["pending"]["id"] for _ in range(4)]
     await answer(gate, ids[0], decision="approve")
-    await answer(gate, ids[1], decision="modify", arguments={"name": "other", "password": "hunter2"})
+    changes = [
+        {"op": "replace", "path": "/name", "value": "other"},
+        {"op": "add", "path": "/password", "value": "hunter2"},
+    ]
+    await answer(gate, ids[1], decision="modify", changes=changes)
     await answer(gate, ids[2], decision="deny", reason="not today")
     cards = [(await gate.http.get(f"/api/v1/pending/{one}")).json() for one in ids]
 
     changed = cards[1]["answer"]
     assert (changed["decision"], changed["arguments"]["name"]) == ("modify", "other")
+    assert changed["changes"] == [{"op": "replace", "path": "/name"}, {"op": "add", "path": "/password"}]
     assert "hunter2" not in str(cards)
     assert [card["answer"] for card in (cards[0], cards[2], cards[3])] == [
         {"decision": "approve"}, {"decision": "deny", "reason": "not today"}, None,
@@ -335,9 +342,14 @@ async def test_a_card_says_what_was_decided(gate: Served) -> None:
 async def test_an_answer_with_wrong_arguments_leaves_the_question_open(gate: Served) -> None:
     pending_id = (await paused(gate))["pending"]["id"]
     wrong = [
-        await answer(gate, pending_id, decision="modify", arguments={"name": 7}),
+        await answer(gate, pending_id, decision="modify", changes=[{"op": "replace", "path": "/name", "value": 7}]),
+        await answer(gate, pending_id, decision="modify", changes=[{"op": "remove", "path": "/name"}]),
+        await answer(gate, pending_id, decision="modify", changes=[{"op": "remove", "path": "/nme"}]),
+        await answer(gate, pending_id, decision="modify", changes=[{"op": "move", "path": "/a", "from": "/name"}]),
+        await answer(gate, pending_id, decision="modify", changes=[]),
+        await answer(gate, pending_id, decision="modify", arguments={"name": "x"}),
         await answer(gate, pending_id, decision="modify"),
-        await answer(gate, pending_id, decision="approve", arguments={"name": "x"}),
+        await answer(gate, pending_id, decision="approve", changes=[{"op": "add", "path": "/name", "value": "x"}]),
         await answer(gate, pending_id, decision="perhaps"),
         await answer(gate, pending_id, decision="approve", extra=1),
         await answer(gate, pending_id, decision="answer", value=1),
@@ -346,6 +358,36 @@ async def test_an_answer_with_wrong_arguments_leaves_the_question_open(gate: Ser
 
     assert {reply.status_code for reply in wrong} == {422}
     assert (card["status"], dropped) == ("open", [])
+
+
+async def test_a_masked_secret_is_kept_as_it_is_and_its_mask_is_never_sent(tmp_path: Path) -> None:
+    given: list[tuple[str, str, str]] = []
+
+    @tool(side_effects="external", destructive=True)
+    async def sign_up(name: str, password: SecretStr, login: dict[str, str]) -> str:
+        """Sign somebody up."""
+        given.append((name, password.get_secret_value(), login["token"]))
+        return "done"
+
+    arguments = {"name": "ann", "password": "hunter2-and-more", "login": {"token": "t0ken-0f-ann"}}
+    async with served(tmp_path / "data", [sign_up]) as gate:
+        call = await gate.http.post("/api/v1/calls", json={"tool": "sign_up", "arguments": arguments})
+        pending_id = call.json()["pending"]["id"]
+        card = (await gate.http.get(f"/api/v1/pending/{pending_id}")).json()
+        masks = [
+            {"op": "replace", "path": "", "value": {**card["arguments"], "name": "bob"}},
+            {"op": "replace", "path": "/password", "value": "[redacted]"},
+            {"op": "replace", "path": "/login", "value": {"token": "x [redacted] y"}},
+        ]
+        refused = [await answer(gate, pending_id, decision="modify", changes=[one]) for one in masks]
+        rename = [{"op": "replace", "path": "/name", "value": "bob"}]
+        done = await answer(gate, pending_id, decision="modify", changes=rename)
+
+    assert card["masked"] == ["/password", "/login/token"]
+    assert {(reply.status_code, reply.json()["code"]) for reply in refused} == {(422, "validation_failed")}
+    assert "stands for a masked secret; leave the path out" in refused[0].json()["detail"]
+    assert done.json()["content"] == "done"
+    assert given == [("bob", "hunter2-and-more", "t0ken-0f-ann")]
 
 
 @pytest.mark.parametrize("scope", ["call", "admin"])
@@ -475,8 +517,9 @@ async def test_who_answers_gives_a_call_a_file_of_her_own_and_nobody_elses(tmp_p
         files = [{"artifact_id": one} for one in uploads]
         call = {"tool": "send", "arguments": {"files": files[:1]}}
         asked = (await gate.http.post("/api/v1/calls", json=call, headers=bot)).json()
-        refused = await answer(gate, asked["pending"]["id"], decision="modify", arguments={"files": files})
-        done = await answer(gate, asked["pending"]["id"], decision="modify", arguments={"files": files[:2]})
+        add = [{"op": "add", "path": "/files/-", "value": file} for file in files[1:]]
+        refused = await answer(gate, asked["pending"]["id"], decision="modify", changes=add)
+        done = await answer(gate, asked["pending"]["id"], decision="modify", changes=add[:1])
         theirs = (await gate.http.get("/api/v1/artifacts", headers=bot)).json()["items"]
         log = (await gate.http.get(f"/api/v1/runs/{asked['run_id']}")).json()["log"]
 

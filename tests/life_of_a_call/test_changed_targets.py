@@ -132,7 +132,7 @@ async def test_changed_arguments_do_not_smuggle_a_changed_tool_past_a_yes(tmp_pa
         assert isinstance(paused, Paused)
     async with box_of(openapi(path="/pay-all")("http://localhost:9", tmp_path), tmp_path) as box:
         with pytest.raises(ToolConflictError, match="has changed since this was asked"):
-            await box.approve(paused.pending_id, by=BOB, arguments={})
+            await box.approve(paused.pending_id, by=BOB, changes=[])
 
 
 async def test_a_yes_runs_what_stayed_the_same(tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ async def test_changed_arguments_are_validated_again_and_then_run(make_box: Make
     async with make_box(delete) as box:
         paused = await box.call("delete", {"path": "a"}, user=ANN)
         with pytest.raises(ToolValidationError):
-            await box.approve(paused.pending_id, by=BOB, arguments={"path": 5})
+            await box.approve(paused.pending_id, by=BOB, changes=[{"op": "replace", "path": "/path", "value": 5}])
         (still,) = await box.pending.list(by=BOB)
         assert still.id == paused.pending_id
-        done = await box.approve(paused.pending_id, by=BOB, arguments={"path": "b"})
+        done = await box.approve(paused.pending_id, by=BOB, changes=[{"op": "replace", "path": "/path", "value": "b"}])
     assert done.content == "deleted b"
     assert deleted == ["b"]
 

@@ -15,7 +15,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingStatus, Question
 from toolpost.stores.sqlite import SQLiteStore
 
-YES = Answer(decision="approve", reason="fine", arguments={"to": "one@example.com"})
+YES = Answer(decision="approve", reason="fine", changes=[{"op": "replace", "path": "/to", "value": "one@example.com"}])
 
 
 async def test_a_question_comes_back_exactly(store: AnyStore) -> None:

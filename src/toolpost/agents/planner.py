@@ -746,7 +746,7 @@ class RunCalls:
         if standing.status != "open":
             return
         parsed = _parse_answer(standing.question.kind, user_input)
-        facts: dict[str, Any] = {"decision": parsed.decision, "reason": parsed.reason, "arguments": parsed.arguments}
+        facts: dict[str, Any] = {"decision": parsed.decision, "reason": parsed.reason, "changes": parsed.changes}
         facts.update(by=by, context=run.context)
         try:
             await run.box.pending.answer(pending_id, parsed.value, **facts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.arguments import read_json
+from toolpost.cli.arguments import read_json, read_json_or_text
 from toolpost.cli.commands import Commands, CommonOptions, Config, Json, User, describe_user
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_json, format_json_line, format_time
@@ -27,7 +27,8 @@ from toolpost.contracts.errors import PendingNotFoundError, ToolError, ToolValid
 from toolpost.contracts.outcomes import Failed
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import DECISIONS, Decision, PendingAction, PendingStatus
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_patch import apply_patch, has_value
+from toolpost.schema.json_values import is_array
 
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
@@ -47,8 +48,16 @@ Status = Annotated[
     typer.Option("--status", help="Only pending actions in this state."),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
-Args = Annotated[
-    str | None, typer.Option("--args", metavar="JSON", help="Run it with these arguments instead: JSON, @FILE or -.")
+Changes = Annotated[
+    str | None,
+    typer.Option("--changes", metavar="JSON", help="Change the arguments first, by JSON Patch: JSON, @FILE or -."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set one argument first, such as /to=bob. Can be repeated."),
+]
+Remove = Annotated[
+    list[str] | None, typer.Option("--remove", metavar="PATH", help="Remove one argument first. Can be repeated.")
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Why not; the caller is told.")]
 Value = Annotated[
@@ -99,20 +108,35 @@ def show_pending(pending_id: Id, config: Config = None, user: User = "", json: J
 
 
 @app.command("approve")
-def approve(pending_id: Id, args: Args = None, config: Config = None, user: User = "", json: Json = False) -> None:
-    """Run the waiting call.
+def approve(
+    pending_id: Id,
+    set_: Set = None,
+    remove: Remove = None,
+    changes: Changes = None,
+    config: Config = None,
+    user: User = "",
+    json: Json = False,
+) -> None:
+    """Run the waiting call, with its arguments as they are or changed.
 
-    Exits as the call does: 0 completed, 1 failed, 3 paused again.
+    A path is a JSON Pointer into the exact arguments, such as /to or /lines/0/text. What no option names stays as it
+    is, masked secrets included. Exits as the call does: 0 completed, 1 failed, 3 paused again.
     """
-    arguments = None if args is None else read_json(args, option="--args")
+    patch = [] if changes is None else read_json(changes, option="--changes")
+    if not is_array(patch):
+        raise typer.BadParameter("a JSON Patch is a list of operations", param_hint="--changes")
+    pairs = [_parse_pair(pair) for pair in set_ or ()]
     reference = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
-        if arguments is not None and not is_object(arguments):
-            raise ToolValidationError("the arguments must be an object, such as {}")
         if await reference.refuses("approve", box, output):
             return FAILED
-        outcome = await box.approve((await reference.find(box)).id, by=user, arguments=arguments)
+        action = await reference.find(box)
+        for path, value in pairs:
+            is_there = has_value(apply_patch(dict(action.arguments), patch), path)
+            patch.append({"op": "replace" if is_there else "add", "path": path, "value": value})
+        patch.extend({"op": "remove", "path": path} for path in remove or ())
+        outcome = await box.approve(action.id, by=user, changes=patch or None)
         return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
 
     run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
@@ -176,6 +200,14 @@ def answer(
         return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
 
     run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
+
+
+def _parse_pair(pair: str) -> tuple[str, Any]:
+    """Split PATH=VALUE; the value is JSON or plain text."""
+    path, separator, value = pair.partition("=")
+    if not separator or not path.startswith("/"):
+        raise typer.BadParameter(f"{pair!r} is not PATH=VALUE; a path begins with /, as in /to=bob", param_hint="--set")
+    return path, read_json_or_text(value)
 
 
 async def _prompt_answer(action: PendingAction, output: Output) -> Any:

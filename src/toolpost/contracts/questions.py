@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from msgspec import Struct, field
@@ -127,20 +127,30 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A person's answer: the decision, a value for the tool, or changed arguments; `state` is the question's.
+    """A person's answer: the decision, a value for the tool, or changes of the arguments; `state` is the question's.
 
-    `responses` are those of an MCP client to the question's `requests`, by key.
+    `changes` are operations of JSON Patch (add, replace, remove) on the exact arguments of the call. `responses` are
+    those of an MCP client to the question's `requests`, by key.
     """
 
     decision: Decision
     value: Any = None
     reason: str = ""
-    arguments: Mapping[str, Any] | None = None
+    changes: Sequence[Mapping[str, Any]] | None = None
     state: Any = None
     responses: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
-        return represent(self, without=("value", "arguments", "state", "responses"))
+        return represent(self, without=("value", "changes", "state", "responses"))
+
+    @classmethod
+    def restore(cls, data: Mapping[str, Any]) -> Answer:
+        """Build an answer from stored data; older rows have whole arguments in place of changes."""
+        values = dict(data)
+        arguments = values.pop("arguments", None)
+        if arguments is not None:
+            values["changes"] = [{"op": "replace", "path": "", "value": arguments}]
+        return cls(**values)
 
 
 class PendingAction(Struct, frozen=True, kw_only=True):

@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct
 
+from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.policy.redaction import MASK
 from toolpost.schema.hidden_text import strip_invisible
+from toolpost.schema.json_patch import to_pointer
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import ANY, SecretPaths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator
 
     from toolpost.contracts.questions import Decision, PendingAction
     from toolpost.contracts.spec import ToolSpec
@@ -110,6 +114,53 @@ def arguments_summary(arguments: Mapping[str, Any], redactor: Redactor, secret: 
     """Return the arguments with secrets masked and long values cut; a cut says how much is missing."""
     masked = redactor.value(dict(arguments), secret=secret)
     return cast("dict[str, Any]", _Shortening().shortened(masked))
+
+
+def masked_paths(exact: Any, shown: Any) -> list[str]:
+    """Return the JSON Pointers of the values that differ from the exact ones, because a secret in them is masked.
+
+    A member with a masked name is not named itself: the path is that of the object around it.
+    """
+    return [to_pointer(path) for path in dict.fromkeys(_masked(exact, shown, ()))]
+
+
+def _masked(exact: Any, shown: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(exact, Mapping) and is_object(shown):
+        for name, value in cast("Mapping[object, Any]", exact).items():
+            if str(name) not in shown:
+                yield path
+            else:
+                yield from _masked(value, shown[str(name)], (*path, str(name)))
+    elif isinstance(exact, (list, tuple)) and is_array(shown):
+        for at, (value, shown_value) in enumerate(zip(cast("Sequence[Any]", exact), shown, strict=False)):
+            yield from _masked(value, shown_value, (*path, at))
+    elif isinstance(shown, str) and MASK in shown and shown != exact:
+        yield path
+
+
+def refuse_masks(changes: Sequence[Mapping[str, Any]], tool_name: str) -> None:
+    """Raise ToolValidationError where a change would send a mask, which stands for a secret, as a value."""
+    for change in changes:
+        if _holds_mask(change.get("value")) or _holds_mask(change.get("path")):
+            msg = (
+                f"the change at {change.get('path')!r} has {MASK!r}, which stands for a masked secret;"
+                " leave the path out to keep the secret as it is, or give a new value"
+            )
+            raise ToolValidationError(msg, tool_name=tool_name)
+
+
+def _holds_mask(value: Any) -> bool:
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            if MASK in one:
+                return True
+        elif isinstance(one, Mapping):
+            left += (part for member in cast("Mapping[object, Any]", one).items() for part in member)
+        elif isinstance(one, (list, tuple)):
+            left += cast("Sequence[Any]", one)
+    return False
 
 
 class _Shortening:

@@ -250,7 +250,7 @@ def _answer_dict(answer: Any) -> dict[str, Any]:
         "decision": answer.decision,
         "value": answer.value,
         "reason": answer.reason,
-        "arguments": None if answer.arguments is None else dict(answer.arguments),
+        "changes": None if answer.changes is None else [dict(change) for change in answer.changes],
         "state": answer.state,
     }
 

@@ -1,15 +1,16 @@
-"""Artifacts that an answerer puts into the changed arguments of somebody else's call."""
+"""Artifacts that an answerer puts into the changed arguments of a call of another user."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.storage import ArtifactRef
+from toolpost.schema.json_patch import to_pointer
 from toolpost.schema.json_values import is_array, is_object
 
 if TYPE_CHECKING:
@@ -22,13 +23,16 @@ _NAME = "artifact_id"
 
 async def give_artifacts(
     arguments: Mapping[str, Any], action: PendingAction, store: ArtifactStore, *, by: Principal
-) -> tuple[dict[str, Any], list[ArtifactRef]]:
-    """Copy the artifacts of `by` that arguments name to the user of the call; return arguments that name the copies.
+) -> tuple[list[dict[str, Any]], list[ArtifactRef]]:
+    """Copy the artifacts of `by` that changed arguments name to the user of the call.
 
-    A call reads those of its own user alone, and an answerer gives away no others than her own. Also return the copies.
+    Return the changes that name the copies, and the copies. A call reads the artifacts of its own user alone, and an
+    answerer gives away no others than her own. What the call named before is not given: the answerer did not name it.
     """
-    owner, given, own = action.asked_by, dict(arguments), list[ArtifactRef]()
-    for artifact_id in _named(given):
+    owner, own = action.asked_by, list[ArtifactRef]()
+    for artifact_id in sorted(
+        {named for _, named in _named(arguments)} - {named for _, named in _named(action.arguments)}
+    ):
         found = await store.info(artifact_id, tenant=owner.tenant)
         if found is None or found.user == owner.user:
             continue
@@ -46,28 +50,22 @@ async def give_artifacts(
         one.id: await store.put(await store.read(one.id, tenant=one.tenant, user=one.user), replace(one, **of_call))
         for one in own
     }
-    renamed: dict[str, Any] = _renamed(given, {old: copy.id for old, copy in copies.items()}) if copies else given
-    return renamed, list(copies.values())
+    changes = [
+        {"op": "replace", "path": to_pointer(path), "value": copies[named].id}
+        for path, named in _named(arguments)
+        if named in copies
+    ]
+    return changes, list(copies.values())
 
 
-def _named(value: Any) -> set[str]:
-    """Return the ids that a value names, at any depth."""
-    found, left = set[str](), [value]
+def _named(arguments: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each id that arguments name, at any depth, with its path."""
+    left: list[tuple[tuple[str | int, ...], Any]] = [((), dict(arguments))]
     while left:
-        one = left.pop()
-        if is_object(one):
-            left += one.values()
-            named = one.get(_NAME)
-            found |= {named} if isinstance(named, str) else set()
-        elif is_array(one):
-            left += one
-    return found
-
-
-def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
-    if is_object(value):
-        return {
-            name: ids.get(member, member) if name == _NAME and isinstance(member, str) else _renamed(member, ids)
-            for name, member in value.items()
-        }
-    return [_renamed(item, ids) for item in value] if is_array(value) else value
+        path, value = left.pop()
+        if is_object(value):
+            left += [((*path, name), member) for name, member in value.items()]
+        elif is_array(value):
+            left += [((*path, at), item) for at, item in enumerate(value)]
+        elif path and path[-1] == _NAME and isinstance(value, str):
+            yield path, value

@@ -29,7 +29,15 @@ from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.contracts.questions import DECISIONS, Answer, Decision, PendingAction, PendingStatus, Question
 from toolpost.contracts.sources import HoldingSource
 from toolpost.contracts.storage import ArtifactRef, JournalEntry, Store
-from toolpost.policy.approvals import answer_refusal, arguments_summary, call_hash, target_summary, tool_hash
+from toolpost.policy.approvals import (
+    answer_refusal,
+    arguments_summary,
+    call_hash,
+    masked_paths,
+    refuse_masks,
+    target_summary,
+    tool_hash,
+)
 from toolpost.policy.redaction import LONGEST_MESSAGE, Redactor
 from toolpost.runtime.given_artifacts import give_artifacts
 from toolpost.runtime.persistence import (
@@ -42,9 +50,11 @@ from toolpost.runtime.persistence import (
     recorded_outcome,
 )
 from toolpost.runtime.results import summary_of
+from toolpost.schema.json_patch import PATCH_SCHEMA, JsonChange, apply_patch
+from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.context import ToolContext
@@ -211,9 +221,9 @@ class PendingActions:
         inside = tuple(sorted(paused.inside, key=lambda asked: asked.pending_id != action.id))
         return replace(paused, pending_id=inside[0].pending_id, question=inside[0].question, inside=inside)
 
-    async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
-        """Approve a call, with changed arguments if given, and return its outcome."""
-        return await self.answer(pending_id, by=by, decision="approve", arguments=arguments)
+    async def approve(self, pending_id: str, *, by: str, changes: Sequence[Mapping[str, Any]] | None = None) -> Outcome:
+        """Approve a call, with changes of its exact arguments (JSON Patch) if given, and return its outcome."""
+        return await self.answer(pending_id, by=by, decision="approve", changes=changes)
 
     def accept_definition(
         self, tool_name: str, *, by: str, expected: str | None = None, operator: bool | None = None
@@ -270,16 +280,16 @@ class PendingActions:
         by: str,
         decision: Decision = "answer",
         reason: str = "",
-        arguments: Mapping[str, Any] | None = None,
+        changes: Sequence[Mapping[str, Any]] | None = None,
         responses: Mapping[str, Any] | None = None,
         context: ToolContext | None = None,
         operator: bool | None = None,
     ) -> Outcome:
         """Answer a question, run the waiting call, in `context` if given, and return its outcome.
 
-        `responses` are those of an MCP client to the question's `requests`, in place of a value. `operator` says
-        whether this is the operator, who alone can approve a changed definition; by default a user of the local tenant
-        is.
+        `changes` of an approval are operations of JSON Patch on the exact arguments. `responses` are those of an MCP
+        client to the question's `requests`, in place of a value. `operator` says whether this is the operator, who
+        alone can approve a changed definition; by default a user of the local tenant is.
         """
         self._router.inflight.check_loop()  # before the action is claimed
         action = await self.get(pending_id, by=by)
@@ -293,18 +303,20 @@ class PendingActions:
         if decision == "approve":
             if action.status != "open" or action.expires_at <= time.time():
                 raise await self._too_late(pending_id)  # before a definition is accepted
+            if changes is not None:
+                _check_changes(action, changes)
             self._accept_definition(action, by, operator=operator)
-            value = self._grant(action, arguments)
-            if arguments is not None:
-                arguments = await self._give_artifacts(action, arguments, by)
-                value = self._grant(action, arguments)
+            value = self._grant(action, changes)
+            if changes is not None and (given := await self._give_artifacts(action, changes, by)):
+                changes = [*changes, *given]
+                value = self._grant(action, changes)
         elif decision == "rerun":
             self._refuse_changed(action)
         answer = Answer(
             decision=decision,
             value=value,
             reason=reason,
-            arguments=arguments,
+            changes=changes,
             state=action.question.state,
             responses=responses,
         )
@@ -314,8 +326,11 @@ class PendingActions:
         paused = await self._pause_of(await self.get(outcome.pending_id, by=by), by=by)
         return replace(paused, duration_ms=outcome.duration_ms)
 
-    async def _give_artifacts(self, action: PendingAction, arguments: Mapping[str, Any], by: str) -> Mapping[str, Any]:
+    async def _give_artifacts(
+        self, action: PendingAction, changes: Sequence[JsonChange], by: str
+    ) -> Sequence[JsonChange]:
         """Let the call of somebody else read the artifacts that an answerer names; the log says whose they were."""
+        arguments = _patched(action, changes)
         given, copies = await give_artifacts(arguments, action, self._store.artifacts, by=Principal.parse(by))
         for copy in copies:
             self.reporter.emit_given(action, copy, by=by)
@@ -429,7 +444,7 @@ class PendingActions:
                 action.call_id,
                 action.run_id,
                 action.tool_name,
-                dict(action.arguments if answer.arguments is None else answer.arguments),
+                _patched(action, answer.changes),
                 action.asked_by,
                 action.timeout_s,
                 action.idempotency_key,
@@ -482,14 +497,14 @@ class PendingActions:
 
             compile_validator(dict(schema)).check(value, action.tool_name)
 
-    def _grant(self, action: PendingAction, arguments: Mapping[str, Any] | None) -> str:
+    def _grant(self, action: PendingAction, changes: Sequence[JsonChange] | None) -> str:
         """Return the hash of the approved call; changed arguments are validated before the action is claimed."""
         if action.question.key != DEFINITION:
             self._refuse_changed(action)
-            if arguments is None:
+            if changes is None:
                 return action.arguments_hash
         entry = self._registry.find(action.tool_name)
-        return call_hash(entry.spec, entry.fit(dict(action.arguments if arguments is None else arguments)))
+        return call_hash(entry.spec, entry.fit(_patched(action, changes)))
 
     def _accept_definition(self, action: PendingAction, by: str, *, operator: bool | None) -> None:
         """Pin a tool's definition as the question showed it, unless it was accepted meanwhile."""
@@ -543,6 +558,23 @@ def _operator_required(by: str, tool_name: str) -> ToolPermissionError:
         f"; `toolpost lock approve {tool_name}` does, and the call then continues automatically"
     )
     return ToolPermissionError(msg, tool_name=tool_name, code="operator_required")
+
+
+def _check_changes(action: PendingAction, changes: Sequence[JsonChange]) -> None:
+    """Refuse changes that do not fit the arguments, or that would send a mask, before anything is accepted."""
+    _patched(action, changes)
+    refuse_masks(changes, action.tool_name)
+
+
+def _patched(action: PendingAction, changes: Sequence[JsonChange] | None) -> dict[str, Any]:
+    """Return the exact arguments of a call with the changes of an answer; ToolValidationError where they do not fit."""
+    arguments = dict(action.arguments)
+    if changes is None:
+        return arguments
+    patched = apply_patch(arguments, changes)
+    if not is_object(patched):
+        raise ToolValidationError("the changed arguments must be an object, such as {}", tool_name=action.tool_name)
+    return patched
 
 
 def inner_calls(action: PendingAction) -> Collection[str]:
@@ -790,15 +822,17 @@ def approval_card(
     name, question = action.tool_name, action.question
     entry = registry.find(name) if registry.has(name) else None
     marks = None if entry is None else entry.secret_paths
+    arguments, answer = dict(action.arguments), action.answer
     redact = redactor.plain if marks is None else redactor.for_tool(arguments=marks[0], results=marks[1])
     open_text = redact(
         {
             "prompt": question.prompt,
             "payload": dict(_without_sign_in(question).payload),  # masked, the URL would lead nowhere
-            "arguments": dict(action.arguments),
+            "arguments": arguments,
             "outcome": action.outcome,
         }
     )
+    masked = masked_paths(arguments, open_text["arguments"])
     return {
         "id": action.id,
         "status": action.status,
@@ -806,6 +840,7 @@ def approval_card(
         "reason": question.reason,
         "tool_name": name,
         **open_text,
+        "masked": masked,
         "target": dict(question.target),
         "preview": _preview(question, open_text["payload"]),
         "waits_for": "operator" if question.needs_operator else "person",
@@ -823,17 +858,18 @@ def approval_card(
         "asked_by": str(action.asked_by),
         "created_at": action.created_at,
         "expires_at": action.expires_at,
-        "answer": None if action.answer is None else redact(_given(action.answer)),
+        "answer": None if answer is None else _given(action, answer, redact),
         "answered_by": action.answered_by,
         "answered_at": action.answered_at,
     }
 
 
-def _given(answer: Answer) -> dict[str, Any]:
+def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str, Any]], Any]) -> Any:
     """Return what was decided, without the value that a tool was given: it may be anything, a password too."""
-    if answer.arguments is not None:
-        return {"decision": "modify", "arguments": dict(answer.arguments)}
-    return {"decision": answer.decision, **({"reason": answer.reason} if answer.reason else {})}
+    if answer.changes is None:
+        return redact({"decision": answer.decision, **({"reason": answer.reason} if answer.reason else {})})
+    paths = [{"op": change["op"], "path": change["path"]} for change in answer.changes]
+    return redact({"decision": "modify", "changes": paths, "arguments": _patched(action, answer.changes)})
 
 
 def _preview(question: Question, payload: Mapping[str, Any]) -> dict[str, str] | None:
@@ -852,7 +888,8 @@ def _answers(question: Question, input_schema: Mapping[str, Any] | None, *, oper
     if "approve" in allowed and (operator or not question.needs_operator):
         answers.append(_decision("approve"))
         if input_schema is not None and not question.needs_operator:
-            answers.append(_decision("modify", arguments=input_schema, required=("arguments",)))
+            modify = _decision("modify", changes=PATCH_SCHEMA, required=("changes",))
+            answers.append({**modify, "input_schema": input_schema})
     if "answer" in allowed and question.kind != "consent":  # whoever signs in answers a consent
         answers.append(_decision("answer", value=question.answer_schema or {}, required=("value",)))
     if "happened" in allowed:

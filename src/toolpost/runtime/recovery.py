@@ -211,7 +211,7 @@ class Recovery:
             created_at=now,
             expires_at=now + _UNKNOWN_TTL_S,
             answerers=question.answerers,
-            answers={key: Answer(**data) for key, data in entry.call.get("answers", {}).items()},
+            answers={key: Answer.restore(data) for key, data in entry.call.get("answers", {}).items()},
             started=True,
             idempotency_key=entry.call.get("idempotency_key"),
             correlation_id=entry.call.get("correlation_id", ""),

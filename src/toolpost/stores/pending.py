@@ -80,7 +80,7 @@ def action_from_data(data: dict[str, Any]) -> PendingAction:
         **data,
         "question": Question(**question),
         "asked_by": Principal(*data["asked_by"]),
-        "answers": {key: Answer(**answer) for key, answer in data["answers"].items()},
+        "answers": {key: Answer.restore(answer) for key, answer in data["answers"].items()},
         "answerers": _names(data["answerers"]),
     }
     return PendingAction(**values)
@@ -101,7 +101,7 @@ def copy_action(action: PendingAction) -> PendingAction:
     return replace(
         action_from_data(copy_json(action_to_data(action), "pending")),
         status=action.status,
-        answer=None if answer is None else Answer(**copy_json(answer_to_data(answer), "pending")),
+        answer=None if answer is None else Answer.restore(copy_json(answer_to_data(answer), "pending")),
         answered_by=action.answered_by,
         answered_at=action.answered_at,
         outcome=None if outcome is None else copy_json(dict(outcome), "pending"),
@@ -269,7 +269,7 @@ class SQLitePendingStore:
         return replace(
             action_from_data(self._sealer.open(action, *name, "action")),
             status=status,
-            answer=None if answer is None else Answer(**self._sealer.open(answer, *name, "answer")),
+            answer=None if answer is None else Answer.restore(self._sealer.open(answer, *name, "answer")),
             answered_by=answered_by,
             answered_at=answered_at,
             outcome=None if outcome is None else self._sealer.open(outcome, *name, "outcome"),

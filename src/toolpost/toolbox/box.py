@@ -345,13 +345,14 @@ class Toolbox:
 
         return SearchView(self, limit=limit, only={key: value for key, value in selection.items() if value is not None})
 
-    async def approve(self, pending_id: str, *, by: str, arguments: Mapping[str, Any] | None = None) -> Outcome:
-        """Approve a pending action, with changed arguments if given, and return the outcome of the call.
+    async def approve(self, pending_id: str, *, by: str, changes: Sequence[Mapping[str, Any]] | None = None) -> Outcome:
+        """Approve a pending action and return the outcome of the call.
 
+        `changes` is a JSON Patch of its exact arguments: `[{"op": "replace", "path": "/to", "value": "bob"}]`.
         Like `deny` and `answer`, raises PendingNotFoundError when `by`, a user of the tenant, has no such pending
         action, and ToolConflictError when it was answered before, has expired, or the tool has changed.
         """
-        return await self.pending.approve(pending_id, by=by, arguments=arguments)
+        return await self.pending.approve(pending_id, by=by, changes=changes)
 
     def accept_definition(self, name: str, *, by: str, expected: str | None = None) -> None:
         """Accept the changed definition of a tool, which all tenants share, and continue the calls that wait for it.

@@ -257,10 +257,10 @@ async def _answer_pending(ask: RestRequest) -> Response:
     if not ask.caller.may_answer(action.tool_name):
         raise insufficient_scope("answer")
     decision = body["decision"]
-    if decision == "modify" and "arguments" not in body:
-        raise Problem(422, "invalid_body", "`modify` takes the arguments that the call shall run with")
-    if decision != "modify" and "arguments" in body:
-        raise Problem(422, "invalid_body", f"{decision!r} takes no arguments; `modify` does")
+    if decision == "modify" and "changes" not in body:
+        raise Problem(422, "invalid_body", "`modify` takes the changes of the arguments, as JSON Patch")
+    if decision != "modify" and "changes" in body:
+        raise Problem(422, "invalid_body", f"{decision!r} takes no changes; `modify` does")
     if decision == "answer" and "value" not in body:
         raise Problem(422, "invalid_body", "`answer` takes a value; null, too, is written out")
     outcome = await ask.box.pending.answer(
@@ -269,7 +269,7 @@ async def _answer_pending(ask: RestRequest) -> Response:
         by=ask.user,
         decision="approve" if decision == "modify" else decision,
         reason=body.get("reason", ""),
-        arguments=body.get("arguments"),
+        changes=body.get("changes"),
         operator=ask.caller.is_operator,
     )
     return JsonResponse(outcome_to_dict(outcome))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from toolpost.contracts.questions import PendingStatus
+from toolpost.schema.json_patch import PATCH_SCHEMA
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"}
@@ -125,6 +126,11 @@ COMPONENTS: dict[str, Any] = {
             "prompt": _TEXT,
             "payload": _OBJECT,
             "arguments": {**_OBJECT, "description": "The exact arguments, with secrets masked"},
+            "masked": {
+                "type": "array",
+                "items": _TEXT,
+                "description": "JSON Pointers of the arguments that are masked",
+            },
             "outcome": {"type": ["object", "null"]},
             "target": {**_OBJECT, "description": "Where the call goes: `kind`, and one line of `summary`"},
             "preview": {
@@ -135,8 +141,8 @@ COMPONENTS: dict[str, Any] = {
             "waits_for": {"enum": ["person", "operator"], "description": "The operator accepts changed definitions"},
             "answers": {
                 "type": "array",
-                "items": _record({"decision": _TEXT, "schema": _OBJECT}),
-                "description": "The possible answers, each with the schema of its body",
+                "items": _record({"decision": _TEXT, "schema": _OBJECT}, {"input_schema": _OBJECT}),
+                "description": "The possible answers, each with the schema of its body; `modify` with the tool's own",
             },
             "answerers": {"type": ["array", "null"], "items": _TEXT},
             "four_eyes": {"type": "boolean"},
@@ -147,9 +153,14 @@ COMPONENTS: dict[str, Any] = {
             "expires_at": _TIME,
             "answer": {
                 "type": ["object", "null"],
-                "properties": {"decision": _TEXT, "arguments": _OBJECT, "reason": _TEXT},
+                "properties": {
+                    "decision": _TEXT,
+                    "changes": {"type": "array", "items": _record({"op": _TEXT, "path": _TEXT})},
+                    "arguments": _OBJECT,
+                    "reason": _TEXT,
+                },
                 "required": ["decision"],
-                "description": "What was decided; with the arguments of `modify`, or the reason of `deny`",
+                "description": "What was decided; the paths and the arguments of `modify`, or the reason of `deny`",
             },
             "answered_by": _MAYBE_TEXT,
             "answered_at": _MAYBE_TIME,
@@ -160,7 +171,7 @@ COMPONENTS: dict[str, Any] = {
         "type": "object",
         "properties": {
             "decision": {"enum": ["approve", "modify", "deny", "answer", "happened", "not_happened", "rerun"]},
-            "arguments": {"type": "object", "description": "Of `modify`: the call runs with these instead"},
+            "changes": {**PATCH_SCHEMA, "description": f"Of `modify`: {PATCH_SCHEMA['description']}"},
             "value": {"description": "Of `answer` and `happened`"},
             "reason": {"type": "string", "description": "Of `deny`: the caller is told"},
         },
