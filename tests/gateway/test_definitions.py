@@ -81,7 +81,8 @@ async def test_an_approver_of_a_tenant_cannot_accept_a_definition_for_all_tenant
 
     card = (await gate.http.get(path, headers=boss)).json()
     [listed] = (await gate.http.get("/api/v1/pending", headers=boss)).json()["items"]
-    decisions = ("approve", {"decision": "modify", "arguments": {}})
+    changes = [{"op": "replace", "path": "", "value": {}}]
+    decisions = ("approve", {"decision": "modify", "changes": changes})
     replies = [
         await gate.http.post(f"{path}/answer", json=one if isinstance(one, dict) else {"decision": one}, headers=boss)
         for one in decisions
