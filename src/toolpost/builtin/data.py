@@ -20,11 +20,14 @@ from toolpost.schema.json_values import refuse_constant
 _DEEPEST = 200
 _MOST_DIGITS = 4000
 
+# Spelled out, because clients refuse a property without a type.
+JsonValue = str | float | bool | dict[str, Any] | list[Any] | None
+
 
 class ParseResult(TypedDict):
     """The value of a JSON text."""
 
-    data: Any
+    data: JsonValue
 
 
 class StringifyResult(TypedDict):
@@ -66,7 +69,7 @@ def json_parse(text: Annotated[str, Field(description="The JSON text")]) -> Pars
 
 @tool(side_effects="pure", category=ToolCategory.DATA, tags=["builtin", "data"], timeout_s=10)
 def json_stringify(
-    data: Annotated[Any, Field(description="Any JSON value")],
+    data: Annotated[JsonValue, Field(description="Any JSON value")],
     pretty: Annotated[bool, Field(description="One member a line, indented")] = False,  # noqa: FBT002 - an argument of the tool
 ) -> StringifyResult:
     """Write a value as JSON text."""

@@ -324,12 +324,15 @@ class Entry:
         return self.tool.preview if isinstance(self.tool, PreviewingTool) else None
 
     def fit(self, arguments: Any) -> dict[str, Any]:
-        """Validate arguments and fill in those of the override; ToolValidationError says where they do not fit."""
+        """Validate arguments and fill in those of the override; ToolValidationError says where they do not fit.
+
+        Null is taken as absent where the schema does not admit it. What stays out gets the default of the override.
+        """
         if _is_entangled(self.overlay) and isinstance(arguments, dict):
-            arguments = self.overlay.fill(cast("dict[str, Any]", arguments))
-        if self.spec.validate_inputs == "lenient":
-            arguments = self.input_validator.coerce(arguments)
+            given = cast("dict[str, Any]", arguments)
+            arguments = self.overlay.fill(_without_nulls(self.spec.input_schema, given))
         if self.spec.validate_inputs != "off":
+            arguments = self.input_validator.coerce(arguments)
             self.input_validator.check(arguments, self.spec.name)
         if not isinstance(arguments, dict):
             raise ToolValidationError(f"$: expected object, got {type(arguments).__name__}", tool_name=self.spec.name)
@@ -373,6 +376,12 @@ def declares_schemas(config: ExternalToolConfig) -> bool:
 
 def _is_entangled(overlay: Overlay | None) -> TypeGuard[Overlay]:
     return overlay is not None and overlay.entangled
+
+
+def _without_nulls(schema: JsonSchema, arguments: dict[str, Any]) -> dict[str, Any]:
+    from toolpost.schema.validator import drop_nulls  # noqa: PLC0415 - as in `_compile`
+
+    return drop_nulls(schema, arguments) if None in arguments.values() else arguments
 
 
 def _compile(schema: JsonSchema, *, lenient: bool = False, own: bool = False) -> Validator:

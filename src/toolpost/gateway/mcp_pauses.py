@@ -263,7 +263,8 @@ class PausedCalls:
 
     async def call_own_tool(self, params: CallToolRequestParams, user: str) -> Outcome | dict[str, Any]:
         """Return what came of a pending call; `pending_wait` waits for a person for a while."""
-        given = params.arguments or {}
+        # Null is taken as absent, as in the arguments of any tool.
+        given = {name: value for name, value in (params.arguments or {}).items() if value is not None}
         pending_id, wait_s = given.get("pending_id"), given.get("timeout_s", self._wait_s)
         if pending_id is None and params.name == _STATUS:
             return await self._list(user)

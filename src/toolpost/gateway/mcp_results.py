@@ -14,6 +14,7 @@ from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolTimeou
 from toolpost.contracts.outcomes import Completed, Failed
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.subschemas import is_object_schema
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -50,7 +51,7 @@ def tool_definition(name: str, spec: ToolSpec) -> dict[str, Any]:
 
 
 def _object(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema with the `type` that MCP requires of a tool's input."""
+    """Return a schema with the `type` that MCP requires of a tool's input and of its output."""
     return schema if schema.get("type") == "object" else {"type": "object", **schema}
 
 
@@ -58,14 +59,14 @@ def output_schema(spec: ToolSpec) -> dict[str, Any]:
     """Return the output schema; structured content is an object, so that another result is a member of one."""
     schema = spec.output_schema or {}
     if not _is_wrapped(spec):
-        return schema
+        return dict(_object(schema))
     lifted = {key: value for key, value in schema.items() if key in _ROOT_KEYS}
     inner = {key: value for key, value in schema.items() if key not in lifted}
     return {**lifted, "type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
 
 
 def _is_wrapped(spec: ToolSpec) -> bool:
-    return spec.output_schema is not None and spec.output_schema.get("type") != "object"
+    return spec.output_schema is not None and not is_object_schema(spec.output_schema)
 
 
 def _annotations(spec: ToolSpec) -> dict[str, Any]:

@@ -102,6 +102,38 @@ def references(schema: JsonSchema) -> Iterator[str]:
             yield reference
 
 
+def is_object_schema(root: JsonSchema) -> bool:
+    """Return whether a schema admits only objects: by its `type`, a reference within it, or its alternatives."""
+    known: dict[int, bool] = {}
+
+    def admits_only_objects(schema: Any) -> bool:
+        if not is_object(schema):
+            return False
+        if "type" in schema:
+            return schema["type"] in ("object", ["object"])
+        if id(schema) not in known:
+            known[id(schema)] = False  # for references that lead back here; each schema is looked at once
+            known[id(schema)] = any(map(admits_only_objects, _conjuncts(root, schema))) or any(
+                all(map(admits_only_objects, options))
+                for word in ("anyOf", "oneOf")
+                if is_array(options := schema.get(word)) and options
+            )
+        return known[id(schema)]
+
+    try:
+        return admits_only_objects(root)
+    except RecursionError:
+        return False
+
+
+def _conjuncts(root: JsonSchema, schema: JsonSchema) -> Iterator[Any]:
+    reference, parts = schema.get("$ref"), schema.get("allOf")
+    if isinstance(reference, str) and reference.startswith("#/"):
+        yield _follow(root, reference[1:])
+    if is_array(parts):
+        yield from parts
+
+
 class SchemaDocument:
     """A whole schema that resolves references within itself; nothing is ever fetched.
 

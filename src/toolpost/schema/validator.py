@@ -1,4 +1,4 @@
-"""Validate values against JSON Schemas, and coerce what is nearly right."""
+"""Validate values against JSON Schemas, drop nulls that stand for nothing, and coerce what is nearly right."""
 
 from __future__ import annotations
 
@@ -43,13 +43,25 @@ _NUMBER = re.compile(r"\s*-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?\s*", re.ASCI
 
 def coerce_value(schema: JsonSchema, instance: Any) -> Any:
     """Return a copy of a value coerced to a schema as far as possible."""
-    return _Coercion(SchemaDocument(schema)).value(schema, instance, 0)
+    return _Coercion(SchemaDocument(schema), converts=True).value(schema, instance, 0)
+
+
+def drop_nulls(schema: JsonSchema, instance: Any) -> Any:
+    """Return a copy of a value without the null members that its schema lists, does not require and does not admit.
+
+    Models and frameworks send null for an argument that they leave out.
+    """
+    return _Coercion(SchemaDocument(schema), converts=False).value(schema, instance, 0)
 
 
 class _Coercion(Struct):
-    """One walk over a value and its schema; `left` bounds the number of steps."""
+    """One walk over a value and its schema; `left` bounds the number of steps.
+
+    It drops nulls that stand for an absent member, and `converts` values to the types of the schema if asked to.
+    """
 
     document: SchemaDocument
+    converts: bool
     left: int = _COERCION_BUDGET
 
     def value(self, schema: Any, value: Any, depth: int) -> Any:
@@ -57,7 +69,8 @@ class _Coercion(Struct):
         if not is_object(schema) or self.left <= 0 or depth > _COERCION_DEPTH:
             return value
         self.left -= 1
-        value = _typed(schema, value)
+        if self.converts:
+            value = _typed(schema, value)
         value = self._members(schema, value, depth + 1)
         for part in self._conjuncts(schema):
             value = self.value(part, value, depth + 1)
@@ -84,10 +97,21 @@ class _Coercion(Struct):
 
     def _members(self, rules: JsonSchema, value: Any, depth: int) -> Any:
         if is_object(value):
-            return {key: self.value(_property(rules, key), member, depth) for key, member in value.items()}
+            return {
+                key: self.value(_property(rules, key), member, depth)
+                for key, member in value.items()
+                if member is not None or not self._is_absent(rules, key, depth)
+            }
         if is_array(value):
             return [self.value(_item(rules, index), item, depth) for index, item in enumerate(value)]
         return value
+
+    def _is_absent(self, rules: JsonSchema, key: str, depth: int) -> bool:
+        """Return whether null stands for an absent member: one that is listed, not required, and not null itself."""
+        properties, required = rules.get("properties"), rules.get("required")
+        if not is_object(properties) or key not in properties or (is_array(required) and key in required):
+            return False
+        return not self.fits(properties[key], None, depth)
 
     def fits(self, schema: Any, value: Any, depth: int) -> bool:
         """Return whether a value has the types, constants and required fields of a schema, to pick an alternative."""
@@ -315,11 +339,15 @@ class Validator(Struct, frozen=True, kw_only=True):
         return _shortened(lines)
 
     def coerce(self, instance: Any) -> Any:
-        """Return the value, coerced to the schema if this validator is lenient and the value does not fit."""
-        if not self.lenient or isinstance(self.schema, bool):
+        """Return the value, without nulls that stand for absent members if it does not fit the schema as it is.
+
+        A lenient validator also converts what is nearly right.
+        """
+        if isinstance(self.schema, bool):
             return instance
+        change = coerce_value if self.lenient else drop_nulls
         try:
-            return instance if self.is_valid(instance) else coerce_value(self.schema, instance)
+            return instance if self.is_valid(instance) else change(self.schema, instance)
         except ValueError:
             return instance
 

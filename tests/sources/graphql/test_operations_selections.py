@@ -168,6 +168,8 @@ async def test_a_selection_for_a_field_that_is_not_there_is_told(tmp_path: Path)
 async def test_an_argument_of_the_schema_keeps_its_name_and_meaning(tmp_path: Path) -> None:
     tools, _ = await found(tmp_path, SDL)
     assert tools["pick"].operation.selection_argument is None
-    assert tools["pick"].spec.input_schema["properties"]["selection"] == {"type": ["string", "null"]}
+    assert tools["pick"].spec.input_schema["properties"]["selection"] == {
+        "anyOf": [{"type": "string"}, {"type": "null"}]
+    }
     about = tools["user"].spec.input_schema["properties"]["selection"]["description"]
     assert about.endswith("By default: { id name } Others: friends")

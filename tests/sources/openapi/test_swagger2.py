@@ -55,7 +55,7 @@ async def test_a_body_parameter_becomes_the_body_also_by_reference(shop: ApiDesc
         "required": ["name"],
         "properties": {
             "name": {"type": "string"},
-            "price": {"type": ["number", "null"], "exclusiveMinimum": 0},
+            "price": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]},
             "kind": {"type": "string", "discriminator": {"propertyName": "kind"}},
         },
     }

@@ -126,7 +126,7 @@ async def test_a_pin_that_is_no_call_says_nothing(pinned: Any) -> None:
 async def test_an_argument_of_the_path_is_required_beside_those_of_the_schema() -> None:
     spec = await spec_of(workflow("Flow", "user/:id", nodes=[sticky(TOLD)]))
     assert spec.input_schema["required"] == ["a", "id"]
-    assert spec.input_schema["properties"]["id"] == {"type": ["string", "number"]}
+    assert spec.input_schema["properties"]["id"] == {"anyOf": [{"type": "string"}, {"type": "number"}]}
 
 
 async def test_a_workflow_calls_for_a_person_unless_the_operator_says_otherwise() -> None:

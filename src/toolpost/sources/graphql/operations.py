@@ -44,6 +44,7 @@ from msgspec.structs import replace
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.unions import allow_null, types_of
 from toolpost.web.requests import (
     FILE,
     File,
@@ -58,15 +59,14 @@ from toolpost.web.requests import (
 DefinedType: TypeAlias = GraphQLEnumType | GraphQLInputObjectType
 References: TypeAlias = dict[str, DefinedType]
 
-_INT: JsonSchema = {"type": ["integer"], "minimum": -(2**31), "maximum": 2**31 - 1}
+_INT: JsonSchema = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
 _SCALARS: dict[str, JsonSchema] = {
     "Int": _INT,
-    "Float": {"type": ["number"]},
-    "String": {"type": ["string"]},
-    "Boolean": {"type": ["boolean"]},
-    "ID": {"type": ["string", "integer"]},
+    "Float": {"type": "number"},
+    "String": {"type": "string"},
+    "Boolean": {"type": "boolean"},
+    "ID": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
 }
-_NULL: JsonSchema = {"type": "null"}
 # Descriptions of arguments may be longer than those of the fields below them.
 _ARGUMENT_FACTOR = 3
 _MIN_ARGUMENT_CHARS = 120
@@ -199,31 +199,34 @@ class _SchemaWriter:
         return definition
 
     def _argument(self, inner: GraphQLArgument, references: References) -> JsonSchema:
-        """Return the schema of one argument; optional ones accept null, which models send for omitted values."""
+        """Return the schema of one argument; null is allowed where the API's own type allows it."""
         limit = max(_MIN_ARGUMENT_CHARS, _ARGUMENT_FACTOR * self._limit)
-        return _annotate(self._schema(variable_type(inner), references), inner, limit)
+        return _annotate(self._schema(type_of(inner), references), inner, limit)
 
     def _schema(self, kind: GraphQLType, references: References, *, null: bool = True) -> JsonSchema:
         if (inner := unwrap_non_null(kind)) is not None:
             return self._schema(inner, references, null=False)
+        schema = self._never_null(kind, references)
+        return allow_null(schema) if null else schema
+
+    def _never_null(self, kind: GraphQLType, references: References) -> JsonSchema:
         if (item := item_type(kind)) is not None:
-            return {"type": ["array", "null"] if null else "array", "items": self._schema(item, references)}
+            return {"type": "array", "items": self._schema(item, references)}
         if isinstance(kind, GraphQLScalarType):
-            return self._scalar(kind, null=null)
+            return self._scalar(kind)
         named = cast("DefinedType", kind)
         references[named.name] = named
-        reference = {"$ref": f"#/$defs/{named.name}"}
-        return {"anyOf": [reference, _NULL]} if null else reference
+        return {"$ref": f"#/$defs/{named.name}"}
 
-    def _scalar(self, kind: GraphQLScalarType, *, null: bool) -> JsonSchema:
+    def _scalar(self, kind: GraphQLScalarType) -> JsonSchema:
         """Return the schema of a scalar; a custom scalar accepts any value."""
         if kind.name == UPLOAD:
-            return {**FILE, "type": ["object", "null"]} if null else FILE
+            return FILE
         scalar = _SCALARS.get(kind.name)
         if scalar is None:
             description = f"{kind.name}: {kind.description or 'any value'}"
             return {"description": truncate(description, self._limit) or kind.name}
-        return {**scalar, **_build_type(scalar["type"], null=null)}
+        return scalar
 
     def _full_definition(self, kind: DefinedType, references: References) -> JsonSchema:
         if isinstance(kind, GraphQLEnumType):
@@ -244,15 +247,6 @@ class _SchemaWriter:
         description = truncate(kind.description, self._limit)
         schema = {"type": "string" if isinstance(kind, GraphQLEnumType) else "object"}
         return {**schema, "description": description} if description else schema
-
-
-def omitted_when_null(field: GraphQLField) -> frozenset[str]:
-    """Return the non-null arguments with a default: a null is omitted, so that the default applies."""
-    return frozenset(
-        name
-        for name, inner in field.args.items()
-        if unwrap_non_null(type_of(inner)) is not None and not is_required_argument(inner)
-    )
 
 
 def _size(schema: JsonSchema) -> int:
@@ -301,7 +295,7 @@ def _result_schema(kind: GraphQLType, object_part: JsonSchema | None, *, null: b
     if isinstance(kind, GraphQLScalarType):
         scalar = _SCALARS.get(kind.name)
         # The type alone: some servers return integers of more than 32 bits.
-        return {} if scalar is None else _build_type(scalar["type"], null=null)
+        return {} if scalar is None else _build_type(types_of(scalar), null=null)
     if isinstance(kind, GraphQLEnumType):
         return _build_type(["string"], null=null)  # without values: the server may have added some
     return {**_build_type(["object"], null=null), **(object_part or {})}
@@ -427,7 +421,6 @@ class GraphqlOperation(Struct, frozen=True, kw_only=True):
     input_schema: JsonSchema
     model_schema: JsonSchema | None
     output_schema: JsonSchema
-    omit_if_null: frozenset[str]
     file_arguments: Mapping[str, GraphQLType]
     selection_argument: str | None
     result: GraphQLType
@@ -442,11 +435,10 @@ class GraphqlOperation(Struct, frozen=True, kw_only=True):
         return f"{self.head} {selection} }}" if selection else f"{self.head} }}"
 
     def split_variables(self, arguments: Mapping[str, Any]) -> MultipartVariables:
-        """Drop null arguments that have a default, and separate files from the variables."""
-        variables = {
-            name: value for name, value in arguments.items() if value is not None or name not in self.omit_if_null
-        }
-        return split_files(variables, self.file_arguments) if self.file_arguments else MultipartVariables(variables, {})
+        """Separate files from the other variables."""
+        if not self.file_arguments:
+            return MultipartVariables(dict(arguments), {})
+        return split_files(dict(arguments), self.file_arguments)
 
 
 class OperationSet(NamedTuple):
@@ -537,7 +529,6 @@ class OperationBuilder:
             input_schema=self._argument_schemas.schema(field),
             model_schema=None,
             output_schema=output_schema(type_of(field), None),
-            omit_if_null=omitted_when_null(field),
             file_arguments=self._uploads.arguments(field),
             selection_argument=SELECTION_ARGUMENT if may_choose else None,
             result=type_of(field),
@@ -623,7 +614,7 @@ def _selection_argument(selection: Selection, text: str) -> JsonSchema:
     selected = {field.name for field in selection.fields.values()}
     others = [name for name, inner in fields_of(kind).items() if not inner.deprecation_reason and name not in selected]
     also = truncate(", ".join(sorted(others)), _MAX_OTHERS_CHARS)
-    return {"type": ["string", "null"], "description": f"{argument} Others: {also}" if also else argument}
+    return {"type": "string", "description": f"{argument} Others: {also}" if also else argument}
 
 
 def type_of(place: GraphQLField | GraphQLArgument | GraphQLInputField) -> GraphQLType:

@@ -262,9 +262,11 @@ class McpSource(BaseSource):
 
     async def run_directly(self, tool: Tool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Validate the arguments and run a tool without a router, within `timeout_s`."""
-        compile_validator(tool.spec.input_schema).check(params, tool.spec.name)
+        validator = compile_validator(tool.spec.input_schema)
+        arguments = validator.coerce(params)
+        validator.check(arguments, tool.spec.name)
         async with asyncio.timeout(self.config.timeout_s):
-            return await super().run_directly(tool, params, context)
+            return await super().run_directly(tool, arguments, context)
 
     async def close(self) -> None:
         """Close every session; safe to call twice."""

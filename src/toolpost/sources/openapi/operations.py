@@ -756,7 +756,7 @@ def _text_schema(schema: AnySchema, name: str) -> AnySchema:
         case "yaml":
             return {"anyOf": [schema, {"type": "string"}]}
         case "lines":
-            return {"type": ["array", "string"]}
+            return {"anyOf": [{"type": "array"}, {"type": "string"}]}
         case _:
             description = schema.get("description") if is_object(schema) else None
             return {"type": "string", **({"description": description} if description else {})}

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import AnySchema, as_object, is_array, is_object, json_type
 from toolpost.schema.patterns import translate_pattern
+from toolpost.schema.unions import allow_null, split_types
 from toolpost.schema.validator import compile_engine
 from toolpost.sources.openapi.documents import DocumentRegistry, ResolvedNode
 from toolpost.sources.openapi.models import DEFINITION_PREFIX
@@ -499,9 +500,8 @@ def _normalize(node: dict[str, Any], schema: JsonSchema) -> JsonSchema:
         schema["format"] = "binary"
     if "enum" in schema and "type" in schema:
         schema["enum"] = [_convert_option(option, schema["type"]) for option in schema["enum"]]
-    if node.get("nullable") is True or node.get("x-nullable") is True:
-        return make_nullable(schema)
-    return schema
+    schema = split_types(schema)
+    return allow_null(schema) if node.get("nullable") is True or node.get("x-nullable") is True else schema
 
 
 def _convert_option(option: Any, kind: Any) -> Any:
@@ -512,22 +512,3 @@ def _convert_option(option: Any, kind: Any) -> Any:
         amount = _clean_number(option)
         return option if amount is _DROPPED else int(amount) if amount == int(amount) else amount
     return option
-
-
-_COMPOSED = ("$ref", "allOf", "anyOf", "oneOf", "const", "not", "if")
-_NOTES = ("title", "description", "default", "deprecated", "examples", "readOnly", "writeOnly")
-
-
-def make_nullable(schema: JsonSchema) -> JsonSchema:
-    """Return the schema with null allowed."""
-    if any(word in schema for word in _COMPOSED):
-        notes = {word: schema[word] for word in _NOTES if word in schema}
-        rules = {word: value for word, value in schema.items() if word not in notes}
-        return {**notes, "anyOf": [rules, {"type": "null"}]}
-    changed = dict(schema)
-    if "type" in schema:
-        kinds = schema["type"] if is_array(schema["type"]) else [schema["type"]]
-        changed["type"] = kinds if "null" in kinds else [*kinds, "null"]
-    if "enum" in schema and None not in schema["enum"]:
-        changed["enum"] = [*schema["enum"], None]
-    return changed

@@ -21,6 +21,7 @@ from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
+from toolpost.schema.unions import types_of
 from toolpost.sources.openapi import well_known_urls
 from toolpost.sources.openapi.loader import ApiCache, is_remote, load_cached_api, read_api
 from toolpost.sources.openapi.models import (
@@ -284,11 +285,10 @@ def _url_arguments(operation: ApiOperation, there: str, here: str, arguments: Ma
 
 def _convert_value(parameter: Parameter, values: list[str]) -> Any:
     """Convert a query value to the parameter's type."""
-    schema = parameter.schema if is_object(parameter.schema) else {}
-    kinds = schema.get("type")
-    if kinds == "array":
+    kinds = types_of(parameter.schema) if is_object(parameter.schema) else []
+    if "array" in kinds:
         return values
-    for kind in kinds if is_array(kinds) else [kinds]:
+    for kind in kinds:
         reader = _READERS.get(kind)
         if reader is not None and reader[0].fullmatch(values[0]):
             return reader[1](values[0])

@@ -16,7 +16,6 @@ from toolpost.schema.json_values import AnySchema, is_array, is_object
 from toolpost.sources.openapi import models
 from toolpost.sources.openapi.naming import shorten
 from toolpost.sources.openapi.operations import body_format, choose_media_type
-from toolpost.sources.openapi.schemas import make_nullable
 
 # The limit of OpenAI's function calling.
 _MAX_DESCRIPTION = 1024
@@ -102,13 +101,13 @@ def input_schema(operation: models.ApiOperation) -> JsonSchema:
 
 
 def _argument(field: models.Parameter | models.RequestBody) -> AnySchema:
-    """Return the schema of one argument; optional ones accept null, because models send null for omitted values."""
+    """Return the schema of one argument, as the document has it."""
     schema: JsonSchema = dict(field.schema) if is_object(field.schema) else {}
     if field.description:
         schema["description"] = field.description
     if getattr(field, "deprecated", False):
         schema["deprecated"] = True
-    return schema if field.required else make_nullable(schema)
+    return schema
 
 
 def output_schema(operation: models.ApiOperation) -> JsonSchema | None:

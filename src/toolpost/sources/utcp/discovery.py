@@ -379,7 +379,7 @@ def _http_tool(config: ExternalToolConfig, url: str) -> dict[str, Any]:
 
 def _cli_tool(config: ExternalToolConfig, command: str) -> dict[str, Any]:
     names = placeholder_names([CommandStep(command=command)])
-    scalar = {"type": ["string", "number", "boolean"]}
+    scalar = {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}
     return {
         "name": _BASE_TOOL,
         "description": config.description or f"Run {command.split(maxsplit=1)[0]}.",

@@ -301,7 +301,8 @@ def _with_slots(schema: JsonSchema, slots: tuple[str, ...]) -> JsonSchema:
     if not slots:
         return schema
     properties = as_object(schema.get("properties"))
-    named: dict[str, Any] = {slot: properties.get(slot, {"type": ["string", "number"]}) for slot in slots}
+    scalar = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+    named: dict[str, Any] = {slot: properties.get(slot, scalar) for slot in slots}
     required = schema.get("required")
     names = [name for name in required if isinstance(name, str)] if is_array(required) else []
     every = [*dict.fromkeys([*names, *slots])]
