@@ -459,6 +459,10 @@ class ViewSettings(ConfigModel):
     names: Literal["qualified", "own"] = Field(
         default="qualified", description="With their source's name, or for one MCP server alone as it has them"
     )
+    large_results: Literal["link", "whole"] = Field(
+        default="link",
+        description="Structured content above limits.inline_bytes: a reference to an artifact with a preview, or whole",
+    )
 
     @model_validator(mode="after")
     def _own_names_are_of_one_source(self) -> Self:

@@ -401,6 +401,9 @@ class CancelStore(Protocol):
         ...
 
 
+ARTIFACTS = "artifact://"  # how the URI of an artifact begins
+
+
 class ArtifactRef(Struct, frozen=True, kw_only=True):
     """A large or binary result, stored under the hash of its content; `user` is for whom it was made."""
 
@@ -415,6 +418,11 @@ class ArtifactRef(Struct, frozen=True, kw_only=True):
     call_id: str
     tool_name: str
     created_at: float
+
+    @property
+    def uri(self) -> str:
+        """The URI under which MCP clients read the artifact as a resource."""
+        return f"{ARTIFACTS}{self.id}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the reference as JSON data."""

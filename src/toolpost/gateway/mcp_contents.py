@@ -14,8 +14,9 @@ from mcp_types import INVALID_PARAMS
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
+from toolpost.contracts.storage import ARTIFACTS
 from toolpost.gateway.mcp_names import Origin
-from toolpost.gateway.mcp_results import ARTIFACTS, resource_contents, whole_content
+from toolpost.gateway.mcp_results import resource_contents, whole_content
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ class Contents:
         owner = Principal.parse(user)
         found = await self._box.store.artifacts.list(tenant=owner.tenant, user=owner.user)
         return [
-            {"uri": f"{ARTIFACTS}{ref.id}", "name": ref.name or ref.id, "mimeType": ref.media_type, "size": ref.size}
-            for ref in found
+            {"uri": ref.uri, "name": ref.name or ref.id, "mimeType": ref.media_type, "size": ref.size} for ref in found
         ]
 
     # ------------------------------------------------------------------ what a request is about

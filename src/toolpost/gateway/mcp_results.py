@@ -12,9 +12,10 @@ from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolTimeoutError
 from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.storage import ARTIFACTS
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.schema.subschemas import is_object_schema
+from toolpost.schema.subschemas import is_object_schema, nest_schema
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -23,18 +24,32 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import ArtifactRef, ArtifactStore
 
-ARTIFACTS = "artifact://"
 _NO_RESOURCE = -32002  # of the older protocol
 META = "toolpost/"
 _WRAPPED = "result"
 _MOST_CAUSES = 20  # a tool may raise an error that is its own cause
-_ROOT_KEYS = frozenset({"$defs", "$schema", "definitions"})  # references point at the root of a schema
+_SMALL = frozenset({"boolean", "integer", "null", "number"})  # results of these types are never references
+_REFERENCE: dict[str, Any] = {
+    "type": "object",
+    "description": "A large result: a preview, and the uri of the resource that has the whole",
+    "properties": {
+        "artifact_id": {"type": "string"},
+        "uri": {"type": "string"},
+        "media_type": {"type": "string"},
+        "size": {"type": "integer"},
+        "preview": {"type": "string"},
+    },
+    "required": ["artifact_id", "uri", "media_type", "size"],
+}
 _INLINE_FILE = 1_000_000  # bytes of an image or sound that is sent whole
 _MEDIA = ("image", "audio")
 
 
-def tool_definition(name: str, spec: ToolSpec) -> dict[str, Any]:
-    """Return a tool as `tools/list` has it; schemas, with their `$defs`, are those of the source."""
+def tool_definition(name: str, spec: ToolSpec, *, links_large: bool = True) -> dict[str, Any]:
+    """Return a tool as `tools/list` has it; schemas, with their `$defs`, are those of the source.
+
+    With `links_large` the output schema admits a reference to a large result.
+    """
     extra = spec.extra
     definition: dict[str, Any] = {
         "name": name,
@@ -45,7 +60,7 @@ def tool_definition(name: str, spec: ToolSpec) -> dict[str, Any]:
         if extra.get(key):
             definition[key] = extra[key]
     if spec.output_schema is not None:
-        definition["outputSchema"] = output_schema(spec)
+        definition["outputSchema"] = output_schema(spec, links_large=links_large)
     definition["annotations"] = _annotations(spec)
     return definition
 
@@ -55,14 +70,21 @@ def _object(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema if schema.get("type") == "object" else {"type": "object", **schema}
 
 
-def output_schema(spec: ToolSpec) -> dict[str, Any]:
+def output_schema(spec: ToolSpec, *, links_large: bool) -> dict[str, Any]:
     """Return the output schema; structured content is an object, so that another result is a member of one."""
-    schema = spec.output_schema or {}
-    if not _is_wrapped(spec):
-        return dict(_object(schema))
-    lifted = {key: value for key, value in schema.items() if key in _ROOT_KEYS}
-    inner = {key: value for key, value in schema.items() if key not in lifted}
-    return {**lifted, "type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
+    own = spec.output_schema or {}
+    schema = dict(_object(own))
+    if _is_wrapped(spec):
+        inner, stored = nest_schema(own, "properties", _WRAPPED)
+        schema = {**_dialect(own), **stored, "type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
+    if not links_large or own.get("type") in _SMALL:
+        return schema
+    inner, stored = nest_schema(schema, "anyOf", "0")
+    return {**_dialect(own), **stored, "type": "object", "anyOf": [inner, _REFERENCE]}
+
+
+def _dialect(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"$schema": schema["$schema"]} if "$schema" in schema else {}
 
 
 def _is_wrapped(spec: ToolSpec) -> bool:
@@ -91,21 +113,30 @@ def differs(before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec]) -> bo
 
 
 async def completed_result(
-    outcome: Completed, spec: ToolSpec, artifacts: ArtifactStore, *, owner: Principal
+    outcome: Completed, spec: ToolSpec, artifacts: ArtifactStore, *, owner: Principal, links_large: bool = True
 ) -> dict[str, Any]:
     """Return the result of a completed call; small images and sounds are sent whole, other files as links.
 
-    Clients refuse a result without structured content where the tool has an output schema: there it is sent whole.
+    Clients refuse a result without structured content where the tool has an output schema. That of a large result is a
+    reference; without `links_large` it is the whole.
     """
     content = [block async for block in _blocks(outcome, artifacts, owner)]
     result: dict[str, Any] = {"content": content, "isError": False}
+    structured, is_large = outcome.content, _is_reference(outcome)
     if spec.output_schema is not None:
-        whole = await whole_content(outcome.content, artifacts, owner) if outcome.artifacts else outcome.content
-        result["structuredContent"] = {_WRAPPED: whole} if _is_wrapped(spec) else whole
-    elif is_object(outcome.content) and not outcome.artifacts:
-        result["structuredContent"] = outcome.content
+        if is_large and not links_large:
+            structured, is_large = await whole_content(structured, artifacts, owner), False
+        result["structuredContent"] = {_WRAPPED: structured} if _is_wrapped(spec) and not is_large else structured
+    elif is_object(structured) and (not outcome.artifacts or (is_large and links_large and "preview" in structured)):
+        result["structuredContent"] = structured
     meta = {f"{META}{key}": outcome.meta[key] for key in ("trust", "origin", "output_issues") if key in outcome.meta}
     return {**result, "_meta": {f"{META}run_id": outcome.run_id, **meta}}
+
+
+def _is_reference(outcome: Completed) -> bool:
+    """Return whether the content of a result is the reference to the artifact that holds it."""
+    content, artifacts = outcome.content, outcome.artifacts
+    return bool(artifacts) and is_object(content) and content.get("uri") == f"{ARTIFACTS}{artifacts[0]}"
 
 
 async def whole_content(content: Any, artifacts: ArtifactStore, owner: Principal) -> Any:
@@ -164,7 +195,7 @@ async def _file_block(part: dict[str, Any], ref: ArtifactRef, artifacts: Artifac
         return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}}
     return {
         "type": "resource_link",
-        "uri": f"{ARTIFACTS}{ref.id}",
+        "uri": ref.uri,
         "name": ref.id,
         "mimeType": media_type,
         "size": ref.size,

@@ -162,6 +162,8 @@ class McpServer:
 
     def show(self, view: View) -> None:
         """Show the tools of another view from now on."""
+        if view.links_large != self._view.links_large:
+            self._listed = [{}]  # clients have seen other output schemas
         self._view = view
         self._names.show(view)
         self._catalog_changed(None)
@@ -229,7 +231,8 @@ class McpServer:
             self._listed.append(shown)
         pending = [tool for tool in PENDING_TOOLS if self._paused.is_own_tool(tool["name"])]
         own = [] if self._names.only else pending
-        tools = [*(tool_definition(name, spec) for name, spec in shown.items()), *own]
+        links = self._view.links_large
+        tools = [*(tool_definition(name, spec, links_large=links) for name, spec in shown.items()), *own]
         return cast("ListToolsResult", {"tools": tools, **_LIST_CACHE, **_COMPLETE})
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -444,8 +447,9 @@ class McpServer:
         spec = spec or self._view.spec(outcome.tool_name)
         match outcome:
             case Completed():
-                owner = Principal.parse(user)
-                result = await completed_result(outcome, spec, self._box.store.artifacts, owner=owner)
+                owner, links = Principal.parse(user), self._view.links_large
+                artifacts = self._box.store.artifacts
+                result = await completed_result(outcome, spec, artifacts, owner=owner, links_large=links)
                 return {**result, "content": self._contents.shown_blocks(result["content"], spec.source or "")}
             case Failed(error=ToolNotFoundError() as error) if not is_own:
                 raise MCPError(code=INVALID_PARAMS, message=str(error))

@@ -25,7 +25,8 @@ class View:
     """The tools of an open Toolbox that clients see: each of them, or three that find, describe and call them.
 
     For its clients there are no other tools. Calls take the way of all others. `only` is the source that is shown as it
-    is, under its own names, if that is what the view does.
+    is, under its own names, if that is what the view does. `links_large` says that structured content of a large result
+    is a reference to its artifact.
     """
 
     def __init__(self, box: Toolbox, name: str, settings: ViewSettings) -> None:
@@ -35,6 +36,7 @@ class View:
         except KeyError as error:
             raise ConfigError(f"views.{name}.collection: {error.args[0]}") from error
         self.name = name
+        self.links_large = settings.large_results == "link"
         self.only = settings.sources[0] if settings.names == "own" and settings.sources else None
         self._registry = box.registry
         self._principals = settings.principals

@@ -100,7 +100,7 @@ class ResultProcessor:
         """Store a result as an artifact and return a preview; `readable` says whether a tool can read the rest."""
         data, media_type, preview, meta = large
         ref = await self._artifacts.put(data, artifact_ref(call, media_type=media_type))
-        content: dict[str, Any] = {"artifact_id": ref.id, "media_type": media_type, "size": ref.size}
+        content: dict[str, Any] = {"artifact_id": ref.id, "uri": ref.uri, "media_type": media_type, "size": ref.size}
         if preview is not None:
             content["preview"] = call.redact({"preview": preview})["preview"][:_PREVIEW_CHARS]
             content["next"] = _READABLE if readable else _UNREADABLE

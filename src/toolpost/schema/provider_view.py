@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
 
 from toolpost.contracts.spec import JsonSchema, ToolDefinition
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.schema.subschemas import REFERENCES, replace_subschemas, subschemas
+from toolpost.schema.subschemas import REFERENCES, nest_schema, rename_references, replace_subschemas, subschemas
 
 WRAPPER = "arguments"
 """The only property of a schema that was no plain object; its value is the arguments."""
@@ -30,7 +29,6 @@ _PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_CHARS = 8
 _NOT_AT_THE_TOP = frozenset({"oneOf", "anyOf", "allOf", "not", "enum", "const", *REFERENCES})
-_STORED = ("$defs", "definitions")
 _VALUES = ("const", "default", "example")
 _VALUE_LISTS = ("enum", "examples")
 _BY_PROPERTY = ("properties", "dependentSchemas", "dependentRequired", "dependencies")
@@ -172,7 +170,7 @@ def _rename(schema: JsonSchema, aliases: Mapping[str, str]) -> JsonSchema:
     for keyword in _VALUE_LISTS:
         if is_array(copy.get(keyword)):
             copy[keyword] = [_rename_keys(value, aliases) for value in copy[keyword]]
-    return _rename_references(copy, lambda steps: _rename_steps(steps, aliases))
+    return rename_references(copy, lambda steps: _rename_steps(steps, aliases))
 
 
 def _alias_names(names: Any, aliases: Mapping[str, str]) -> Any:
@@ -190,38 +188,15 @@ def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
 
 def _wrap(schema: JsonSchema) -> JsonSchema:
     """Make a schema the only property of an object; definitions stay at the top, where references look for them."""
-    inner = {word: part for word, part in schema.items() if word not in ("$schema", "$id", *_STORED)}
-    stored = {word: schema[word] for word in _STORED if word in schema}
-
-    def moved(part: JsonSchema) -> JsonSchema:
-        if "$id" in part:  # a document of its own, whose references do not leave it
-            return part
-        return _rename_references(replace_subschemas(part, moved), _move_steps)
-
-    whole = replace_subschemas({"properties": {WRAPPER: inner}, **stored}, moved)
-    return {"type": "object", **whole, "required": [WRAPPER], "additionalProperties": False}
-
-
-def _move_steps(steps: list[str]) -> list[str]:
-    return steps if steps[:1] and steps[0] in _STORED else ["properties", WRAPPER, *steps]
+    inner, stored = nest_schema(schema, "properties", WRAPPER)
+    whole = {"type": "object", "properties": {WRAPPER: inner}, **stored}
+    return {**whole, "required": [WRAPPER], "additionalProperties": False}
 
 
 def _rename_steps(steps: list[str], aliases: Mapping[str, str]) -> list[str]:
     """Rename the steps of a JSON Pointer that are names of properties."""
     after = dict(zip(range(1, len(steps)), steps, strict=False))  # the step before each
     return [aliases.get(step, step) if after.get(at) in _BY_PROPERTY else step for at, step in enumerate(steps)]
-
-
-def _rename_references(schema: JsonSchema, change: Callable[[list[str]], Iterable[str]]) -> JsonSchema:
-    """Change the pointers (RFC 6901) by which a schema itself refers to others in the same document."""
-    for keyword in REFERENCES:
-        reference = schema.get(keyword)
-        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-            steps = [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[2:]).split("/")]
-            changed = change(steps if reference != "#" else [])
-            written = (quote(step.replace("~", "~0").replace("/", "~1"), safe="$~") for step in changed)
-            schema[keyword] = "/".join(["#", *written])
-    return schema
 
 
 def _parsed(arguments: Any) -> dict[str, Any]:

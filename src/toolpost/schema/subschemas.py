@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar, cast
-from urllib.parse import unquote, urljoin
+from urllib.parse import quote, unquote, urljoin
 
 import orjson
 
@@ -43,6 +43,7 @@ _PLACES: dict[str, Place] = {
     "definitions": "stored",
 }
 _MAPS = SCHEMA_MAPS | {"dependencies"}
+_STORED = ("$defs", "definitions")
 _INDEX = re.compile(r"\d{1,6}", re.ASCII)
 
 
@@ -92,6 +93,34 @@ def replace_subschemas(schema: JsonSchema, change: Callable[[JsonSchema], JsonSc
         elif is_object(value):
             copy[keyword] = {name: changed(inner) for name, inner in value.items()}
     return copy
+
+
+def nest_schema(schema: JsonSchema, *path: str) -> tuple[JsonSchema, JsonSchema]:
+    """Return a copy of a schema that can stand at `path` of another document, and the definitions for its root."""
+    inner = {word: part for word, part in schema.items() if word not in ("$schema", "$id", *_STORED)}
+    stored = {word: schema[word] for word in _STORED if word in schema}
+
+    def moved(part: JsonSchema) -> JsonSchema:
+        if "$id" in part:  # a document of its own, whose references do not leave it
+            return part
+        return rename_references(replace_subschemas(part, moved), move)
+
+    def move(steps: list[str]) -> list[str]:
+        return steps if steps[:1] and steps[0] in _STORED else [*path, *steps]
+
+    return moved(inner), replace_subschemas(stored, moved)
+
+
+def rename_references(schema: JsonSchema, change: Callable[[list[str]], Iterable[str]]) -> JsonSchema:
+    """Change the pointers (RFC 6901) by which a schema itself refers to others in the same document."""
+    for keyword in REFERENCES:
+        reference = schema.get(keyword)
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            steps = [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[2:]).split("/")]
+            changed = change(steps if reference != "#" else [])
+            written = (quote(step.replace("~", "~0").replace("/", "~1"), safe="$~") for step in changed)
+            schema[keyword] = "/".join(["#", *written])
+    return schema
 
 
 def references(schema: JsonSchema) -> Iterator[str]:
