@@ -1,5 +1,6 @@
 """The line that tells what is going on while a command works."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.cli.terminal import at_a_terminal
 
 pytestmark = pytest.mark.programs
 
+SERVER = Path(__file__).with_name("small_server.py")
 SLOW = '''
 from toolpost import ToolContext, tool
 
@@ -66,3 +68,25 @@ def test_without_a_terminal_progress_is_not_shown(child: Run, home: Path) -> Non
     assert done.out == "counted\n"
     assert "step" not in done.err
     assert "\x1b" not in done.err
+
+
+@pytest.mark.waits
+def test_a_slow_start_shows_what_is_waited_for_and_for_how_long(home: Path) -> None:
+    (home / "slow_server.py").write_text(
+        f"import runpy, time\nfrom pathlib import Path\nwhile not Path({str(home / 'go')!r}).exists():\n"
+        f"    time.sleep(0.05)\nrunpy.run_path({str(SERVER)!r}, run_name='__main__')\n"
+    )
+    command = f"{sys.executable} {home / 'slow_server.py'}"
+    (home / "toolpost.yaml").write_text(
+        f"builtins: none\nsources:\n  - {{name: slow, transport: mcp, connection: '{command}'}}\n"
+    )
+
+    def go(_shown: str) -> bytes:
+        (home / "go").touch()
+        return b""
+
+    program = Path(sys.executable).name
+    done = at_a_terminal(home, {f"starting slow ({program})... 1 s": go}, "tools", "list")
+
+    assert done.code == 0
+    assert "slow.greet" in done.out

@@ -7,17 +7,22 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.cli.program import child_environment, command, warm_command
-from tests.gateway.running import furnish, running, serving
+from tests.gateway.running import Gateway, furnish, running, serving
+from toolpost.wire.http_server import listen_when_free
 
 pytestmark = pytest.mark.programs
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
@@ -122,6 +127,64 @@ def test_a_port_that_is_taken_is_said(home: Path) -> None:
 
     assert second.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --port" in second.stderr
+
+
+@contextmanager
+def hanging_call(home: Path, gateway: Gateway) -> Iterator[None]:
+    """A call that never ends by itself is under way."""
+    url = gateway.address.replace("/mcp", "/api/v1/tools/local.hang")
+    with ThreadPoolExecutor() as pool:
+        pool.submit(httpx2.post, url, json={}, headers=gateway.headers, timeout=60)
+        while not (home / "hanging").exists():
+            assert gateway.process.poll() is None
+        yield
+
+
+def test_up_says_at_once_what_it_waits_for_when_it_stops(home: Path) -> None:
+    with (
+        (home / "said").open("w") as said,
+        running(home, "--shutdown-limit", "0.5", stderr=said, stopping=True, warm=False) as gateway,
+        hanging_call(home, gateway),
+    ):
+        gateway.process.send_signal(signal.SIGTERM)
+
+    assert "stopping; waiting up to 0.5 s for 1 call: local.hang" in (home / "said").read_text()
+    assert gateway.process.returncode == 0
+
+
+def test_the_address_of_a_killed_gateway_is_free_while_its_workers_finish_their_calls(home: Path) -> None:
+    options = ("--workers", "2", "--shutdown-limit", "5")
+    with running(home, *options, stopping=True, warm=False) as gateway:
+        workers, port = psutil.Process(gateway.process.pid).children(), gateway.address.split(":")[2].split("/")[0]
+        with hanging_call(home, gateway):
+            gateway.process.kill()
+            with running(home, *options, "--port", port, warm=False) as second:
+                health = httpx2.get(second.address.replace("/mcp", "/healthz"), timeout=60)
+    psutil.wait_procs(workers, timeout=60)
+
+    assert second.address == gateway.address
+    assert health.status_code == 200
+
+
+async def test_a_gateway_waits_for_the_address_of_one_that_says_that_it_stops() -> None:
+    told: list[str] = []
+    stops = b'HTTP/1.1 503 Service Unavailable\r\n\r\n{"code": "stopping"}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(stops)
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+
+    def leave() -> None:
+        told.append("waits")
+        other.close()
+
+    async with listen_when_free("127.0.0.1", port, on_wait=leave) as listening:
+        assert listening.getsockname()[1] == port
+    assert told == ["waits"]
 
 
 def test_serve_ends_quietly_with_a_client_that_is_gone_and_cancels_its_call(home: Path) -> None:

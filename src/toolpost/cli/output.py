@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
@@ -352,10 +352,12 @@ class ProgressSink:
     def __init__(self, line: StatusLine) -> None:
         self._line = line
 
-    def starting(self, names: Sequence[str]) -> None:
-        """Show the sources that are still starting; an empty list clears the line."""
-        if names:
-            self._line.show(f"starting {', '.join(names)}...")
+    def starting(self, programs: Mapping[str, str], *, waited_s: float = 0.0) -> None:
+        """Show the sources that are still starting, each with its program or host; without any, clear the line."""
+        if programs:
+            names = [f"{name} ({program})" if program else name for name, program in programs.items()]
+            waited = f" {waited_s:.0f} s, Ctrl-C to give up" if waited_s >= 1 else ""
+            self._line.show(f"starting {', '.join(names)}...{waited}")
         else:
             self._line.clear()
 

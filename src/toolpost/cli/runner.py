@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import signal
+import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Iterator, Sequence
 from contextlib import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _UNREACHABLE = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
 
+_TELL_S = 1.0  # how often the status line counts the seconds of a slow start
 _START_S = 1.0  # after which a command is none that is over at once
 
 FAILED = 1
@@ -215,24 +217,35 @@ async def _open_box(
     lines = [sink for sink in sinks if isinstance(sink, ProgressSink)]
     needed = only if waiting_for is None else waiting_for
     starting = _enabled_names(loaded.settings) if needed is None else _enabled_names(loaded.settings) & set(needed)
+    programs = {one.name: _program(one.connection) for one in loaded.settings.all_sources() if one.name in starting}
     for line in lines:
-        line.starting([one.name for one in loaded.settings.all_sources() if one.name in starting])
+        line.starting(programs)
     opened = replace(loaded, settings=loaded.settings.model_copy(update={"startup_wait_s": 0.0}))  # waited for below
     closed = Toolbox.open(opened, only=only, sinks=sinks)
     freeze_modules()
     async with closed as box:
         has_foreign_code = _has_foreign_code(box)
+        began = time.monotonic()
         while slow := [one.name for one in box.report if one.state == "connecting" and one.name in starting]:
             for line in lines:
-                line.starting(slow)
-            await box.sources.settled(slow[:1])
+                line.starting({name: programs[name] for name in slow}, waited_s=time.monotonic() - began)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TELL_S):
+                    await box.sources.settled(slow[:1])
         for line in lines:
-            line.starting([])
+            line.starting({})
         try:
             yield box
         finally:
             if has_foreign_code:
                 collect_garbage()
+
+
+def _program(connection: str) -> str:
+    """Return the program of a source that is a command, or the host of one that has an address."""
+    if "://" in connection:
+        return urlsplit(_address(connection)).netloc
+    return Path(connection.split(maxsplit=1)[0]).name if connection.split() else ""
 
 
 def _has_foreign_code(catalog: Toolbox | LocalCatalog) -> bool:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ import typer
 from msgspec.structs import replace
 
 from toolpost.cli.commands import Config, Json, User
-from toolpost.cli.output import Output
+from toolpost.cli.output import Output, count
 from toolpost.cli.runner import collect_garbage, describe_problems, run_command
 from toolpost.contracts.errors import ConfigError
 
@@ -130,24 +131,33 @@ async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Ou
     if find_spec("mcp") is None:  # the first request that needs it would be too late to learn of this
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
     from toolpost.configuration.loading import load_settings
-    from toolpost.gateway.callers import local_token
     from toolpost.gateway.observation import logging_to_stderr
-    from toolpost.wire.http_server import inherited, listen
+    from toolpost.wire.http_server import inherited, listen_when_free
 
     loaded = load_settings(options.config)
-    folder = _data_folder(loaded)
+    _data_folder(loaded)
     logging = logging_to_stderr(options.log_format or loaded.settings.server.log_format)
     if worker is not None:
         with logging, inherited(worker.listening) as listening, inherited(worker.own) as own:
             return await _serve_on([listening, own], options, worker, output)
-    with logging, listen(options.host, options.port) as listening:
-        if options.workers == 1:
-            return await _serve_on([listening], options, None, output)
-        local_token(folder)  # before several processes could make one
-        for line in _limits_of_workers(loaded.settings, options.workers):
-            output.note(line)
-        limit_s = loaded.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
-        return await run_workers(options, listening, loaded, limit_s, output)
+    waits = f"another gateway at {options.host}:{options.port} is stopping; waiting until its workers have ended"
+    opened = listen_when_free(options.host, options.port, on_wait=partial(output.note, waits))
+    with logging:
+        async with opened as listening:
+            return await _serve_at(listening, options, loaded, output)
+
+
+async def _serve_at(listening: ListeningSocket, options: UpOptions, loaded: LoadedSettings, output: Output) -> int:
+    """Serve on a socket of this process, in it or in workers."""
+    from toolpost.gateway.callers import local_token
+
+    if options.workers == 1:
+        return await _serve_on([listening], options, None, output)
+    local_token(_data_folder(loaded))  # before several processes could make one
+    for line in _limits_of_workers(loaded.settings, options.workers):
+        output.note(line)
+    limit_s = loaded.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
+    return await run_workers(options, listening, loaded, limit_s, output)
 
 
 def _limits_of_workers(settings: Settings, workers: int) -> Iterator[str]:
@@ -200,16 +210,54 @@ async def _serve_on(
 
         is_first = worker is None or worker.number == 0
         async with _following(box, load, show_views, output, tells=is_first):
+            stop = _Stop(box, "" if worker is None else f"worker {worker.number} is ", options, output)
             if worker is None:
                 options.announce(sockets[0], loaded, output)
                 notify_service_manager("READY=1")
             else:
                 output.line({"ready": worker.number})
-                watch_parent(0, _current_task().cancel)
-            limit_s = box.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
-            finish = partial(box.router.park, within_s=limit_s)
-            await serve_until_stopped(app, *sockets, on_stop=feed.close, finish=finish)
+                watch_parent(0, partial(stop.as_orphan, _current_task()))
+
+            def on_stop() -> None:
+                stop.tell()
+                feed.close()
+
+            finish = partial(box.router.park, within_s=stop.limit_s)
+            await serve_until_stopped(app, *sockets, on_stop=on_stop, finish=finish, frees_address=stop.is_orphan)
     return 0
+
+
+class _Stop:
+    """How a gateway stops: it says at once what it waits for. `who` begins the sentence, of a worker."""
+
+    def __init__(self, box: Toolbox, who: str, options: UpOptions, output: Output) -> None:
+        self.limit_s = box.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
+        self._box = box
+        self._who = who
+        self._output = output
+        self._is_told = self._is_orphan = False
+
+    def is_orphan(self) -> bool:
+        """Return whether the process that started this one is gone, so that another may need its address."""
+        return self._is_orphan
+
+    def as_orphan(self, serving: asyncio.Task[Any]) -> None:
+        """Stop because the parent process is gone."""
+        self._is_orphan = True
+        serving.cancel()
+
+    def tell(self) -> None:
+        """Say that it stops, and what it waits for; a worker without calls says nothing."""
+        names = Counter(self._box.router.inflight.tool_names())
+        if self._is_told:
+            self._output.note(f"{self._who}stopping at once; calls under way are cancelled")
+        elif names:
+            calls = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in sorted(names.items()))
+            waits = f"waiting up to {self.limit_s:g} s for {count(names.total(), 'call')}: {calls}"
+            self._output.note(f"{self._who}stopping; {waits}. A second signal stops at once.")
+        elif not self._who:
+            self._output.note("stopping")
+        self._is_told = True
 
 
 def _current_task() -> asyncio.Task[Any]:

@@ -478,6 +478,10 @@ class InFlightCalls:
         """Return the call and run ids by which running calls can be cancelled."""
         return [an_id for a in self._attempts for an_id in (a.call.call_id, a.call.run_id)]
 
+    def tool_names(self) -> list[str]:
+        """Return the tool of each running call."""
+        return [attempt.call.tool_name for attempt in self._attempts]
+
     async def stop_all(self, *, patience_s: float = 5.0) -> None:
         """Cancel every call but that of the current task, and wait until they have ended."""
         loop, me = asyncio.get_running_loop(), asyncio.current_task()

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import socket
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,6 +29,10 @@ _DATE_S = 1.0  # the header of that name is as old as this
 _LOOK_S = 0.01
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none is closed under a request
 _MOST_HEAD_BYTES = 64 * 1024
+IN_USE = "address_in_use"
+_IN_USE_S, _IN_USE_LOOK_S = 0.5, 0.05  # workers close their socket as soon as they see that their parent is gone
+_STOPPING_S = 60.0
+_ASK_S, _MOST_SAID = 1.0, 4096
 _TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too Large"
 
 
@@ -40,11 +44,50 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]  # it repeats the address
         what = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
-        raise ConfigError(f"cannot listen on {host}:{port}: {reason}; choose another {what}") from error
+        message = f"cannot listen on {host}:{port}: {reason}; choose another {what}"
+        raise ConfigError(message, code=IN_USE if error.errno == errno.EADDRINUSE else None) from error
     # asyncio does this for sockets that it makes itself; a small answer would wait for the acknowledgement of its head.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
         yield listening
+
+
+@asynccontextmanager
+async def listen_when_free(host: str, port: int, *, on_wait: Callable[[], None]) -> AsyncGenerator[socket.socket]:
+    """Open a socket as `listen` does. Wait a moment for an address in use, and longer while its gateway stops.
+
+    `on_wait` is called once, if the gateway there says that it stops: its workers may outlive it for a while.
+    """
+    loop = asyncio.get_running_loop()
+    until, waits = loop.time() + _IN_USE_S, False
+    while True:
+        try:
+            with listen(host, port) as listening:
+                yield listening
+                return
+        except ConfigError as error:
+            if error.error_code != IN_USE or loop.time() > until:
+                raise
+        if not waits and await _is_stopping(host, port):
+            waits, until = True, loop.time() + _STOPPING_S
+            on_wait()
+        await asyncio.sleep(_IN_USE_LOOK_S)
+
+
+async def _is_stopping(host: str, port: int) -> bool:
+    """Return whether a gateway at this address says that it stops."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - nothing is bound here
+    try:
+        async with asyncio.timeout(_ASK_S):
+            reader, writer = await asyncio.open_connection(reached, port)
+            try:
+                writer.write(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                said = await reader.read(_MOST_SAID)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return said.startswith(b"HTTP/1.1 503") and b'"stopping"' in said
 
 
 @contextmanager
@@ -65,11 +108,13 @@ async def serve_until_stopped(
     request_s: float = _REQUEST_S,
     on_stop: Callable[[], None] = lambda: None,
     finish: Callable[[], Awaitable[None]] = _nothing_to_finish,
+    frees_address: Callable[[], bool] = lambda: False,
 ) -> None:
     """Serve until this task is cancelled; requests under way have as long as `finish` takes, and `grace_s` seconds.
 
     A client has `request_s` seconds to send a request. `on_stop` is called once requests should come to an end, and
-    `finish` is awaited then, which ends what they wait for. Cancelled again, it stops at once.
+    `finish` is awaited then, which ends what they wait for. Cancelled again, it stops at once. With `frees_address`
+    no connection is taken from then on, so that another process can listen there.
     """
     config = uvicorn.Config(
         _trim_headers(app),
@@ -88,6 +133,8 @@ async def serve_until_stopped(
             await asyncio.shield(serving)
         except asyncio.CancelledError:
             on_stop()
+            if frees_address():
+                server.close_sockets()
             if ending is not None:
                 ending.cancel()
             ending = loop.create_task(_end_requests(server, finish if ending is None else None, grace_s))
@@ -142,6 +189,11 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
         self._stopping.set()
 
+    def close_sockets(self) -> None:
+        """Take no more connections; requests on those that are open are still served."""
+        for server in self.servers:
+            server.close()
+
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
@@ -153,8 +205,7 @@ class HttpServer(uvicorn.Server):
                     await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
+        self.close_sockets()
         for listening in sockets or ():
             listening.close()
         await asyncio.sleep(_LOOK_S)  # a connection that was just accepted is known then
