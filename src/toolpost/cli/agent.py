@@ -38,7 +38,7 @@ MODEL_VARIABLE = "TOOLPOST_MODEL"
 _STEPS = 20
 _NO_MODEL = (
     "no chat model is named: give --model NAME, set TOOLPOST_MODEL, or write `model: NAME` into toolpost.yaml, "
-    "where NAME is one such as gpt-4.1, anthropic/claude-sonnet-4-5, ollama/llama3.2 or http://127.0.0.1:8080/v1#NAME"
+    "where NAME is one such as gpt-4.1, claude-sonnet-4-5, ollama/llama3.2 or http://127.0.0.1:8080/v1#NAME"
 )
 
 Request = Annotated[

@@ -82,7 +82,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> StandIn:
 async def test_a_name_is_asked_by_litellm_and_costs_what_its_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     litellm = install(monkeypatch, *(Chunks(FINE, finished="stop") for _ in range(3)))
 
-    reply = await ask_model(open_model("gpt-4"), HELLO)
+    reply = await ask_model(open_model("litellm/gpt-4"), HELLO)
     unknown = await LiteLLMChat("unknown", api_key=KEY, options={"temperature": 0}).complete(HELLO)
     priced = await ask_model(LiteLLMChat("unknown", prices=(3.0, 0.0)), HELLO)
 

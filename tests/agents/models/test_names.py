@@ -77,7 +77,7 @@ def test_a_url_that_hides_a_key_or_is_none_is_refused(url: str) -> None:
         OpenAIChat("m", base_url=url)
 
 
-@pytest.mark.parametrize("name", ["", " ", "openai-chat", "openai-chat/"])
+@pytest.mark.parametrize("name", ["", " ", "openai-chat", "openai-chat/", "litellm/"])
 def test_a_name_without_a_model_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="names no model"):
         open_model(name)
@@ -86,5 +86,25 @@ def test_a_name_without_a_model_is_refused(name: str) -> None:
 def test_any_other_name_is_litellms_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(litellm_model, "find_spec", lambda _: None)
 
-    with pytest.raises(ConfigError, match=r"'gpt-4' needs litellm; run: pip install 'toolpost\[agents\]'"):
-        open_model("gpt-4")
+    for name in ("mistral/small", "litellm/gpt-4"):
+        model = name.removeprefix("litellm/")
+        with pytest.raises(ConfigError, match=rf"'{model}' needs litellm; run: pip install 'toolpost\[agents\]'"):
+            open_model(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-4", "gpt-4o", "chatgpt-4o-latest", "o1", "o3-mini", "o4-mini", "claude-opus-4-1"]
+)
+async def test_well_known_names_need_no_litellm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(litellm_model, "find_spec", lambda _: None)
+    kind, dialect = (AnthropicMessages, "ANTHROPIC") if name.startswith("claude-") else (OpenAIChat, "OPENAI")
+    with pytest.raises(ConfigError, match=f"needs a key: set {dialect}_API_KEY"):
+        open_model(name)
+    async with Provider(["hello"]) as provider:
+        monkeypatch.setenv(f"{dialect}_BASE_URL", provider.site.url if kind is AnthropicMessages else provider.url)
+        monkeypatch.setenv(f"{dialect}_API_KEY", KEY)
+        model = open_model(name)
+        reply = await ask_model(model, HELLO)
+    assert isinstance(model, kind)
+    assert reply.message["content"] == "hello"
+    assert provider.bodies[0]["model"] == name

@@ -34,7 +34,7 @@ _SECRET_ENDINGS = ("_API_KEY", "_KEY", "_TOKEN", "_SECRET")
 
 
 class LiteLLMChat:
-    """A model by the name that litellm has for it, such as `gpt-4`, `anthropic/claude-sonnet-4-5` or `ollama/llama3`.
+    """A model by the name that litellm has for it, such as `mistral/mistral-large` or `ollama/llama3`.
 
     Keys come from the environment as litellm documents it, or from `api_key`, which may be a reference such as
     `env:NAME`. `options` are given to litellm with every request, such as `api_base` or `temperature`. `prices` are US
@@ -55,7 +55,8 @@ class LiteLLMChat:
     ) -> None:
         if find_spec("litellm") is None:
             message = f"the model {model!r} needs litellm; run: pip install 'toolpost[agents]'"
-            raise ConfigError(f"{message}, or name it as openai-chat/NAME, anthropic-messages/NAME or URL#NAME")
+            direct = "gpt-*, claude-*, openai-chat/NAME, anthropic-messages/NAME and URL#NAME"
+            raise ConfigError(f"{message}, or name a model that needs no litellm: {direct}")
         self.model = model
         self._key = Secret("") if api_key is None else secret_from(api_key, allow_plain=True)
         self._options = dict(options or {})

@@ -21,6 +21,12 @@ _DIRECT: dict[str, type[HttpChatModel]] = {
     "openai-responses": OpenAIResponses,
     "anthropic-messages": AnthropicMessages,
 }
+_LITELLM = "litellm"
+# Names by which the two providers' models are known; these need no other library.
+_KNOWN: dict[tuple[str, ...], type[HttpChatModel]] = {
+    ("gpt-", "chatgpt-", "o1", "o3", "o4"): OpenAIChat,
+    ("claude-",): AnthropicMessages,
+}
 
 
 def open_model(llm: str | ChatModel, *, proxy: str | None = None) -> ChatModel:
@@ -28,7 +34,9 @@ def open_model(llm: str | ChatModel, *, proxy: str | None = None) -> ChatModel:
 
     `http://127.0.0.1:8080/v1#NAME` is a server that speaks Chat Completions, with the key in TOOLPOST_MODEL_KEY if it
     wants one. `openai-chat/NAME`, `openai-responses/NAME` and `anthropic-messages/NAME` are asked directly, with the
-    provider's own variable for the key. Every other name is litellm's. `proxy` carries the requests of all but those.
+    provider's own variables for the key and the base URL. So are names that begin with `gpt-`, `chatgpt-`, `o1`, `o3`
+    or `o4`, by Chat Completions, and with `claude-`, by Messages. Every other name is litellm's, and `litellm/NAME`.
+    `proxy` carries the requests of all but those.
     """
     if isinstance(llm, str):
         return _open_named(llm.strip(), proxy)
@@ -46,11 +54,15 @@ def _open_named(name: str, proxy: str | None) -> ChatModel:
     prefix, _, model = name.partition("/")
     if prefix in _DIRECT and model:
         return _DIRECT[prefix](model, proxy=proxy)
-    if not name or prefix in _DIRECT:
+    if not name or prefix in _DIRECT or name in (_LITELLM, f"{_LITELLM}/"):
         raise ConfigError(f"llm={name!r} names no model; write one as gpt-4, {next(iter(_DIRECT))}/gpt-4 or URL#NAME")
+    if "/" not in name:
+        for beginnings, known in _KNOWN.items():
+            if name.startswith(beginnings):
+                return known(name, proxy=proxy)
     from toolpost.agents.models.litellm_model import LiteLLMChat  # noqa: PLC0415 - an extra, which most runs never ask
 
-    return LiteLLMChat(name)
+    return LiteLLMChat(name.removeprefix(f"{_LITELLM}/"))
 
 
 def _is_chat_model(llm: object) -> TypeGuard[ChatModel]:
