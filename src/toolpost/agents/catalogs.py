@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from toolpost.contracts.events import RunEvent
-    from toolpost.contracts.spec import Tool, ToolSpec
+    from toolpost.contracts.spec import CustomTool, Tool, ToolSpec
     from toolpost.contracts.storage import EventSink
 
-Catalog: TypeAlias = "Toolbox | SearchView | ToolRegistry | Sequence[Tool]"
+Catalog: TypeAlias = "Toolbox | SearchView | ToolRegistry | Sequence[Tool | CustomTool]"
 
 ARTIFACT_TOOLS = frozenset(COLLECTIONS["artifact_tools"])
 _MOST_RUNS = 10_000

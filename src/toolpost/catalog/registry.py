@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
 from toolpost.catalog.specs import has_plain_schemas
 from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, did_you_mean, nearest
-from toolpost.contracts.spec import Tool, ToolCategory, ToolDefinition, ToolSpec
+from toolpost.contracts.spec import CustomTool, Tool, ToolCategory, ToolDefinition, ToolSpec
 from toolpost.schema.subschemas import SharedDefinitions
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class ToolRegistry:
 
     def register(
         self,
-        tool: Tool,
+        tool: Tool | CustomTool,
         *,
         source: ToolSource | None = None,
         config: ExternalToolConfig | None = None,
@@ -161,7 +161,7 @@ class ToolRegistry:
         """
         entry = new_entry(tool, source=source, config=config, override=override, rank=rank)
         if override is not None and override.hide:
-            self._contents.hidden[tool.spec.name] = tool.spec
+            self._contents.hidden[entry.original.name] = entry.original
         else:
             self._contents.place(entry, replace=replace)
         self._publish()
@@ -192,7 +192,7 @@ class ToolRegistry:
             for listener in list(self._listeners):
                 listener(changes)
 
-    def register_many(self, tools: Iterable[Tool]) -> None:
+    def register_many(self, tools: Iterable[Tool | CustomTool]) -> None:
         """Add several tools."""
         checks = SchemaChecks()
         for tool in tools:
@@ -374,11 +374,17 @@ class ToolRegistry:
         return lambda: self._listeners.remove(listener)
 
 
-def as_tool(given: Tool) -> Tool:
-    """Return the argument if it is a tool; TypeError says what to do with a plain function."""
-    if not hasattr(given, "spec"):
-        raise TypeError(f"{given!r} is no tool; put @tool on it, or give it a `spec` and `execute`")
-    return given
+def as_tool(given: Tool | CustomTool) -> Tool:
+    """Return a tool itself, and a custom tool with a `spec`; TypeError says what to do with a plain function."""
+    if hasattr(given, "spec"):
+        return cast("Tool", given)
+    from toolpost.catalog.object_tool import ObjectTool, is_custom_tool, missing_members  # noqa: PLC0415 - seldom used
+
+    if is_custom_tool(given):
+        return ObjectTool(given)
+    if hasattr(given, "execute") and (missing := missing_members(given)):
+        raise TypeError(f"{given!r} is no tool: it lacks {', '.join(missing)}; give it these, or a `spec`")
+    raise TypeError(f"{given!r} is no tool; put @tool on it, or give it a `spec` and `execute`")
 
 
 class SchemaChecks:
@@ -393,7 +399,7 @@ class SchemaChecks:
 
 
 def new_entry(
-    tool: Tool,
+    given: Tool | CustomTool,
     *,
     source: ToolSource | None = None,
     config: ExternalToolConfig | None = None,
@@ -405,7 +411,8 @@ def new_entry(
 
     Touches no shared state, so that a thread may build many entries.
     """
-    spec = as_tool(tool).spec
+    tool = as_tool(given)
+    spec = tool.spec
     if not (isinstance(tool, FunctionTool) and tool.is_checked):
         _check_contract(spec, checks)
     overlay = None

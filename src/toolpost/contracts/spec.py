@@ -159,6 +159,11 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
         return self.extra.get("helper") is True
 
     @property
+    def is_deferred(self) -> bool:
+        """Whether a planner leaves the tool out of its prompts until a search finds it."""
+        return self.extra.get("loading_mode") == "deferred"
+
+    @property
     def leaves_machine(self) -> bool:
         """Whether a call leaves this machine."""
         return self.side_effects == "external" or self.safety.network
@@ -224,6 +229,35 @@ class PreviewingTool(Protocol):
 
     async def preview(self, params: dict[str, Any], context: ToolContext) -> CallPreview | None:
         """Return what the call would do; None where the tool's declaration holds."""
+        ...
+
+
+class CustomTool(Protocol):
+    """An object whose members describe a tool; the catalog gives it a `spec`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What a model is shown."""
+        ...
+
+    @property
+    def category(self) -> ToolCategory | str:
+        """The category, such as `custom`."""
+        ...
+
+    @property
+    def parameters(self) -> Any:
+        """A JSON Schema, or a type such as a pydantic model."""
+        ...
+
+    @property
+    def execute(self) -> Callable[[Any, Any], Any]:
+        """Run the tool: a function of the parameters and the ToolContext, async or not."""
         ...
 
 

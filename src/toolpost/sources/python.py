@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from toolpost.catalog.function import FunctionTool, code_target, run_tool
 from toolpost.catalog.names import canonical_name
+from toolpost.catalog.object_tool import is_custom_tool
+from toolpost.catalog.registry import as_tool
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.contracts.spec import PreviewingTool, Tool, ToolSpec
 from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, Transport
@@ -70,7 +72,8 @@ class PythonSource(BaseSource):
         connection = self.config.connection
         try:
             module = _import(connection, self.name)
-            return list({id(value): value for value in vars(module).values() if _is_tool(value)}.values())
+            found = {id(value): value for value in vars(module).values() if _is_tool(value) or is_custom_tool(value)}
+            return [as_tool(value) for value in found.values()]
         except (Exception, SystemExit) as error:  # foreign code runs here, and may do anything
             msg = f"{connection!r} cannot be imported: {type(error).__name__}: {error}"
             raise ToolConnectionError(msg, sent=False, cause=error) from error

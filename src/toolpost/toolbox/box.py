@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import Decision, OnPending
     from toolpost.contracts.sources import CredentialProvider
-    from toolpost.contracts.spec import Tool, ToolSpec
+    from toolpost.contracts.spec import CustomTool, Tool, ToolSpec
     from toolpost.contracts.storage import EventSink, Store
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.executor import ToolExecutor
@@ -86,7 +86,7 @@ class Toolbox:
     def __init__(
         self,
         *,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | CustomTool] = (),
         settings: Settings | Mapping[str, Any] | None = None,
         builtins: Sequence[str] | str | None = None,
         on_pending: OnPending | None = None,
@@ -126,7 +126,7 @@ class Toolbox:
         cls,
         config: str | Path | LoadedSettings | None = None,
         *,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | CustomTool] = (),
         builtins: Sequence[str] | str | None = None,
         on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
