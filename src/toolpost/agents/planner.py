@@ -48,6 +48,8 @@ from toolpost.schema.json_values import is_object
 from toolpost.stores.agent_files import close_tool_calls
 from toolpost.stores.pauses import ClaimedPause, PlannerPauses
 from toolpost.stores.state import StateEvents
+from toolpost.toolbox.views import OWN as VIEW_TOOLS
+from toolpost.toolbox.views import SearchView
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
@@ -66,6 +68,7 @@ _FLUSH_S = 10.0
 _SHORTEST_TOKEN = 20
 _CUT_OFF = "it was cut off at its greatest length; write less"
 _REFUSALS = frozenset({"refusal", "content_filter"})
+_DECIDED: frozenset[QuestionKind] = frozenset({"approval", "unknown"})  # answered by a decision, not by a value
 _POLL_S = 0.1
 _MAX_POLLS = 3000
 
@@ -587,8 +590,29 @@ class RunCalls:
         if self._catalog.view is not None:
             return self._catalog.view.definitions()
         registry = run.box.registry
-        names = self._list_offered(run)
-        return registry.to_llm_tools(None if names is None else [name for name in names if registry.has(name)])
+        names, deferring = self._list_offered(run), self._deferred_view(run)
+        if deferring is not None:
+            offered = [spec.name for spec in registry.specs()] if names is None else names
+            names = [name for name in offered if not (registry.has(name) and registry.find(name).spec.is_deferred)]
+        listed = registry.to_llm_tools(None if names is None else [name for name in names if registry.has(name)])
+        return listed if deferring is None else [*listed, *deferring.definitions()]
+
+    def _deferred_view(self, run: Run) -> SearchView | None:
+        """Return the view by which a model finds the tools that are left out of its prompts; None without any.
+
+        Tools that the planner was given by name are in its prompts, and so are all where one has a name of the view's.
+        """
+        if self._names is not None or not any(spec.is_deferred for spec in run.box.registry.specs()):
+            return None
+        if any(run.box.registry.has(name) for name in VIEW_TOOLS):
+            return None
+        return SearchView(run.box, only={"where": lambda spec: spec.is_deferred})
+
+    def _view_of(self, run: Run, name: str) -> SearchView | None:
+        """Return the view that answers a call: the catalog's own, or that of deferred tools for calls of its tools."""
+        if self._catalog.view is not None:
+            return self._catalog.view
+        return self._deferred_view(run) if name in VIEW_TOOLS else None
 
     def _list_offered(self, run: Run) -> Sequence[str] | None:
         """Return the names that the model may call; None is all. Tools that read artifacts wait until there are any."""
@@ -624,7 +648,7 @@ class RunCalls:
             yield
             return
         registry, keys = run.box.registry, dict[str, str]()
-        for call in map(self._unwrap, calls):
+        for call in (self._unwrap(run, one) for one in calls):
             name = registry.find(call.name).spec.name if registry.has(call.name) else call.name
             keys[name] = "" if name in keys else call.key  # two calls of one tool cannot be told apart
         remove = run.box.router.emitter.add_sink(_ProgressRelay(run, keys))
@@ -641,13 +665,14 @@ class RunCalls:
     async def _make_call(self, run: Run, call: PlannerCall) -> Outcome:
         if run.on_event is None:
             return await self._call(run, call)
-        run.emit(_describe_start(run, self._unwrap(call)))
+        run.emit(_describe_start(run, self._unwrap(run, call)))
         outcome = await self._call(run, call)
         run.emit(_describe_end(run, call, outcome))
         return outcome
 
     async def _call(self, run: Run, call: PlannerCall) -> Outcome:
-        conversation, view, call = run.conversation, self._catalog.view, self._unwrap(call)
+        conversation, call = run.conversation, self._unwrap(run, call)
+        view = self._view_of(run, call.name)
         if view is None and not self._is_offered(run, call.name):
             near = errors.nearest(call.name, [tool.name for tool in self.definitions(run)])
             return Failed("", conversation.run_id, call.name, errors.ToolNotFoundError(call.name, suggestion=near))
@@ -671,11 +696,12 @@ class RunCalls:
             )
             return Failed("", conversation.run_id, call.name, error)
 
-    def _unwrap(self, call: PlannerCall) -> PlannerCall:
+    def _unwrap(self, run: Run, call: PlannerCall) -> PlannerCall:
         """Return the call that a model means, which may stand within a call of a search view."""
-        if self._catalog.view is None:
+        view = self._view_of(run, call.name)
+        if view is None:
             return call
-        name, arguments = self._catalog.view.unwrap(call.name, call.arguments)
+        name, arguments = view.unwrap(call.name, call.arguments)
         return call._replace(name=name, arguments=arguments)
 
     def _is_offered(self, run: Run, name: str) -> bool:
@@ -811,13 +837,18 @@ def _describe_end(run: Run, call: PlannerCall, outcome: Outcome) -> results.Call
 def as_question(asked: OpenQuestion, refused: str) -> results.PlannerQuestion:
     """Return a question for the application; `refused` is the reason why its last answer was not taken."""
     question = asked.question
+    payload = dict(question.payload)
+    if question.kind in _DECIDED:
+        answers = [one for one in sorted(DECISIONS[question.kind]) if one != "approve" or not question.needs_operator]
+        arguments, target = dict(question.arguments), dict(question.target)
+        payload |= {"prompt": question.prompt, "arguments": arguments, "target": target, "answers": answers}
     return results.PlannerQuestion(
         pending_id=asked.pending_id,
         kind=question.kind,
         prompt=question.prompt,
         tool_name=asked.tool_name,
         reason=question.reason,
-        payload=dict(question.payload),
+        payload=payload,
         arguments=question.arguments,
         target=question.target,
         refused=refused,

@@ -40,6 +40,7 @@ class PlannerFinish(Struct, frozen=True, kw_only=True):
 class PlannerQuestion(Struct, frozen=True, kw_only=True):
     """A question to a person, for which one call of a run waits; `payload` may say where to sign in and is a secret.
 
+    The payload of an approval has `prompt`, `arguments`, `target` and `answers`, the words that `resume` takes.
     `arguments`, with secrets masked and long values cut, and `target` say which call waits. `refused` says why the
     last answer to the question was not taken.
     """
