@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import toolpost
+from toolpost import ConfigError, Settings, Toolbox, ToolNode, ToolRegistry
 from toolpost.connecting.presets import MORE_MCP_SERVERS, PACKAGES, POPULAR_MCP_SERVERS, get_preset, pinned_preset
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.source_kinds import AuthType, TransportType
@@ -119,8 +120,17 @@ def test_a_package_that_nobody_publishes_is_not_started() -> None:
 
     assert str(caught.value) == (
         'preset "google-drive": the package @anthropic/mcp-server-google-drive is not on npm; '
-        "connect the preset gdrive, or another server by its command or its URL"
+        "connect the preset gdrive (@modelcontextprotocol/server-gdrive), or another server by its command or its URL"
     )
+
+
+async def test_a_source_of_such_a_package_says_so_at_once() -> None:
+    said = "the package @anthropic/mcp-server-google-drive is not on npm; connect the preset gdrive"
+    with pytest.raises(ConfigError, match=said):
+        ToolNode(config=get_preset("google-drive"), registry=ToolRegistry())
+    async with Toolbox(settings=Settings(data_dir=None, sources=[get_preset("google-drive")])) as box:
+        [state] = await box.wait_for_sources()
+    assert said in str(state.error)
 
 
 def test_the_documents_list_every_preset_with_its_package_and_what_it_reads() -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from toolpost.auth.providers import with_known_endpoints
 from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import AuthType, TransportType
 
 POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
@@ -75,6 +76,11 @@ class Package:
     description: str = ""
     advice: str = ""
 
+    @property
+    def absence(self) -> str:
+        """The message for a package that is not published, and what to do instead."""
+        return f"the package {self.name} is not on {self.ecosystem}; {self.advice}"
+
     def command(self, arguments: Sequence[str] = ()) -> str:
         """Return the command line that starts exactly this version, with other arguments if given."""
         launcher = "npx -y" if self.ecosystem == "npm" else "uvx"
@@ -108,7 +114,8 @@ _POPULAR_PACKAGES = {
     "google-drive": Package(
         "@anthropic/mcp-server-google-drive",
         None,
-        advice="connect the preset gdrive, or another server by its command or its URL",
+        advice="connect the preset gdrive (@modelcontextprotocol/server-gdrive), or another server by its command "
+        "or its URL",
     ),
 }
 _MORE_PACKAGES = {
@@ -188,20 +195,22 @@ def pinned_preset(name: str, arguments: Sequence[str] = ()) -> ExternalToolConfi
     """Return a preset with the command of its pinned version, and with other arguments if given."""
     config, package = get_preset(name), PACKAGES[name]
     if package.version is None:
-        missing = f"the package {package.name} is not on {package.ecosystem}"
-        raise ValueError(f'preset "{name}": {missing}; {package.advice}')
+        raise ValueError(f'preset "{name}": {package.absence}')
     return config.model_copy(update={"connection": package.command(arguments)})
 
 
 def with_token_variable(config: ExternalToolConfig) -> ExternalToolConfig:
     """Add to a source with `oauth2_user` what its preset defines for its program.
 
-    That is the variable from which the program reads a user's token, and the endpoints of the sign-in.
+    That is the variable from which the program reads a user's token, and the endpoints of the sign-in. ConfigError
+    for a program of a package that is not published: a launcher would search for it in vain.
     """
-    if config.auth_type is not AuthType.OAUTH2_USER or config.transport is not TransportType.MCP:
+    if config.transport is not TransportType.MCP:
         return config
     package = _package_of(config.connection)
-    if package is None or not package.variable:
+    if package is not None and package.version is None:
+        raise ConfigError(f"source {config.name!r}: {package.absence}")
+    if config.auth_type is not AuthType.OAUTH2_USER or package is None or not package.variable:
         return config
     auth_config = {"token_env": package.variable, **config.auth_config}
     return config.model_copy(update={"auth_config": with_known_endpoints(auth_config, package.provider)})
@@ -211,6 +220,8 @@ def _package_of(command: str) -> Package | None:
     try:
         words = shlex.split(command)
     except ValueError:
+        return None
+    if not words or words[0] not in _FETCHING:  # a server that is started by other means is not of a preset
         return None
     named = {word[0] + word[1:].partition("@")[0] for word in words if word}
     return next((package for package in PACKAGES.values() if package.name in named), None)
