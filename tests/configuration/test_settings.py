@@ -13,6 +13,7 @@ from toolpost.configuration.loading import parse_settings
 from toolpost.configuration.settings import SCHEMA_FILE, McpServerSettings, Settings, file_schema, parse_duration
 from toolpost.contracts.config import McpOptions
 from toolpost.contracts.config_model import ConfigModel
+from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import TransportType
 from toolpost.contracts.storage import Retention
 
@@ -85,6 +86,13 @@ def test_two_different_numbers_for_one_limit_are_refused() -> None:
 def test_a_limit_is_a_whole_number_from_one(wrong: object) -> None:
     with pytest.raises(ValidationError, match="maxConcurrent"):
         settings(tools={"maxConcurrent": wrong})
+
+
+def test_a_key_of_google_without_an_engine_says_where_the_engine_comes_from() -> None:
+    with pytest.raises(ConfigError, match="requires engine") as refused:
+        parse_settings({"tools": {"webSearch": {"provider": "google", "apiKey": "AIza-0123456789"}}})
+    assert "https://programmablesearchengine.google.com" in str(refused.value)
+    assert "AIza-0123456789" not in str(refused.value)
 
 
 def test_the_key_of_a_search_provider_is_not_shown() -> None:

@@ -19,6 +19,10 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "embedded": ("path",),
     "mcp": ("tool",),
 }
+_ENGINE_HINT = (
+    "engine is the id (cx) of a Programmable Search Engine: create one at https://programmablesearchengine.google.com "
+    "and copy its search engine ID; the key alone names no engine"
+)
 
 
 class EmbeddingSettings(ConfigModel):
@@ -52,7 +56,8 @@ class ProviderSettings(ConfigModel):
     def _complete(self) -> Self:
         missing = [key for key in _NEEDED.get(self.provider, ()) if getattr(self, key) is None]
         if missing:
-            raise ValueError(f"provider={self.provider} requires {' and '.join(missing)}")
+            hint = f"; {_ENGINE_HINT}" if missing == ["engine"] else ""
+            raise ValueError(f"provider={self.provider} requires {' and '.join(missing)}{hint}")
         return self
 
     @property
