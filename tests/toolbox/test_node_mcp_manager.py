@@ -165,3 +165,28 @@ async def test_the_short_form_of_configuration_files_carries_environment_and_fol
     report = await manager.connect_all([first, second])
     await manager.disconnect_all()
     assert (report.connected, report.failed) == (["a"], {})
+
+
+@pytest.mark.req("PMCP-01")
+async def test_a_manager_takes_plain_entries_as_a_configuration_file_has_them() -> None:
+    command, *args = warm.command(ABACUS)
+    entries = [
+        {
+            "name": "local",
+            "transport": "stdio",
+            "command": command,
+            "args": args,
+            "env": {},
+            "cwd": ".",
+            "enabled": True,
+        },
+        {"name": "off", "transport": "sse", "url": "http://localhost:3000/sse", "enabled": False},
+    ]
+    async with MCPManager() as manager:
+        report = await manager.connect_all(entries)
+        result = await manager.call_tool("local", "add", {"a": 1, "b": 2})
+    assert report.connected == ["local"]
+    assert result.result == {"result": 3}
+    with pytest.raises(ConfigError, match="comand") as refused:
+        await MCPManager().connect_all([{"name": "odd", "comand": "x", "env": {"TOKEN": "s3cret-of-it"}}])
+    assert "s3cret-of-it" not in str(refused.value)

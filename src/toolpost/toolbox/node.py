@@ -21,6 +21,7 @@ from toolpost.catalog.entry import Entry
 from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import CatalogContents, ToolRegistry
+from toolpost.configuration.loading import parse_settings
 from toolpost.configuration.settings import McpServerSettings
 from toolpost.contracts import errors
 from toolpost.contracts.calls import Credential
@@ -36,7 +37,7 @@ from toolpost.contracts.storage import ArtifactRef
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.router import ToolRouter
-from toolpost.schema.json_values import is_array
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.stores.memory import MemoryStore
 from toolpost.toolbox.blocking import BlockingMCPClient
 from toolpost.toolbox.source_manager import SourceManager
@@ -599,6 +600,15 @@ def _without_server_name(config: ExternalToolConfig) -> ExternalToolConfig:
     return config.model_copy(update={"mcp": config.mcp.model_copy(update={"name_in_descriptions": False})})
 
 
+def _external_config(config: ExternalToolConfig | McpServerSettings | Mapping[str, Any]) -> ExternalToolConfig:
+    if isinstance(config, Mapping):
+        given: Any = config.get("env")
+        secrets = [str(value) for value in given.values()] if is_object(given) else []
+        settings = parse_settings({"tools": {"mcpServers": [dict(config)]}}, shown="the MCP servers", secrets=secrets)
+        [config] = settings.tools.mcp_servers
+    return config if isinstance(config, ExternalToolConfig) else config.to_external_config()
+
+
 class MCPManager:
     """Connect MCP servers, keep them connected, and register their tools in any number of registries.
 
@@ -612,9 +622,14 @@ class MCPManager:
         self._network = network
         self._open: StandaloneRouter | None = None
 
-    async def connect_all(self, configs: Iterable[ExternalToolConfig | McpServerSettings]) -> ConnectReport:
-        """Connect every enabled server; one that fails is reported and skipped, unless it is required."""
-        external = [c.to_external_config() if isinstance(c, McpServerSettings) else c for c in configs]
+    async def connect_all(
+        self, configs: Iterable[ExternalToolConfig | McpServerSettings | Mapping[str, Any]]
+    ) -> ConnectReport:
+        """Connect every enabled server; one that fails is reported and skipped, unless it is required.
+
+        A mapping is an entry as `tools.mcpServers` of the configuration has it.
+        """
+        external = [_external_config(config) for config in configs]
         sources = [_without_server_name(without_elicitation(config)) for config in external]
         if self._open is None:
             self._open = StandaloneRouter(self.registry, lock=self._lock, network=self._network)
