@@ -519,6 +519,10 @@ class MemorySignIns:
 
     async def purge(self, before: float) -> int:
         """Remove expired sign-ins."""
+        return self.drop_expired(before)
+
+    def drop_expired(self, before: float) -> int:
+        """Remove expired sign-ins, where nothing can be awaited."""
         expired = [name for name, one in self._pending.items() if one.transaction.expires <= before]
         for name in expired:
             del self._pending[name]

@@ -313,14 +313,23 @@ class OAuthManager:
             raise ValueError(f"Unknown OAuth provider: {provider}")
         return config
 
-    async def _purge(self) -> None:
-        """Drop sign-ins a while after they expired, so that a late callback is told that it is late."""
+    def due_purge(self) -> float | None:
+        """Return the time before which expired sign-ins go now; None while it is too early for the next purge.
+
+        They go a while after they expired, so that a late callback gets the error that it is late.
+        """
         now = self._clock()
         if now < self._purge_at:
-            return
+            return None
         self._purge_at = now + self._ttl_s / 10
+        return now - self._ttl_s
+
+    async def _purge(self) -> None:
+        before = self.due_purge()
+        if before is None:
+            return
         try:
-            await self._pending.purge(now - self._ttl_s)
+            await self._pending.purge(before)
         except errors.StoreError as failed:
             _log.warning("sign-ins that expired could not be removed: %s", failed)
 

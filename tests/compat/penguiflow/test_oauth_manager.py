@@ -55,3 +55,13 @@ async def test_its_callback_stores_the_token_and_says_what_to_resume() -> None:
 def test_an_unknown_provider_is_named() -> None:
     with pytest.raises(ValueError, match="Unknown OAuth provider: slack"):
         OAuthManager({}).get_auth_request("slack", "ann")
+
+
+def test_sign_ins_that_expired_are_dropped() -> None:
+    now = [1000.0]
+    manager = OAuthManager({"github": provider()}, ttl_s=600, clock=lambda: now[0])
+    for _ in range(3):
+        manager.get_auth_request("github", "ann")
+    now[0] += 1300
+    manager.get_auth_request("github", "bob")
+    assert manager.pending_sign_ins == 1

@@ -7,7 +7,7 @@ import pytest
 from fastmcp import FastMCP
 from pydantic import BaseModel
 
-from toolpost import ConfigError, ToolRegistry
+from toolpost import ConfigError, Settings, ToolRegistry
 from toolpost.compat.penguiflow import ModelRegistry, Node
 from toolpost.compat.penguiflow.catalog import build_catalog, tool
 from toolpost.compat.penguiflow.planner import PlannerFinish, PlannerPause, ReactPlanner, ToolContext
@@ -95,3 +95,78 @@ async def test_an_external_tool_waits_for_its_user_and_then_runs(tmp_path: Path)
 
     assert result.reason == "answer_complete"
     assert "created Bug" in model.results[0]
+
+
+@tool(desc="Refund a payment of a customer", side_effects="pure", loading_mode="deferred")
+async def refund(args: BaseModel, ctx: Any) -> Out:
+    return Out(ok=True)
+
+
+@tool(desc="Tell the time", side_effects="pure")
+async def clock(args: BaseModel, ctx: Any) -> Out:
+    return Out(ok=True)
+
+
+async def test_a_deferred_tool_is_left_out_of_the_prompt_and_found_by_search() -> None:
+    registry = ModelRegistry()
+    for name in ("refund", "clock"):
+        registry.register(name, BaseModel, Out)
+    model = ScriptedModel(
+        tool_calls(("search_tools", {"query": "refund a payment"})),
+        tool_calls(("call_tool", {"name": "refund", "arguments": {}})),
+        tool_calls(("clock", {})),
+        "done",
+    )
+    async with ReactPlanner(model, catalog=build_catalog([refund, clock], registry), settings=STORE) as planner:
+        result: Any = await planner.run("Refund it")
+    assert result.reason == "answer_complete"
+    assert model.tools[0] == ["clock", "search_tools", "describe_tool", "call_tool"]
+    assert "Refund a payment of a customer" in model.results[0]
+    assert model.results[1:] == ['{"ok": true}', '{"ok": true}']
+    assert [one["tool_name"] for one in result.metadata["done"]] == ["search_tools", "refund", "clock"]
+
+
+def test_the_default_loading_mode_is_for_tools_that_declare_none() -> None:
+    registry = ModelRegistry()
+    for name in ("refund", "clock", "add"):
+        registry.register(name, BaseModel, Out)
+
+    @tool(loading_mode="always")
+    async def add(args: BaseModel, ctx: Any) -> Out:
+        return Out(ok=True)
+
+    built = build_catalog([refund, clock, add], registry, default_loading_mode="deferred")
+    assert [(spec.name, spec.loading_mode, spec.spec.is_deferred) for spec in built] == [
+        ("refund", "deferred", True),
+        ("clock", "deferred", True),
+        ("add", "always", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (STORE, "answer_complete"),
+        (Settings(data_dir=None), "answer_complete"),
+        ({**STORE, "policy": "standard"}, "approval_required"),
+        (Settings(data_dir=None, policy="standard"), "approval_required"),
+    ],
+)
+async def test_calls_run_unasked_unless_the_program_gives_a_policy(settings: Any, reason: str) -> None:
+    server: FastMCP[Any] = FastMCP("shop")
+
+    @server.tool
+    def buy(what: str) -> str:
+        return f"bought {what}"
+
+    config = ExternalToolConfig(name="shop", transport="mcp", connection="memory:server")
+    async with ToolNode(config, ModelRegistry(), server=server) as node:
+        model = one_call("shop__buy", {"what": "tea"})
+        async with ReactPlanner(model, catalog=node.get_tools(), settings=settings) as planner:
+            result = await planner.run("Buy tea")
+    assert result.reason == reason
+    if isinstance(result, PlannerPause):
+        payload = result.payload
+        assert (payload["prompt"], payload["arguments"]) == (result.prompt, {"what": "tea"})
+        assert payload["target"]["kind"]
+        assert payload["answers"] == ["approve", "deny"]

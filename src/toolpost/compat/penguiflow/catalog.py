@@ -93,7 +93,12 @@ class NodeSpec:
             latency_hint_ms=self.latency_hint_ms,
             timeout_s=self.node.policy.timeout_s,
             tags=tuple(self.tags),
-            extra={**self.extra, "auth_scopes": list(self.auth_scopes), "safety_notes": self.safety_notes},
+            extra={
+                **self.extra,
+                "auth_scopes": list(self.auth_scopes),
+                "safety_notes": self.safety_notes,
+                "loading_mode": self.loading_mode.value,
+            },
             target=code_target(self.node.func),
         )
 
@@ -147,7 +152,7 @@ def tool(
     arg_validation: Mapping[str, Any] | None = None,
     arg_validator: Callable[[Any, PlannerAction], Any] | None = None,
     extra: Mapping[str, Any] | None = None,
-    loading_mode: ToolLoadingMode | str = ToolLoadingMode.ALWAYS,
+    loading_mode: ToolLoadingMode | str | None = None,
     examples: Examples | Mapping[str, Any] = (),
 ) -> Callable[[Function], Function]:
     """Declare what `build_catalog` tells of a function; the function itself stays as it is.
@@ -164,7 +169,7 @@ def tool(
         "latency_hint_ms": latency_hint_ms,
         "safety_notes": safety_notes,
         "extra": {**(extra or {}), **{key: value for key, value in more.items() if value is not None}},
-        "loading_mode": ToolLoadingMode(loading_mode),
+        "loading_mode": None if loading_mode is None else ToolLoadingMode(loading_mode),
         "examples": _read_examples(examples),
     }
 
@@ -175,20 +180,29 @@ def tool(
     return declare
 
 
-def build_catalog(nodes: Iterable[Node | Callable[..., Any]], registry: ModelRegistry) -> list[NodeSpec]:
+def build_catalog(
+    nodes: Iterable[Node | Callable[..., Any]],
+    registry: ModelRegistry,
+    *,
+    default_loading_mode: ToolLoadingMode | str | None = None,
+) -> list[NodeSpec]:
     """Build the tools of nodes or functions.
 
     Their models are those that `registry` has under their name; else those of the annotations, which are registered.
+    Tools that declare no `loading_mode` get the default, else `always`. A planner leaves deferred tools out of its
+    prompts until a search finds them.
     """
-    return [_node_spec(each if isinstance(each, Node) else Node(each), registry) for each in nodes]
+    default = ToolLoadingMode(default_loading_mode or ToolLoadingMode.ALWAYS)
+    return [_node_spec(each if isinstance(each, Node) else Node(each), registry, default) for each in nodes]
 
 
-def _node_spec(node: Node, registry: ModelRegistry) -> NodeSpec:
+def _node_spec(node: Node, registry: ModelRegistry, loading_mode: ToolLoadingMode) -> NodeSpec:
     if not registry.has(node.name):
         registry.register(node.name, *_annotated_models(node))
     args_model, out_model = registry.models(node.name)
     declared: dict[str, Any] = dict(getattr(node.func, _DECLARED, {}))
     desc = declared.pop("desc", None) or inspect.getdoc(node.func) or node.name
+    declared["loading_mode"] = declared.get("loading_mode") or loading_mode
     return NodeSpec(node, node.name, desc, args_model, out_model, **declared)
 
 

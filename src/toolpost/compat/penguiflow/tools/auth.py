@@ -38,6 +38,11 @@ class PenguiflowOAuthManager:
         """Where tokens are stored."""
         return self._manager.token_store
 
+    @property
+    def pending_sign_ins(self) -> int:
+        """How many sign-ins wait for their callback, those included that expired a short time ago."""
+        return len(self._sign_ins)
+
     def __repr__(self) -> str:
         return repr(self._manager)
 
@@ -48,6 +53,8 @@ class PenguiflowOAuthManager:
     def get_auth_request(self, provider: str, user_id: str, trace_id: str = "") -> dict[str, Any]:
         """Start a sign-in and return what a pause shows: `display_name`, `auth_url`, `scopes` and `state`."""
         request, shown = self._manager.begin(provider, user_id, trace_id)
+        if (before := self._manager.due_purge()) is not None:
+            self._sign_ins.drop_expired(before)
         self._sign_ins.add(request)
         return shown
 
