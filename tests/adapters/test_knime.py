@@ -164,7 +164,8 @@ async def test_tools_of_both_kinds_are_concatenated_and_run_by_the_agent(knime: 
     (tmp_path / "shout.yaml").write_text(FLOW)
     made = knime.nodes.WorkflowToTool()
     made.workflow_file = str(tmp_path / "shout.yaml")
-    listing = provider(knime, small_server(described("look"), described("fail")))
+    server = small_server(described("look"), described("fail"))
+    listing = provider(knime, server)
 
     def tables() -> Any:
         frames = [node.execute(knime.context()).to_pandas() for node in (listing, made)]
@@ -175,7 +176,7 @@ async def test_tools_of_both_kinds_are_concatenated_and_run_by_the_agent(knime: 
     async with Provider(lines) as model:
         node = knime.nodes.AgentPrompter()
         node.model, node.prompt, node.policy = f"{model.url}#scripted", "Look around.", "exploratory"
-        node.system_message = "Be brief."
+        node.system_message, node.servers, node.trust_rows = "Be brief.", server, True
         schema = node.configure(None, table.schema)
         conversation = await asyncio.to_thread(node.execute, knime.context(), table)
         offered = [tool["function"]["name"] for tool in model.bodies[0]["tools"]]

@@ -57,7 +57,7 @@ async def run_workflow(tool: WorkflowTool, parameters: dict[str, Any], context: 
 async def converter_in(box: Toolbox) -> LangchainToolConverter:
     workflows = tool_table([WorkflowTool("clean the table", "Clean it.", CLEAN, b"steps"), None])
     table = pa.concat_tables([tools_table(SERVER), workflows])
-    return LangchainToolConverter(await extract_tools(table, box=box, run_workflow=run_workflow))
+    return LangchainToolConverter(await extract_tools(table, box=box, servers=[SERVER], run_workflow=run_workflow))
 
 
 @pytest.fixture

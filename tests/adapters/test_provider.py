@@ -23,6 +23,7 @@ from toolpost.errors import ConfigError, MCPClientError, MCPConnectionError, MCP
 
 pytestmark = pytest.mark.programs
 DEAD = "http://127.0.0.1:9/mcp"
+CRM = "https://crm.example.com"
 TEXT, OBJECT = {"type": "string"}, {"type": "object"}
 
 
@@ -93,28 +94,29 @@ def test_a_server_that_cannot_be_connected_for_another_reason_is_no_failed_call(
 
 def test_a_credential_is_sent_and_its_name_alone_is_stored() -> None:
     with mirror("s3cret-token") as url:
-        table = tools_table(url, credential=NamedCredential("crm", password="s3cret-token"))
+        crm = NamedCredential("crm", password="s3cret-token", origin=url)
+        table = tools_table(url, credential=crm)
 
     tools = tools_of(table)
     assert {tool.credential_name for tool in tools} == {"crm"}
-    assert "s3cret-token" not in str(table.to_pylist()) + repr(NamedCredential("crm", password="s3cret-token"))
+    assert "s3cret-token" not in str(table.to_pylist()) + repr(crm)
 
 
 @pytest.mark.parametrize(
     ("credential", "sent"),
     [
-        (NamedCredential("c", "ann", "pw", "factor"), {"token": "factor"}),
-        (NamedCredential("c", password="token"), {"token": "token"}),
-        (NamedCredential("c", "ann", "pw"), {"username": "ann", "password": "pw"}),
+        (NamedCredential("c", "ann", "pw", "factor", origin=CRM), {"token": "factor"}),
+        (NamedCredential("c", password="token", origin=CRM), {"token": "token"}),
+        (NamedCredential("c", "ann", "pw", origin=CRM), {"username": "ann", "password": "pw"}),
     ],
 )
 def test_how_a_credential_is_sent_follows_from_what_it_has(credential: NamedCredential, sent: dict[str, str]) -> None:
-    assert credential.source_options()["auth_config"] == sent
+    assert credential.source_options(f"{CRM}/mcp")["auth_config"] == {**sent, "origin": CRM}
 
 
 def test_an_empty_credential_is_refused() -> None:
     with pytest.raises(ConfigError, match="'c' is empty; give it a password"):
-        NamedCredential("c").source_options()
+        NamedCredential("c", origin=CRM).source_options(CRM)
 
 
 def with_schema(required: list[str], **properties: Any) -> MCPTool:

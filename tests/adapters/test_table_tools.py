@@ -79,7 +79,8 @@ async def test_a_column_of_all_types_gives_tools_that_run(abacus: str, box: Tool
     made = tool_table([workflow, None, PythonFunctionTool("double", "", NUMBER, str(functions), "double")])
     table = pa.concat_tables([tools_table(abacus), made])
 
-    tools = {tool.name: tool for tool in await extract_tools(table, box=box, run_workflow=run_workflow)}
+    extracted = await extract_tools(table, box=box, servers=[abacus, functions], run_workflow=run_workflow)
+    tools = {tool.name: tool for tool in extracted}
 
     assert list(tools) == ["add", "divide", "speak", "clean up!", "double"]
     assert (await tools["add"](a=1, b=2)).content == {"result": 3}
@@ -90,7 +91,7 @@ async def test_a_column_of_all_types_gives_tools_that_run(abacus: str, box: Tool
 
 @pytest.mark.req("KLC-03", "KLC-04")
 async def test_errors_are_messages_in_the_conversation(abacus: str, box: Toolbox) -> None:
-    add, divide, _ = await extract_tools(tools_table(abacus), box=box)
+    add, divide, _ = await extract_tools(tools_table(abacus), box=box, servers=[abacus])
 
     by_nought, wrong = await divide(a=1, b=0), await add(a="one", b=2)
     runner = add.executor
@@ -103,7 +104,8 @@ async def test_errors_are_messages_in_the_conversation(abacus: str, box: Toolbox
 
 
 async def test_a_server_that_is_down_is_told_at_the_call(box: Toolbox) -> None:
-    tools = await extract_tools(tool_table([MCPTool("look", "", {}, "http://127.0.0.1:9/mcp", "look")]), box=box)
+    table = tool_table([MCPTool("look", "", {}, "http://127.0.0.1:9/mcp", "look")])
+    tools = await extract_tools(table, box=box, servers=["http://127.0.0.1:9/mcp"])
 
     result = await tools[0]()
 
@@ -114,7 +116,7 @@ async def test_a_server_that_is_down_is_told_at_the_call(box: Toolbox) -> None:
 async def test_a_call_that_needs_a_person_is_a_result_that_says_so() -> None:
     url = small_server(described("wipe", read_only=False))
     async with Toolbox(settings=Settings(data_dir=None)) as box:
-        (wipe,) = await extract_tools(tools_table(url), box=box)
+        (wipe,) = await extract_tools(tools_table(url), box=box, servers=[url])
 
         paused = await wipe()
         done = await box.approve(paused.pending_id or "", by="local:ann")
@@ -127,7 +129,8 @@ async def test_a_call_that_needs_a_person_is_a_result_that_says_so() -> None:
 async def test_tools_of_one_name_are_told_apart(box: Toolbox) -> None:
     one, other = small_server(described("go")), small_server(described("go", q=TEXT))
 
-    first, second = await extract_tools(pa.concat_tables([tools_table(one), tools_table(other)]), box=box)
+    table = pa.concat_tables([tools_table(one), tools_table(other)])
+    first, second = await extract_tools(table, box=box, servers=[one, other])
 
     assert [first.model_name, second.model_name] == ["go", "go_1"]
     assert first.name == first.tool_name != second.name
@@ -135,9 +138,10 @@ async def test_tools_of_one_name_are_told_apart(box: Toolbox) -> None:
 
 
 async def test_names_that_models_do_not_accept_are_mapped(box: Toolbox) -> None:
-    named = MCPTool("look around, 🙂", "", {}, small_server(described("look")), "look")
+    server = small_server(described("look"))
+    named = MCPTool("look around, 🙂", "", {}, server, "look")
 
-    (look,) = await extract_tools(tool_table([named]), box=box)
+    (look,) = await extract_tools(tool_table([named]), box=box, servers=[server])
 
     assert (look.name, look.model_name) == ("look around, 🙂", "look_around___")
     assert (await look()).success
@@ -148,7 +152,7 @@ async def test_tools_that_are_marked_as_unsupported_are_left_out(box: Toolbox) -
     table = tools_table(url, schema_profile="simple")
 
     with pytest.warns(UserWarning, match="tool 'deep' is left out: it needs 'f', which is of the type object"):
-        tools = await extract_tools(table, box=box)
+        tools = await extract_tools(table, box=box, servers=[url])
 
     assert [tool.name for tool in tools] == ["fine"]
     runner = tools[0].executor
@@ -157,14 +161,12 @@ async def test_tools_that_are_marked_as_unsupported_are_left_out(box: Toolbox) -
         assert (await runner.execute(deep, {})).text == "The tool is not supported: it needs 'f'"
 
 
-@pytest.mark.filterwarnings("error")
 async def test_a_credential_is_looked_up_by_its_name_and_sent(box: Toolbox) -> None:
     with mirror("s3cret-token") as url:
-        crm = NamedCredential("crm", password="s3cret-token")
+        crm = NamedCredential("crm", password="s3cret-token", origin=url)
         table = tools_table(url, credential=crm)
-        tools = {tool.name: tool for tool in await extract_tools(table, box=box, credentials=[crm])}
-        with pytest.raises(ConfigError, match="needs the credential 'crm', which was not given; there are: none"):
-            await extract_tools(table, box=box)
+        extracted = await extract_tools(table, box=box, servers=[url], credentials=[crm])
+        tools = {tool.name: tool for tool in extracted}
         seen = await tools["headers"]()
 
     assert seen.success
@@ -192,7 +194,8 @@ async def test_an_operation_of_an_api_is_a_value_too(box: Toolbox, tmp_path: Pat
         }
         path = tmp_path / "pets.json"
         path.write_text(json.dumps(document))
-        (pets,) = await extract_tools(tool_table([HTTPTool("pets", "", {}, str(path), "listPets")]), box=box)
+        table = tool_table([HTTPTool("pets", "", {}, str(path), "listPets")])
+        (pets,) = await extract_tools(table, box=box, servers=[path])
 
         result = await pets()
 
@@ -221,7 +224,7 @@ async def test_a_workflow_of_toolpost_travels_in_a_table_and_runs_in_the_box(tmp
     value = workflow_tool(Workflow.parse(FLOW))
     pq.write_table(tool_table([value]), tmp_path / "tools.parquet")
     async with Toolbox(tools=[encode], settings=Settings(data_dir=None)) as box:
-        (shout,) = await extract_tools(pq.read_table(tmp_path / "tools.parquet"), box=box)
+        (shout,) = await extract_tools(pq.read_table(tmp_path / "tools.parquet"), box=box, trust_rows=True)
         result = await shout(name="ann", people=[{"id": 1}])
 
     assert (value.input_ports, value.output_ports) == (
@@ -242,7 +245,8 @@ def test_a_file_of_a_workflow_is_a_value_too(tmp_path: Path) -> None:
 
 async def test_a_workflow_that_cannot_be_run_and_one_that_fails_are_messages(box: Toolbox) -> None:
     broken, hosted = WorkflowTool("broken", "", {}), WorkflowTool("clean", "", {}, b"keys of a file store")
-    (unrunnable,) = await extract_tools(tool_table([hosted]), box=box)
+    with pytest.warns(UserWarning, match="tool 'clean' of the table cannot be used"):
+        (unrunnable,) = await extract_tools(tool_table([hosted]), box=box, trust_rows=True)
     (failing,) = await extract_tools(tool_table([broken]), box=box, run_workflow=run_workflow)
 
     assert "the workflow 'clean' cannot be run here: the packed workflow cannot be read" in (await unrunnable()).text
@@ -264,6 +268,6 @@ async def test_two_workflows_of_one_name_are_two_tools(box: Toolbox) -> None:
 async def test_a_value_executes_itself_by_an_executor(abacus: str, box: Toolbox) -> None:
     value = MCPTool("add", "", {}, abacus, "add")
 
-    result = await value.execute({"a": 2, "b": 3}, ToolValues(box))
+    result = await value.execute({"a": 2, "b": 3}, ToolValues(box, servers=[abacus]))
 
     assert result.content == {"result": 5}

@@ -58,3 +58,22 @@ def test_variables_are_filled_in_wherever_they_stand(auth_type: str, key: str, h
 def test_a_variable_that_is_not_set_is_named() -> None:
     with pytest.raises(ToolAuthError, match="Missing required environment variable 'T' for ToolNode 'srv'"):
         with_environment(config(env={"A": "${T}"}), {})
+
+
+def test_a_credential_is_bound_to_the_origin_that_the_configuration_names() -> None:
+    bound = {"token": "t", "origin": "HTTPS://Example.com:443/mcp"}
+
+    assert static_credential(config(auth_type="bearer", auth_config=bound)).origin == "https://example.com"
+    assert static_credential(config(auth_type="bearer", auth_config={"token": "t"})).origin == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"transport": "graphql", "connection": "https://example.com", "auth_type": "bearer"},
+        {"transport": "mcp", "connection": "https://example.com/mcp", "auth_type": "oauth2_user"},
+    ],
+)
+def test_an_origin_is_refused_where_it_would_not_be_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"auth_config\.origin is for the transports mcp and http with an auth_type"):
+        ExternalToolConfig(name="srv", auth_config={"token": "t", "origin": "https://example.com"}, **options)

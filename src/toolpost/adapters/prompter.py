@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from toolpost.adapters.table_tools import FindCredential, RunWorkflow, ToolValues
+from toolpost.adapters.row_servers import AllowedServer, FindCredential
+from toolpost.adapters.table_tools import RunWorkflow, ToolValues
 from toolpost.agents.models.names import open_model
 from toolpost.agents.models.replies import ask_model
 from toolpost.configuration.settings import Settings
@@ -28,20 +29,34 @@ async def prompt_agent(
     model: str | ChatModel,
     instructions: str = "",
     policy: PolicyName = "standard",
+    servers: Iterable[AllowedServer] = (),
+    trust_rows: bool = False,
     credentials: Iterable[NamedCredential] | FindCredential = (),
     run_workflow: RunWorkflow | None = None,
+    on_problem: Callable[[str], object] | None = None,
     max_rounds: int = ROUNDS,
 ) -> list[dict[str, Any]]:
     """Let a model answer a prompt with tools, and return the conversation.
 
-    Results of calls and errors are messages of it. A model that still calls tools after `max_rounds` is asked for its
-    answer without any.
+    Which values can be used depends on `servers` and `trust_rows`, as for `extract_tools`; the model sees no others,
+    and `on_problem` gets a sentence about each, in place of a warning.
+
+    Results of calls and errors are messages of the conversation. A model that still calls tools after `max_rounds` is
+    asked for its answer without any.
     """
     chat_model = open_model(model)
     messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
     messages.append({"role": "user", "content": prompt})
     async with Toolbox(settings=Settings(data_dir=None, policy=policy)) as box:
-        tools = await ToolValues(box, credentials=credentials, run_workflow=run_workflow).add(values)
+        executor = ToolValues(
+            box,
+            servers=servers,
+            trust_rows=trust_rows,
+            credentials=credentials,
+            run_workflow=run_workflow,
+            on_problem=on_problem,
+        )
+        tools = [tool for tool in await executor.add(values) if not tool.unusable]
         names = {tool.model_name: tool.tool_name for tool in tools}
         shown = [_definition(tool.model_name, tool.value).to_openai() for tool in tools]
         for number in range(max_rounds + 1):

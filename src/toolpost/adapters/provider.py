@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.adapters.credentials import NamedCredential
@@ -43,9 +44,10 @@ def tools_table(
     """Return the tools of an MCP server as a table with one column, for code with or without an event loop.
 
     With the profile `simple` only parameters that are texts or numbers are kept, with `booleans` truth values too; a
-    tool that needs another one is marked as unsupported. The server is asked with `credential`, of which the table has
-    the name. `options` are those of an ExternalToolConfig. Warns of tools that are left out, and where there are none;
-    raises ConfigError without an address and MCPConnectionError when the server does not answer.
+    tool that needs another one is marked as unsupported. The server is asked with `credential`, which has to be for
+    its origin; the table has its name. `options` are those of an ExternalToolConfig. Warns of tools that are left out,
+    and where there are none; raises ConfigError without an address and MCPConnectionError when the server does not
+    answer.
     """
     from toolpost.adapters.arrow import tool_table  # noqa: PLC0415 - an extra
 
@@ -71,9 +73,9 @@ async def list_server_tools(
     url = server_url.strip()
     if not url:
         raise ConfigError("Server URL must not be empty")
-    sent = {} if credential is None else credential.source_options()
+    sent = {} if credential is None else credential.source_options(url, token_env=_token_env(options))
     name = None if credential is None else credential.name
-    async with MCPClient(url, **sent, **options) as client:
+    async with MCPClient(url, **{**options, **sent}) as client:
         specs, problems = await client.list_tools(), client.problems
     tools = [_value(spec, url, name) for spec in specs]
     if schema_profile == "simple":
@@ -81,6 +83,12 @@ async def list_server_tools(
     if not tools:
         problems = [*problems, "No tools found on MCP server"]
     return ServerTools(tools, problems)
+
+
+def _token_env(options: Mapping[str, Any]) -> str:
+    """Return the variable in which a command gets its token."""
+    auth: Any = options.get("auth_config")
+    return str(auth.get("token_env") or "") if is_object(auth) else ""
 
 
 def _value(spec: ToolSpec, url: str, credential_name: str | None) -> MCPTool:

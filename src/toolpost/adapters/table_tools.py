@@ -1,4 +1,4 @@
-"""Tools of a table that can be called: sources are opened in a Toolbox, and every call goes through its router."""
+"""Tools of a table that can be called: rows refer to servers, and every call goes through the router of a Toolbox."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import asyncio
 import re
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from toolpost.adapters.credentials import NamedCredential
 from toolpost.adapters.provider import unsupported_reason
+from toolpost.adapters.row_servers import AllowedServer, FindCredential, RowServer, RowServers, transport_of
 from toolpost.catalog.names import MODEL_NAME_LIMIT, canonical_name
-from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.errors import ConfigError, ToolError, ToolPermissionError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult, now_ms
-from toolpost.contracts.source_kinds import AuthType, TransportType
-from toolpost.contracts.spec import ToolSpec
+from toolpost.contracts.questions import Question
+from toolpost.contracts.source_kinds import TransportType
+from toolpost.contracts.spec import SafetyProfile, ToolSpec, ToolTarget
 from toolpost.contracts.tool_values import (
     AnyToolValue,
-    HTTPTool,
     MCPTool,
-    PythonFunctionTool,
     RemoteTool,
     ToolExecutionResult,
     ToolType,
@@ -32,6 +31,7 @@ from toolpost.contracts.tool_values import (
     WorkflowTool,
 )
 from toolpost.runtime.model_messages import model_text
+from toolpost.transports.base import SourceTool
 
 if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
@@ -39,12 +39,17 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 RunWorkflow: TypeAlias = "Callable[[WorkflowTool, dict[str, Any], ToolContext], Awaitable[Any]]"
-FindCredential: TypeAlias = Callable[[str], NamedCredential]
 ValueKey: TypeAlias = tuple[ToolType, str, str | bytes | None, str | None]
 
 _WORKFLOWS = "workflow"
 _LONGEST_SOURCE = 24
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]+")
+_START = "start"
+_UNKNOWN = SafetyProfile(network=True, destructive=None, open_world=True)
+_NOT_TRUSTED = (
+    "its workflow comes from the table alone, and a table is not trusted; add the workflow as a source to the "
+    "configuration, give run_workflow=..., or pass trust_rows=True"
+)
 
 
 async def extract_tools(
@@ -53,21 +58,29 @@ async def extract_tools(
     *,
     box: Toolbox,
     user: str | None = None,
+    servers: Iterable[AllowedServer] = (),
+    trust_rows: bool = False,
     credentials: Iterable[NamedCredential] | FindCredential = (),
     run_workflow: RunWorkflow | None = None,
 ) -> list[TableTool]:
-    """Return the tools of a column, by default the last one of tools, ready to be called in an open Toolbox.
+    """Return the tools of a column, by default the last one of tools, to be called in an open Toolbox.
+
+    Reading starts, imports and connects nothing. A row refers to a server: to a source of the Toolbox, or to one of
+    `servers` (a URL, a command, a file, or an ExternalToolConfig), which the first call connects. Other rows are
+    `unusable`: a warning says why, and so does a call. With `trust_rows` they are used, too; a person has to approve
+    each command and module first, and the network policy applies to each address.
 
     The types may be mixed and empty cells are skipped; tools that are marked as unsupported are left out with a
-    warning. Servers that the Toolbox does not know yet are connected; one that is down fails at the call. Credentials
-    are looked up by their names. Workflows of Toolpost run in the Toolbox; `run_workflow` runs those of a host, and
-    then all. Calls are for `user`.
+    warning. Credentials are looked up by their names, and each is sent to its own origin alone. Workflows of Toolpost
+    run in the Toolbox; `run_workflow` runs those of a host, and then all. Calls are for `user`.
     """
     from toolpost.adapters.arrow import as_table, tool_column_name, tool_values  # noqa: PLC0415 - an extra
 
     arrow_table = as_table(table)
     values = tool_values(arrow_table.column(tool_column_name(arrow_table, column)))
-    executor = ToolValues(box, user=user, credentials=credentials, run_workflow=run_workflow)
+    executor = ToolValues(
+        box, user=user, servers=servers, trust_rows=trust_rows, credentials=credentials, run_workflow=run_workflow
+    )
     return await executor.add([value for value in values if value is not None])
 
 
@@ -75,7 +88,7 @@ class TableTool(NamedTuple):
     """A tool of a table that can be called.
 
     `name` is that of its value, or the one in the catalog where several have it; `model_name` is one that models
-    accept, `tool_name` the one in the catalog of the Toolbox.
+    accept, `tool_name` the one in the catalog of the Toolbox. `unusable` says why every call would fail, if so.
     """
 
     value: AnyToolValue
@@ -83,9 +96,12 @@ class TableTool(NamedTuple):
     model_name: str
     tool_name: str
     executor: ToolValues
+    unusable: str = ""
 
     def call(self, parameters: Mapping[str, Any], *, idempotency_key: str | None = None) -> Awaitable[Outcome]:
         """Call the tool and return its outcome."""
+        if self.unusable:
+            return _refuse(self.value, self.unusable)
         return self.executor.call(self.tool_name, parameters, idempotency_key=idempotency_key)
 
     async def __call__(self, **parameters: Any) -> ToolExecutionResult:
@@ -94,9 +110,10 @@ class TableTool(NamedTuple):
 
 
 class ToolValues:
-    """Execute tool values of every type in an open Toolbox.
+    """Execute tool values of every type in an open Toolbox; the arguments are those of `extract_tools`.
 
-    A source is opened once for each server and credential, with the tools that are asked for and no others.
+    `on_problem` gets each sentence about a value that cannot be used, in place of a warning. A source is added once
+    for each server and credential, with the tools that are asked for and no others.
     """
 
     def __init__(
@@ -104,37 +121,53 @@ class ToolValues:
         box: Toolbox,
         *,
         user: str | None = None,
+        servers: Iterable[AllowedServer] = (),
+        trust_rows: bool = False,
         credentials: Iterable[NamedCredential] | FindCredential = (),
         run_workflow: RunWorkflow | None = None,
+        on_problem: Callable[[str], object] | None = None,
     ) -> None:
         self.box = box
         self.loop = asyncio.get_running_loop()
         self._user = user
-        self._find_credential = credentials if callable(credentials) else _among(credentials)
+        self._servers = RowServers(lambda: box.sources.open_configs, servers, credentials, trust_rows=trust_rows)
+        self._trusts_rows = trust_rows
         self._run_workflow = run_workflow
+        self._on_problem: Callable[[str], object] = on_problem or _warn
         self._names: dict[ValueKey, str] = {}
+        self._unusable: dict[ValueKey, str] = {}
 
     async def add(self, values: Iterable[AnyToolValue]) -> list[TableTool]:
-        """Make values callable; those that are marked as unsupported are left out with a warning."""
+        """Make values callable, without starting, importing or connecting anything.
+
+        Those that are marked as unsupported are left out with a warning; a warning names those that cannot be used.
+        """
         usable: list[AnyToolValue] = []
         for value in values:
             if reason := unsupported_reason(value.parameter_schema):
-                warnings.warn(f"tool {value.name!r} is left out: it {reason}", stacklevel=3)
+                self._on_problem(f"tool {value.name!r} is left out: it {reason}")
             else:
                 usable.append(value)
-        await self._open_sources([value for value in usable if isinstance(value, RemoteTool)])
-        for value in usable:
-            if isinstance(value, WorkflowTool) and _key(value) not in self._names:
-                self._names[_key(value)] = self._register_workflow(value)
+        new = {key: value for value in usable if (key := _key(value)) not in self._names}
+        await self._add_sources([value for value in new.values() if isinstance(value, RemoteTool)])
+        for key, value in new.items():
+            if isinstance(value, WorkflowTool):
+                self._add_workflow(key, value)
+        for key, value in new.items():
+            if reason := self._unusable.get(key):
+                self._on_problem(f"tool {value.name!r} of the table cannot be used: {reason}")
         return self._name_tools(usable)
 
     async def execute(self, value: ToolValue, parameters: Mapping[str, Any]) -> ToolExecutionResult:
         """Call the tool of a value; an error is a result with a message."""
         tool_value = cast("AnyToolValue", value)
-        if _key(tool_value) not in self._names and not await self.add([tool_value]):
+        key = _key(tool_value)
+        if key not in self._names and not await self.add([tool_value]):
             reason = unsupported_reason(value.parameter_schema)
             return ToolExecutionResult(text=f"The tool is not supported: it {reason}", error=reason)
-        return execution_result(await self.call(self._names[_key(tool_value)], parameters))
+        if reason := self._unusable.get(key):
+            return execution_result(await _refuse(tool_value, reason))
+        return execution_result(await self.call(self._names[key], parameters))
 
     def call(
         self, tool_name: str, parameters: Mapping[str, Any], *, idempotency_key: str | None = None
@@ -146,93 +179,137 @@ class ToolValues:
         """Call an MCP tool and return its result, or what went wrong, as the text of a message."""
         return (await self.execute(tool, parameters)).text
 
-    async def _open_sources(self, values: list[RemoteTool]) -> None:
-        """Connect the servers that are not known yet, each with the tools that are asked for."""
-        servers: dict[tuple[TransportType, str, str | None], dict[str, list[RemoteTool]]] = {}
+    async def _add_sources(self, values: list[RemoteTool]) -> None:
+        """Find the server of each value, and add those that are not open as sources that the first call connects."""
+        servers: dict[tuple[TransportType, str, str | None], _RowsOfServer] = {}
         for value in values:
-            if _key(cast("AnyToolValue", value)) not in self._names:
-                place = (transport_of(cast("AnyToolValue", value)), value.server_uri, value.credential_name)
-                servers.setdefault(place, {}).setdefault(value.tool_name, []).append(value)
-        taken = {state.name for state in self.box.report}
-        opening: list[ExternalToolConfig] = []
-        for (transport, uri, credential), tools in servers.items():
-            configured_name = self._find_configured(transport, uri) if credential is None else None
-            if configured_name is None:
-                config = self._source(transport, uri, credential, tools, taken)
-                taken.add(config.name)
-                opening.append(config)
-            name = configured_name or opening[-1].name
-            for tool, same in tools.items():
-                for value in same:
-                    self._names[_key(cast("AnyToolValue", value))] = canonical_name(name, tool)
-        await asyncio.gather(*(self.box.sources.add(config) for config in opening))
+            transport = transport_of(cast("AnyToolValue", value))
+            try:
+                server = self._servers.find(value, transport)
+            except ToolError as error:
+                self._mark_unusable(value, error)
+                continue
+            if server.config is None:
+                self._names[_key(cast("AnyToolValue", value))] = canonical_name(server.name, value.tool_name)
+                continue
+            place = (transport, value.server_uri, value.credential_name)
+            servers.setdefault(place, _RowsOfServer(server, [])).values.append(value)
+        for server, rows in servers.values():
+            await self._add_source(server, rows)
 
-    def _find_configured(self, transport: TransportType, uri: str) -> str | None:
-        """Return the source of the configuration that is this server, with its own credentials and rules."""
-        for source in self.box.settings.all_sources():
-            if source.enabled and source.transport == transport and source.connection == uri:
-                return source.name
+    def _mark_unusable(self, value: RemoteTool | WorkflowTool, error: ToolError) -> None:
+        key = _key(cast("AnyToolValue", value))
+        self._names[key] = value.name
+        self._unusable[key] = self.box.redactor.redact(error.message.removeprefix("Permission denied: "))
+
+    async def _add_source(self, server: RowServer, values: Sequence[RemoteTool]) -> None:
+        """Add the server of some rows to the sources of the Toolbox, idle."""
+        settings = server.config
+        assert settings is not None  # noqa: S101 - the others are open
+        name = _source_name(settings.connection, {state.name for state in self.box.report})
+        tools = {value.tool_name: value for value in reversed(values)}
+        wanted = settings.tool_filter
+        config = settings.model_copy(
+            update={"name": name, "tool_filter": [re.escape(tool) for tool in tools] if wanted is None else wanted}
+        )
+        await self.box.sources.add_idle(
+            config,
+            [_row_tool(name, value) for value in tools.values()],
+            from_data=server.from_data,
+            question=self._question(settings.connection, values[0]) if server.runs else None,
+        )
+        for value in values:
+            self._names[_key(cast("AnyToolValue", value))] = canonical_name(name, value.tool_name)
+
+    def _question(self, connection: str, value: RemoteTool) -> Question:
+        """Return the question whether a command may be started, or a module imported, that a row names."""
+        does = "Start the command" if transport_of(cast("AnyToolValue", value)) is TransportType.MCP else "Import"
+        shown = self.box.redactor.redact(connection)
+        prompt = f"{does} `{shown}`? It comes from a row of a table, and runs with the rights of this process."
+        return Question(kind="approval", prompt=prompt, key=_START)
+
+    def _add_workflow(self, key: ValueKey, value: WorkflowTool) -> None:
+        """Find the workflow of a row in the catalog, or register it where the code allows that."""
+        if self._run_workflow is not None:
+            self._names[key] = self._register(value, partial(_HostedWorkflow, value=value, run=self._run_workflow))
+            return
+        try:
+            self._names[key] = self._find_workflow(value) or self._register_workflow(value)
+        except ToolError as error:
+            self._mark_unusable(value, error)
+
+    def _find_workflow(self, value: WorkflowTool) -> str | None:
+        """Return the name of the same workflow in the catalog."""
+        for tool in self.box.registry.list():
+            workflow: Any = getattr(tool, "workflow", None)
+            if workflow is not None and workflow.name == value.name and workflow.pack() == value.package:
+                return tool.spec.name
         return None
 
-    def _source(
-        self, transport: TransportType, uri: str, credential: str | None, tools: Iterable[str], taken: Collection[str]
-    ) -> ExternalToolConfig:
-        sent: dict[str, Any] = {"auth_type": AuthType.NONE}
-        if credential is not None:
-            sent = self._find_credential(credential).source_options()
-        return ExternalToolConfig(
-            name=_source_name(uri, taken),
-            transport=transport,
-            connection=uri,
-            tool_filter=[re.escape(tool) for tool in tools],
-            **sent,
-        )
-
     def _register_workflow(self, value: WorkflowTool) -> str:
+        if not self._trusts_rows:
+            raise ToolPermissionError(_NOT_TRUSTED, code="row_not_allowed")
+        from toolpost.sources.workflow.definition import Workflow  # noqa: PLC0415 - an extra
+        from toolpost.sources.workflow.source import WorkflowFunction  # noqa: PLC0415 - the same
+
+        try:
+            workflow = Workflow.unpack(value.package or b"")
+        except ConfigError as error:
+            msg = f"the workflow {value.name!r} cannot be run here: {error.message}"
+            raise ConfigError(f"{msg}; is it for a run_workflow of the host?") from error
+        return self._register(value, lambda name: WorkflowFunction(workflow, name=name))
+
+    def _register(self, value: WorkflowTool, make: Callable[[str], Tool]) -> str:
         registry, name = self.box.registry, canonical_name(_WORKFLOWS, value.name)
         number = 1
         while registry.has(name):
             number += 1
             name = canonical_name(_WORKFLOWS, f"{value.name}_{number}")
-        registry.register(self._workflow(name, value))
+        registry.register(make(name))
         return name
-
-    def _workflow(self, name: str, value: WorkflowTool) -> Tool:
-        """Return the tool that runs a workflow: the host's function, or else our own steps, if that is what it has."""
-        if self._run_workflow is not None:
-            return _HostedWorkflow(name, value, self._run_workflow)
-        from toolpost.sources.workflow.definition import Workflow  # noqa: PLC0415 - an extra
-        from toolpost.sources.workflow.source import WorkflowFunction  # noqa: PLC0415 - the same
-
-        try:
-            return WorkflowFunction(Workflow.unpack(value.package or b""), name=name)
-        except ConfigError as error:
-            return _HostedWorkflow(name, value, partial(_refuse, error))
 
     def _name_tools(self, values: list[AnyToolValue]) -> list[TableTool]:
         counts = Counter(value.name for value in values)
         model_names = _ModelNames()
         tools: list[TableTool] = []
         for value in values:
-            tool_name = self._names[_key(value)]
+            key = _key(value)
+            tool_name = self._names[key]
             name = value.name if counts[value.name] == 1 else tool_name
-            tools.append(TableTool(value, name, model_names.add(value.name), tool_name, self))
+            unusable = self._unusable.get(key, "")
+            tools.append(TableTool(value, name, model_names.add(value.name), tool_name, self, unusable))
         return tools
 
 
-def transport_of(value: AnyToolValue) -> TransportType:
-    """Return the transport by which the tool of a value is called."""
-    match value:
-        case MCPTool():
-            return TransportType.MCP
-        case HTTPTool():
-            return TransportType.HTTP
-        case PythonFunctionTool():
-            return TransportType.PYTHON
-        case WorkflowTool():
-            raise ConfigError(f"the workflow {value.name!r} has no server")
-        case _:
-            assert_never(value)
+def _warn(problem: str) -> None:
+    warnings.warn(problem, stacklevel=4)
+
+
+class _RowsOfServer(NamedTuple):
+    server: RowServer
+    values: list[RemoteTool]
+
+
+def _row_tool(source: str, value: RemoteTool) -> Tool:
+    """Return a tool as its row describes it; nobody knows what it does until its server has listed it."""
+    return SourceTool(
+        ToolSpec(
+            name=canonical_name(source, value.tool_name),
+            description=value.description,
+            input_schema=value.input_schema or value.parameter_schema or {"type": "object", "properties": {}},
+            side_effects="external",
+            safety=_UNKNOWN,
+            source=source,
+            origin=source,
+            target=ToolTarget.of("row", value.server_uri, tool=value.tool_name),
+        )
+    )
+
+
+async def _refuse(value: AnyToolValue, reason: str) -> Failed:
+    """Return the outcome of a call to a tool that cannot be used."""
+    message = f"tool {value.name!r} of the table cannot be used: {reason}"
+    return Failed("", "", value.name, ToolPermissionError(message, tool_name=value.name, code="row_not_allowed"))
 
 
 def execution_result(outcome: Outcome) -> ToolExecutionResult:
@@ -252,7 +329,7 @@ def execution_result(outcome: Outcome) -> ToolExecutionResult:
 class _HostedWorkflow:
     """A workflow as a tool of the catalog; the host runs it."""
 
-    def __init__(self, name: str, value: WorkflowTool, run: RunWorkflow) -> None:
+    def __init__(self, name: str, *, value: WorkflowTool, run: RunWorkflow) -> None:
         self._value = value
         self._run = run
         self.spec = ToolSpec(
@@ -272,28 +349,11 @@ class _HostedWorkflow:
         return ToolResult.completed(result.content, result.text, started_at=started)
 
 
-async def _refuse(reason: ToolError, tool: WorkflowTool, _parameters: dict[str, Any], _context: ToolContext) -> Any:
-    message = f"the workflow {tool.name!r} cannot be run here: {reason.message}; is it for a run_workflow of the host?"
-    raise ToolError(message, code="workflow_not_runnable")
-
-
 def _key(value: AnyToolValue) -> ValueKey:
     """Return what is called: two rows with the same place and name are one tool."""
     if isinstance(value, WorkflowTool):
         return (value.tool_type, value.name, value.package, None)
     return (value.tool_type, value.server_uri, value.tool_name, value.credential_name)
-
-
-def _among(credentials: Iterable[NamedCredential]) -> FindCredential:
-    by_name = {credential.name: credential for credential in credentials}
-
-    def find(name: str) -> NamedCredential:
-        if name not in by_name:
-            there = f"there are: {', '.join(sorted(by_name)) or 'none'}"
-            raise ConfigError(f"a tool of the table needs the credential {name!r}, which was not given; {there}")
-        return by_name[name]
-
-    return find
 
 
 def _source_name(uri: str, taken: Collection[str]) -> str:

@@ -18,10 +18,13 @@ from toolpost.contracts.source_kinds import AuthType, TransportType
 from toolpost.contracts.sources import CredentialProvider, RenewingProvider
 from toolpost.schema.json_values import is_object
 from toolpost.schema.secrets import is_secret_header, is_secret_name
+from toolpost.wire.network import parse_target
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig, WebhookOptions
 
+ORIGIN = "origin"
+"""Key of `auth_config`: the only origin that the credential is sent to."""
 _FILLED_ALWAYS = ("base_url", "env", "cwd", "headers", "auth_config")
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _log = logging.getLogger("toolpost.auth")
@@ -35,7 +38,9 @@ def static_credential(config: ExternalToolConfig) -> Credential:
     headers = _headers(config)
     if not headers:
         return NO_CREDENTIAL
-    return Credential(f"static:{fingerprint(headers)}", headers)
+    bound = config.auth_config.get(ORIGIN)
+    origin = parse_target(str(bound)).origin if bound else ""
+    return Credential(f"static:{fingerprint(headers)}", headers, origin=origin)
 
 
 def discovery_credential(config: ExternalToolConfig) -> Credential:
@@ -151,7 +156,7 @@ def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _auth_secrets(cast("dict[str, Any]", value), all_of_it=all_of_it)
-        elif isinstance(value, str) and (all_of_it or name in _SECRET_TOO or is_secret_name(name)):
+        elif isinstance(value, str) and name != ORIGIN and (all_of_it or name in _SECRET_TOO or is_secret_name(name)):
             yield value
 
 

@@ -57,7 +57,7 @@ async def _write_table(
         token = os.environ.get(credential)
         if not token:
             raise ConfigError(f"--credential: the variable {credential} is not set")
-        options = {**options, "credential": NamedCredential(credential, password=token)}
+        options = {**options, "credential": NamedCredential(credential, password=token, origin=server)}
     listing = await list_server_tools(server, **options)
     try:
         write(tool_table(listing.tools, column), str(path))

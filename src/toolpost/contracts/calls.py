@@ -76,11 +76,13 @@ class Credential(Struct, frozen=True):
     """Headers that a source sends to authenticate; sessions are pooled by `key`.
 
     `proof` builds further headers for one request from its method, its URL and the server's nonce (DPoP, RFC 9449).
+    With an `origin` (scheme, host and port) it is sent to no other.
     """
 
     key: str = "none"
     headers: Mapping[str, str] = _NO_HEADERS
     proof: Callable[[str, str, str], Mapping[str, str]] | None = None
+    origin: str = ""
 
     def __repr__(self) -> str:
         return f"Credential(key={self.key!r})"

@@ -186,6 +186,9 @@ _AUTH_TAKES = {**_AUTH_NEEDS, AuthType.API_KEY: ("api_key", "header"), AuthType.
 _AUTH_IS_SENT = frozenset({"mcp", "http", "websocket", "webhook", "graphql"})
 
 
+_ORIGIN_IS_CHECKED = frozenset({"mcp", "http"})
+
+
 class ToolOverride(ConfigModel):
     """Changes of the operator to one tool; the original stays readable for audit."""
 
@@ -335,6 +338,11 @@ class ExternalToolConfig(SourceModel):
 
     def _auth_fault(self) -> str:
         """Return what is wrong with `auth_config`; empty where it can be sent."""
+        if "origin" in self.auth_config and not (
+            self.transport in _ORIGIN_IS_CHECKED and self.auth_type in _AUTH_NEEDS
+        ):
+            kinds = ", ".join(kind.value for kind in _AUTH_NEEDS)
+            return f"auth_config.origin is for the transports mcp and http with an auth_type of {kinds}"
         if "auth_type" not in self.model_fields_set:
             return self._untyped_auth_fault()
         takes = _AUTH_TAKES.get(self.auth_type, ())

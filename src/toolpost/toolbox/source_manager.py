@@ -50,6 +50,7 @@ from toolpost.contracts.sources import (
 )
 from toolpost.contracts.spec import Tool
 from toolpost.policy.redaction import Redactor, one_line
+from toolpost.toolbox.idle_sources import ApprovedSource, IdleSource
 from toolpost.toolbox.source_tools import (
     Catalog,
     CatalogDraft,
@@ -65,8 +66,10 @@ from toolpost.transports.registry import find_transport, make_source
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
     from toolpost.contracts.manuals import DescribedCommands
+    from toolpost.contracts.questions import Question
 
 ProviderFactory: TypeAlias = "Callable[[ExternalToolConfig], CredentialProvider]"
+ConnectionState: TypeAlias = Literal["up", "connecting", "down", "idle"]
 Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
 ContentListener = Callable[[str, str | None], None]
 
@@ -94,7 +97,7 @@ class SourceState(Struct, frozen=True, kw_only=True):
     """The state of a source: how many tools it has, or the error.
 
     A source is `connecting` until its first answer. Its tools may be in the catalog before that, from a cached
-    listing; if they are not, the source is not `ok` yet.
+    listing; if they are not, the source is not `ok` yet. An `idle` source connects with the first call to its tools.
     """
 
     name: str
@@ -102,7 +105,7 @@ class SourceState(Struct, frozen=True, kw_only=True):
     ok: bool
     tools: int = 0
     error: str | None = None
-    state: Literal["up", "connecting", "down"] = "up"
+    state: ConnectionState = "up"
 
 
 class SourceChanges(Struct, frozen=True):
@@ -133,6 +136,9 @@ class _ManagedSource:
         self.before = before
         self.given = config  # before variables are filled in
         self.declared = False  # by the configuration, not added by a program
+        self.is_placeholder = False  # its tools in the catalog are those that rows describe; no server has listed any
+        self.from_rows = False  # it was added for rows of a table, and is used for these alone
+        self.from_data = False  # its address, too, comes from data
         self.entered = asyncio.Event()  # also set when it failed, or startup is over
         self.source: ToolSource | None = None
         self.task: asyncio.Task[None] | None = None
@@ -150,6 +156,13 @@ class _ManagedSource:
         """Whether the source has not answered yet."""
         return not self.answered and self.task is not None and not self.task.done()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the source waits for the first call before it connects."""
+        if isinstance(self.source, ApprovedSource):
+            return not self.source.is_connected
+        return self.is_placeholder and self.task is None
+
     def mark_down(self, fault: ToolError, redactor: Redactor) -> None:
         """Record why connecting failed, and back off exponentially."""
         fault.conceal(redactor.message)
@@ -158,12 +171,15 @@ class _ManagedSource:
         self.retry_at = time.monotonic() + min(_LONGEST_RETRY_S, _FIRST_RETRY_S * 2.0 ** (self.failures - 1))
 
     def mark_up(self) -> None:
-        """Clear the error and the backoff."""
+        """Clear the error and the backoff; the tools are now those that the source listed."""
+        self.is_placeholder = False
         self.fault, self.error, self.failures, self.answered = None, None, 0, True
 
     @property
     def can_retry(self) -> bool:
-        """Whether a call may reconnect the source; a live source reconnects itself, and wrong settings stay wrong."""
+        """Whether a call may connect the source; a live source reconnects itself, and wrong settings stay wrong."""
+        if self.is_idle:
+            return True
         retryable = self.fault is not None and not isinstance(self.fault, ConfigError)
         return retryable and not isinstance(self.source, LiveSource) and time.monotonic() >= self.retry_at
 
@@ -171,8 +187,10 @@ class _ManagedSource:
         source, error = self.source, self.error
         if error is None and isinstance(source, LiveSource) and source.health.state == "down":
             error = redactor.redact(source.health.detail)
-        state: Literal["up", "connecting", "down"] = "up" if error is None else "down"
-        if self.connecting:
+        state: ConnectionState = "up" if error is None else "down"
+        if self.is_idle:
+            state = "idle"
+        elif self.connecting:
             state, error = "connecting", None if self.filled.is_set() else _CONNECTING
         return SourceState(
             name=self.config.name,
@@ -321,6 +339,37 @@ class SourceManager:
             except (ConfigError, asyncio.CancelledError):
                 await self._drop(managed)
                 raise
+
+    async def add_idle(
+        self,
+        config: ExternalToolConfig,
+        tools: Sequence[Tool],
+        *,
+        from_data: bool = False,
+        question: Question | None = None,
+    ) -> None:
+        """Add the source of a table's rows without starting, importing or connecting anything.
+
+        The catalog has `tools`, as the rows describe them, until the first call to one of them connects the source and
+        lists its own. With `from_data` the address comes from a row: variables in it are not substituted, and the
+        network policy applies to it. With a `question`, a person has to approve it before the source is connected.
+        """
+        async with self._turn(config.name):
+            managed = self._add(config)
+            managed.from_rows, managed.from_data = True, from_data
+            if question is None:
+                managed.is_placeholder = True
+                self.connecting.add(config.name)  # calls have to wait for the listing of the server
+                source: ToolSource = IdleSource(config, tools)
+            else:
+                managed.source = source = ApprovedSource(config, tools, question, partial(self._build, managed))
+            prepared = await asyncio.to_thread(managed.tools.prepare, source, tools)
+            await self._exchange(managed, prepared, (), answered=question is not None)
+
+    @property
+    def open_configs(self) -> list[ExternalToolConfig]:
+        """The settings of the sources of the configuration, and of those that the program added."""
+        return [managed.config for managed in self._sources.values() if not managed.from_rows]
 
     async def replace(self, config: ExternalToolConfig, *, grace_s: float = _GRACE_S) -> None:
         """Exchange the source of this name for one with other settings, in one step once that one has connected.
@@ -516,7 +565,8 @@ class SourceManager:
                 raise ConfigError(f"required source {config.name!r} failed: {managed.error}", cause=error) from error
         finally:
             managed.entered.set()
-            self.connecting.discard(config.name)
+            if not managed.is_placeholder:
+                self.connecting.discard(config.name)
         if self._started:
             code = EventCode.SOURCE_UP if managed.error is None else EventCode.SOURCE_DOWN
             self._emit(config.name, code, {"state": "down" if managed.error else "up", "detail": managed.error or ""})
@@ -531,17 +581,22 @@ class SourceManager:
             await self._fill(managed, source, await source.discover(), answered=True)
 
     async def _make(self, managed: _ManagedSource) -> ToolSource:
-        """Make a source; accounts at its service can be connected before what it is made of is imported."""
+        """Make the source of a name."""
+        managed.source = await self._build(managed)
+        return managed.source
+
+    async def _build(self, managed: _ManagedSource) -> ToolSource:
+        """Build a source; accounts at its service can be connected before what it is made of is imported."""
         if self._started:  # what is there at the start is protected already
             await asyncio.to_thread(self.protect_source, managed.config)
         if managed.config.unusable:
             raise ConfigError(managed.config.unusable)
         from toolpost.connecting.presets import with_token_variable  # noqa: PLC0415 - only with sources, and slow
 
-        filled_config = with_token_variable(managed.config)
-        config = self._with_env_file(
-            with_environment(filled_config) if self._resolve or not managed.declared else filled_config
-        )
+        # Data never names a variable of this process: its value would be sent to the address that is beside it.
+        filled_config = managed.config if managed.from_data else with_token_variable(managed.config)
+        resolve = not managed.from_data and (self._resolve or not managed.declared)
+        config = self._with_env_file(with_environment(filled_config) if resolve else filled_config)
         managed.config = config
         filled_in = substituted(filled_config, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
@@ -552,17 +607,16 @@ class SourceManager:
             await _import("toolpost.toolbox.accounts")
         credential = _credential(config, managed.access, self._account_credentials)
         await _import(find_transport(config.transport, self._transports).source_class.partition(":")[0])
-        managed.source = self._make_source(config, credential)
-        return managed.source
+        return self._make_source(config, credential, from_data=managed.from_data)
 
-    def _make_source(self, config: ExternalToolConfig, credential: Credential) -> ToolSource:
+    def _make_source(self, config: ExternalToolConfig, credential: Credential, *, from_data: bool) -> ToolSource:
         """Build a source with its services; it may build others of its kind, which share its credential."""
         services = replace(
             self._services,
             credential=credential,
-            network=replace(self._services.network, trace_context=config.trace_context),
+            network=replace(self._services.network, trace_context=config.trace_context, from_data=from_data),
             emit=partial(self._emit, config.name),
-            make=partial(self._make_source, credential=credential),
+            make=partial(self._make_source, credential=credential, from_data=from_data),
             describe_commands=self._describe_commands,
         )
         return make_source(config, services, self._transports)
@@ -652,6 +706,8 @@ class SourceManager:
         if replaced is not None and instead_of is not None:
             self._take_over(managed, instead_of)
         if answered and replaced is not None:
+            if managed.is_placeholder:
+                self.connecting.discard(managed.config.name)
             managed.mark_up()
         return replaced
 
@@ -672,14 +728,16 @@ class SourceManager:
     def is_connecting(self, tool_name: str) -> bool:
         """Return whether a tool that is not in the catalog may come from a source that is connecting."""
         managed = self._source_of(tool_name)
-        return managed is not None and managed.connecting
+        return managed is not None and (managed.connecting or managed.is_placeholder)
 
     def is_stale(self, tool_name: str) -> bool:
-        """Return whether a tool is in the catalog from a cached listing while its server is connecting."""
+        """Return whether a tool is in the catalog from a cached listing or a table, not yet from its server."""
         if not self.connecting:
             return False
         managed = self._source_of(tool_name)
-        return managed is not None and managed.connecting and isinstance(managed.source, LiveSource)
+        if managed is None:
+            return False
+        return managed.is_placeholder or (managed.connecting and isinstance(managed.source, LiveSource))
 
     def may_have(self, tool_name: str) -> bool:
         managed = self._source_of(tool_name)

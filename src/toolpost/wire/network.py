@@ -21,6 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from toolpost.contracts.calls import Credential
 from toolpost.contracts.errors import ConfigError, ErrorCategory, ToolConnectionError, ToolPermissionError
 from toolpost.contracts.records import represent
 from toolpost.wire.addresses import PRIVATE_REASONS, Address, refusal_reason, unmap_ipv4
@@ -32,6 +33,7 @@ HTTP_SCHEMES = frozenset({"http", "https"})
 WEBSOCKET_SCHEMES = frozenset({"ws", "wss"})
 DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 REFUSED = "address_refused"
+CREDENTIAL_ORIGIN = "credential_origin"
 _ANY_SCHEME = HTTP_SCHEMES | WEBSOCKET_SCHEMES
 _NOBODY = ""
 _DOCUMENT_REMEDY = (
@@ -165,6 +167,11 @@ class Target(Struct, frozen=True, kw_only=True):
         """The value of the Host header field: the port is left out when it is the scheme's default."""
         return _bracket(self.ascii_host) if DEFAULT_PORTS[self.scheme] == self.port else self.authority
 
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port; the port is left out when it is the scheme's default."""
+        return f"{self.scheme}://{self.host_header}"
+
 
 class Resolver(Protocol):
     """A replacement for `loop.getaddrinfo`; the last item of each result is the socket address."""
@@ -181,6 +188,8 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     form for one source alone. With a `document_host` only that host may have an address that is not public: a
     document must not point a tool at hosts that were allowed for other reasons. A `proxy` carries every connection,
     to the addresses that the policy allowed. With `trace_context`, requests name the trace that they are part of.
+    `from_data` says that the URLs of a source come from data, such as a row of a table, and not from the operator:
+    their hosts are not allowed on their own.
     """
 
     allow_hosts: frozenset[str] = frozenset()
@@ -189,6 +198,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     document_host: str | None = None
     proxy: str | None = None
     trace_context: bool = False
+    from_data: bool = False
 
     def __repr__(self) -> str:
         return represent(self, without=("proxy",))
@@ -199,7 +209,12 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
             parse_proxy(self.proxy)
 
     def for_source(self, *urls: str) -> NetworkPolicy:
-        """Return the policy of a source with these URLs in its configuration: each host is allowed at its port."""
+        """Return the policy of a source with these URLs in its configuration: each host is allowed at its port.
+
+        URLs that come from data allow nothing.
+        """
+        if self.from_data:
+            return self
         hosts = frozenset(parse_target(url, schemes=_ANY_SCHEME).authority for url in urls)
         return replace(self, operator_hosts=self.operator_hosts | hosts)
 
@@ -230,6 +245,13 @@ def parse_target(url: str, *, schemes: frozenset[str] = HTTP_SCHEMES) -> Target:
     except _UnusableError as unusable:
         message = f"the URL{_of_host(url)} is refused: {unusable}"
         raise ToolPermissionError(message, code=REFUSED) from None
+
+
+def check_credential_origin(credential: Credential, target: Target) -> None:
+    """Raise ToolPermissionError when a credential is bound to another origin than that of the target."""
+    if credential.origin and credential.origin != target.origin:
+        msg = f"the credential is for {credential.origin} and is not sent to {target.origin}"
+        raise ToolPermissionError(f"{msg}; give a credential for that origin", code=CREDENTIAL_ORIGIN)
 
 
 def split_url(url: str) -> tuple[str, str]:

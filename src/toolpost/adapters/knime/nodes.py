@@ -49,11 +49,23 @@ def _require_text(value: str, label: str) -> str:
     return value.strip()
 
 
-def _credential(context: Any, name: str) -> NamedCredential:
-    """Return a credential of KNIME's under its name."""
+def _credential(context: Any, name: str, origin: str) -> NamedCredential:
+    """Return a credential of KNIME's under its name, for one server."""
     credential = context.get_credentials(name)
     factor = getattr(credential, "second_authentication_factor", None)
-    return NamedCredential(name, credential.username or "", credential.password or "", factor or "")
+    return NamedCredential(name, credential.username or "", credential.password or "", factor or "", origin=origin)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _origins(text: str) -> dict[str, str]:
+    """Return the origin of each credential, of lines `NAME ORIGIN`."""
+    pairs = [line.rpartition(" ") for line in _lines(text)]
+    if wrong := [origin for name, _, origin in pairs if not name.strip()]:
+        raise knext.InvalidParametersError(f"Credentials: write a name and an origin on each line, not {wrong[0]!r}")
+    return {name.strip(): origin for name, _, origin in pairs}
 
 
 @knext.node(
@@ -94,8 +106,8 @@ class McpToolProvider:
 
     def execute(self, context: Any) -> Any:
         """List the tools of the server."""
-        credential = _credential(context, self.credentials) if self.credentials else None
         try:
+            credential = _credential(context, self.credentials, self.server_url) if self.credentials else None
             with EventLoopThread() as thread:
                 listing = thread.run(
                     list_server_tools(self.server_url, schema_profile=self.schema_profile, credential=credential)
@@ -166,11 +178,30 @@ class AgentPrompter:
         "standard",
         enum=list(get_args(PolicyName)),
     )
+    servers = knext.MultilineStringParameter(
+        "Servers",
+        "The addresses of the servers that tools of the table may use, one per line. Tools of other servers are left "
+        "out with a warning.",
+        "",
+    )
+    credentials = knext.MultilineStringParameter(
+        "Credentials",
+        "Names of credentials that tools of the table may use, one per line, each followed by the origin that it is "
+        "sent to, such as `crm https://crm.example.com`.",
+        "",
+    )
+    trust_rows = knext.BoolParameter(
+        "Trust the table",
+        "Use the servers and workflows that the table names, too. Commands are not started: nobody can approve them "
+        "while the node runs.",
+        False,  # noqa: FBT003 - as KNIME has it
+    )
 
     def configure(self, _context: Any, tools: Any) -> Any:
         """Return the schema of the conversation; neither the model nor a server is asked."""
         _require_text(self.model, "Model")
         _require_text(self.prompt, "Prompt")
+        _origins(self.credentials)
         self._column(tools)
         return knext.Schema.from_columns([knext.Column(knext.string(), name) for name in ("Role", "Content", "Tools")])
 
@@ -178,6 +209,7 @@ class AgentPrompter:
         """Hold the conversation."""
         cells: list[Any] = tools.to_pandas()[self._column(tools.schema)].tolist()
         values: list[AnyToolValue] = [cell for cell in cells if isinstance(cell, get_args(AnyToolValue))]
+        origins, problems = _origins(self.credentials), list[str]()
         try:
             with EventLoopThread() as thread:
                 messages = thread.run(
@@ -187,11 +219,16 @@ class AgentPrompter:
                         model=self.model,
                         instructions=self.system_message,
                         policy=self.policy,
-                        credentials=lambda name: _credential(context, name),
+                        servers=_lines(self.servers),
+                        trust_rows=self.trust_rows,
+                        credentials=lambda name: _credential(context, name, origins.get(name, "")),
+                        on_problem=problems.append,
                     )
                 )
         except ToolError as error:
             raise knext.InvalidParametersError(str(error)) from error
+        if problems:
+            context.set_warning("\n".join(problems))
         pandas: Any = import_module("pandas")
         return knext.Table.from_pandas(pandas.DataFrame([_row(message) for message in messages]))
 

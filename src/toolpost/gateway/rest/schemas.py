@@ -234,7 +234,7 @@ COMPONENTS: dict[str, Any] = {
             "ok": {"type": "boolean"},
             "tools": {"type": "integer"},
             "error": _MAYBE_TEXT,
-            "state": {"enum": ["up", "connecting", "down"]},
+            "state": {"enum": ["up", "connecting", "down", "idle"]},
         }
     ),
     "Stats": _record(

@@ -36,7 +36,7 @@ from toolpost.wire.messages import (
     clean_headers,
     parse_retry_after,
 )
-from toolpost.wire.network import join_url, parse_target
+from toolpost.wire.network import check_credential_origin, join_url, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -138,10 +138,17 @@ class HttpRequests:
         for _ in range(_MAX_REDIRECTS):
             target = _redirect_within_origin(answer, method) if answer.status in REDIRECTS else None
             if target is None:
+                self._refuse_redirect(answer)
                 break
             await answer.exchange.close()
             answer = await self._authorized(method, target, headers, body)
         return answer
+
+    def _refuse_redirect(self, answer: ResponseHead) -> None:
+        """Raise ToolPermissionError when a redirect would send a bound credential to another origin."""
+        location, credential = answer.headers.get("location"), self._connection.credential
+        if answer.status in REDIRECTS and location and credential.origin:
+            check_credential_origin(credential, parse_target(join_url(answer.url, location)))
 
     async def _authorized(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> ResponseHead:
         """Send a request; once more when the server wants another nonce in the proof of possession."""
@@ -158,6 +165,8 @@ class HttpRequests:
 
     def _with_proof(self, method: str, url: str, headers: Mapping[str, str], credential: Credential) -> dict[str, str]:
         fields = {**self._fixed, **headers}
+        if credential.origin:
+            check_credential_origin(credential, self._target if url == self.url else parse_target(url))
         fields.update((name.lower(), value) for name, value in credential.headers.items())
         if credential.proof is not None:
             proof = credential.proof(method, url, self._nonce)

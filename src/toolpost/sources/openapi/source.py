@@ -50,7 +50,7 @@ from toolpost.web.requests import (
 )
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Headers, Request
-from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.network import NetworkPolicy, check_credential_origin, parse_target
 
 _NO_BODY = frozenset({204, 205})
 _HIDDEN_HEADERS = frozenset({"authorization", "proxy-authenticate", "set-cookie", "set-cookie2", "www-authenticate"})
@@ -454,7 +454,11 @@ class OpenApiSource(BaseSource):
     def _own_headers(self, url: str) -> list[tuple[str, str]]:
         """Return the configured headers and credential for a URL of the connection's origin, none for any other."""
         same = url.split("/")[:3] == self.config.connection.split("/")[:3]
-        return [*self.config.headers.items(), *self.credential.headers.items()] if same else []
+        if not same:
+            return []
+        own, bound = list(self.config.headers.items()), self.credential.origin
+        # A credential for the API alone is not needed to read a document that is elsewhere.
+        return own if bound and bound != parse_target(url).origin else [*own, *self.credential.headers.items()]
 
     def _prepare(self, schemes: Mapping[str, SecurityScheme], hosts: NetworkPolicy, values: dict[str, Any]) -> None:
         """Set up the HTTP client, token cache and credentials for calls."""
@@ -500,7 +504,9 @@ class OpenApiSource(BaseSource):
         )
 
     def _refuse_undeclared_host(self, operation: ApiOperation, credential: Credential) -> None:
-        """Raise ToolAuthError if a remote document sends credentials to a host that is not configured."""
+        """Raise an error if a document sends credentials to a host that is not configured, or to another origin."""
+        if credential.origin and operation.servers:
+            check_credential_origin(credential, parse_target(operation.servers[0]))
         if self._trusted_hosts is None or not (self._has_secrets or credential.headers):
             return
         host = _host(operation.servers[0]) if operation.servers else ""

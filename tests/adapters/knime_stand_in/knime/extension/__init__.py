@@ -77,7 +77,7 @@ class StringParameter:
         setattr(owner, self._name, value)
 
 
-MultilineStringParameter = ColumnParameter = StringParameter
+MultilineStringParameter = ColumnParameter = BoolParameter = StringParameter
 
 
 @dataclass(frozen=True)
