@@ -42,7 +42,8 @@ async def test_workers_are_started_again_and_end_with_sigterm(tmp_path: Path) ->
 
     assert await running == 0
     assert sorted(lines) == ["0 False", "0 True", "1 False", "1 True"]
-    assert sorted(notes) == [f"worker {n} ended with SIGKILL; it is started again" for n in (0, 1)]
+    restarted = [f"worker {n} ended with SIGKILL; it is started again" for n in (0, 1)]
+    assert sorted(notes) == ["stopping the workers", *restarted]
 
 
 async def test_a_worker_that_never_gets_ready_ends_them_all(tmp_path: Path) -> None:
@@ -62,4 +63,4 @@ async def test_workers_that_do_not_end_in_time_are_killed(tmp_path: Path) -> Non
     running.cancel()
 
     assert await running == 0
-    assert notes == ["1 workers did not end within 0.1 s, and are killed"]
+    assert notes == ["stopping the workers", "1 workers did not end within 0.1 s, and are killed"]

@@ -56,7 +56,7 @@ class WorkerPool:
             code = ended.pop().result()
         except asyncio.CancelledError:
             code = 0
-            self._report(f"stopping {self._count} workers")
+            self._report("stopping the workers")
         finally:
             self._is_stopping = True
         stopping = loop.create_task(self._stop(keeping, stop_within_s))
