@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 NO_META: Mapping[str, Any] = MappingProxyType({})
 OUTPUT_ISSUES = "output_issues"
 """Where `Completed.meta` lists how a result breaks the tool's own output schema."""
+SERVER_META = "_meta"
+"""Where `Completed.meta` has the `_meta` of an MCP server's result, as far as it is passed on."""
+OWN_META = "toolpost/"
+"""The namespace of the members that Toolpost adds to the `_meta` of MCP results; a server behind cannot set them."""
 
 
 @final
@@ -25,7 +29,8 @@ class Completed(Struct, frozen=True):
     """The tool ran. Its result fits the output schema, or `meta["output_issues"]` lists where it does not.
 
     `content` is the result; of a large one it is a preview, and `artifacts` names the whole. `meta` is what a source
-    adds: the `status` of an HTTP response, and under `next` the arguments that ask for the next page.
+    adds: the `status` of an HTTP response, under `next` the arguments that ask for the next page, and the `_meta` of an
+    MCP server's result.
     """
 
     call_id: str

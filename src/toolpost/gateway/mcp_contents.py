@@ -15,7 +15,7 @@ from toolpost.contracts.errors import ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
 from toolpost.contracts.storage import ARTIFACTS
-from toolpost.gateway.mcp_names import Origin
+from toolpost.gateway.mcp_names import UI_SCHEME, Origin
 from toolpost.gateway.mcp_results import resource_contents, whole_content
 from toolpost.schema.json_values import is_object
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Raw: TypeAlias = "dict[str, Any]"
 _READ, _GET = "resources_read", "prompts_get"
+_FLAT_PAGE = "ui/resourceUri"  # as the key was before the `ui` object
 
 
 class Contents:
@@ -169,6 +170,30 @@ class Contents:
     def shown_blocks(self, blocks: Sequence[Any], source: str) -> list[Any]:
         """Return the content of a tool's result with the URIs that clients see; artifacts have theirs already."""
         return [block if _is_artifact(block) else self._shown(block, source) for block in blocks]
+
+    # ------------------------------------------------------------------ MCP Apps
+
+    def shown(self, item: Raw, source: str) -> Raw:
+        """Return a tool or a result with the URIs that clients see in its `_meta`: those of the pages of an MCP App."""
+        meta: Any = item.get("_meta")
+        ui: Any = meta.get("ui") if meta else None
+        if not is_object(ui) and not (meta and _FLAT_PAGE in meta):
+            return item
+        shown = {**meta, "ui": self._with_page(ui, "resourceUri", source)} if is_object(ui) else meta
+        return {**item, "_meta": self._with_page(shown, _FLAT_PAGE, source)}
+
+    def _with_page(self, members: Raw, key: str, source: str) -> Raw:
+        """Return members with the URI of a page that clients see; without one that they could not read."""
+        if key not in members:
+            return members
+        uri, rest = members[key], {name: value for name, value in members.items() if name != key}
+        readable = isinstance(uri, str) and uri.startswith(UI_SCHEME) and self._is_readable(source)
+        return {**rest, key: self._names.uri(Origin(source, uri))} if readable else rest
+
+    def _is_readable(self, source: str) -> bool:
+        """Return whether resources of a source can be read: its tool for that is seen, and no rule denies it."""
+        tool_name = f"{source}.{_READ}"
+        return self._is_utility(tool_name) and not self._box.router.denies(tool_name)
 
     async def _whole(self, outcome: Completed, user: str) -> Raw:
         """Return a server's own result, from its artifact where it is large."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolpost.gateway.views import View
 
 _SCHEME = "toolpost://"
+UI_SCHEME = "ui://"  # hosts of MCP Apps load no other
 _BETWEEN = "__"
 
 
@@ -69,7 +70,11 @@ class Names:
 
     def uri(self, origin: Origin) -> str:
         """Return the URI that clients see of a resource, or the template that they see of many."""
-        return origin.name if self.only is not None else f"{_SCHEME}{origin.source}/{origin.name}"
+        if self.only is not None:
+            return origin.name
+        if origin.name.startswith(UI_SCHEME):
+            return f"{UI_SCHEME}{origin.source}/{origin.name.removeprefix(UI_SCHEME)}"
+        return f"{_SCHEME}{origin.source}/{origin.name}"
 
     def find_prompt(self, shown: str, prompts: Iterable[Origin]) -> Origin | None:
         """Return the prompt that clients see under a name."""
@@ -79,7 +84,8 @@ class Names:
         """Return where a resource is, by the URI that clients see; None for a URI without a source."""
         if self.only is not None:
             return Origin(self.only, shown)
-        if not shown.startswith(_SCHEME):
-            return None
-        source, _, uri = shown.removeprefix(_SCHEME).partition("/")
-        return Origin(source, uri) if uri else None
+        for scheme, inner in ((_SCHEME, ""), (UI_SCHEME, UI_SCHEME)):
+            if shown.startswith(scheme):
+                source, _, uri = shown.removeprefix(scheme).partition("/")
+                return Origin(source, f"{inner}{uri}") if uri else None
+        return None

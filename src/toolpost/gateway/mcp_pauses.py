@@ -17,11 +17,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams
 
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
-from toolpost.contracts.outcomes import Failed, OpenQuestion, Outcome, Paused
+from toolpost.contracts.outcomes import OWN_META, Failed, OpenQuestion, Outcome, Paused
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction, Question
 from toolpost.gateway.mcp_client import client_capabilities
-from toolpost.gateway.mcp_results import META
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -334,12 +333,12 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
     )
     shown: Mapping[str, Any] = {**card, "payload": {}} if paused.question.kind == "consent" else card
     meta: dict[str, Any] = {
-        f"{META}pending_id": paused.pending_id,
-        f"{META}run_id": paused.run_id,
-        f"{META}card": shown,
+        f"{OWN_META}pending_id": paused.pending_id,
+        f"{OWN_META}run_id": paused.run_id,
+        f"{OWN_META}card": shown,
     }
     if others := paused.questions[1:]:
-        meta[f"{META}others"] = [one.to_dict() for one in others]
+        meta[f"{OWN_META}others"] = [one.to_dict() for one in others]
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
 
 

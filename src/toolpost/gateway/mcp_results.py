@@ -11,7 +11,7 @@ from mcp_types import INVALID_PARAMS
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolTimeoutError
-from toolpost.contracts.outcomes import Completed, Failed
+from toolpost.contracts.outcomes import OWN_META, SERVER_META, Completed, Failed
 from toolpost.contracts.storage import ARTIFACTS
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import ArtifactRef, ArtifactStore
 
 _NO_RESOURCE = -32002  # of the older protocol
-META = "toolpost/"
 _WRAPPED = "result"
 _MOST_CAUSES = 20  # a tool may raise an error that is its own cause
 _SMALL = frozenset({"boolean", "integer", "null", "number"})  # results of these types are never references
@@ -62,6 +61,8 @@ def tool_definition(name: str, spec: ToolSpec, *, links_large: bool = True) -> d
     if spec.output_schema is not None:
         definition["outputSchema"] = output_schema(spec, links_large=links_large)
     definition["annotations"] = _annotations(spec)
+    if extra.get("source") == "mcp" and extra.get("meta"):
+        definition["_meta"] = extra["meta"]
     return definition
 
 
@@ -129,8 +130,9 @@ async def completed_result(
         result["structuredContent"] = {_WRAPPED: structured} if _is_wrapped(spec) and not is_large else structured
     elif is_object(structured) and (not outcome.artifacts or (is_large and links_large and "preview" in structured)):
         result["structuredContent"] = structured
-    meta = {f"{META}{key}": outcome.meta[key] for key in ("trust", "origin", "output_issues") if key in outcome.meta}
-    return {**result, "_meta": {f"{META}run_id": outcome.run_id, **meta}}
+    meta = outcome.meta
+    own = {f"{OWN_META}{key}": meta[key] for key in ("trust", "origin", "output_issues") if key in meta}
+    return {**result, "_meta": {**meta.get(SERVER_META, {}), f"{OWN_META}run_id": outcome.run_id, **own}}
 
 
 def _is_reference(outcome: Completed) -> bool:
@@ -213,9 +215,9 @@ def failed_result(outcome: Failed) -> dict[str, Any]:
     """Return the result of a failed call: an error that a model can read and act on."""
     error = outcome.error
     meta = {
-        f"{META}run_id": outcome.run_id,
-        f"{META}error_code": error.error_code,
-        f"{META}retryable": error.is_retryable,
+        f"{OWN_META}run_id": outcome.run_id,
+        f"{OWN_META}error_code": error.error_code,
+        f"{OWN_META}retryable": error.is_retryable,
     }
     return {"content": [{"type": "text", "text": model_text(outcome)}], "isError": True, "_meta": meta}
 

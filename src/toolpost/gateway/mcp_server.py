@@ -231,9 +231,9 @@ class McpServer:
             self._listed.append(shown)
         pending = [tool for tool in PENDING_TOOLS if self._paused.is_own_tool(tool["name"])]
         own = [] if self._names.only else pending
-        links = self._view.links_large
-        tools = [*(tool_definition(name, spec, links_large=links) for name, spec in shown.items()), *own]
-        return cast("ListToolsResult", {"tools": tools, **_LIST_CACHE, **_COMPLETE})
+        links, show = self._view.links_large, self._contents.shown
+        tools = [show(tool_definition(name, spec, links_large=links), spec.source) for name, spec in shown.items()]
+        return cast("ListToolsResult", {"tools": [*tools, *own], **_LIST_CACHE, **_COMPLETE})
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the schema that says which arguments a request also carries as headers; None where none are."""
@@ -450,7 +450,8 @@ class McpServer:
                 owner, links = Principal.parse(user), self._view.links_large
                 artifacts = self._box.store.artifacts
                 result = await completed_result(outcome, spec, artifacts, owner=owner, links_large=links)
-                return {**result, "content": self._contents.shown_blocks(result["content"], spec.source or "")}
+                shown = self._contents.shown(result, spec.source)
+                return {**shown, "content": self._contents.shown_blocks(result["content"], spec.source)}
             case Failed(error=ToolNotFoundError() as error) if not is_own:
                 raise MCPError(code=INVALID_PARAMS, message=str(error))
             case Failed():  # of a view's own tool too: it exists, the one that it was asked for may not

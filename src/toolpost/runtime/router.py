@@ -484,6 +484,10 @@ class ToolRouter:
         """Return whether a tool of the catalog runs again from its top after a crash."""
         return self._registry.has(tool_name) and self._registry.find(tool_name).spec.resumes
 
+    def denies(self, tool_name: str) -> bool:
+        """Return whether the policy refuses every call of a tool of the catalog."""
+        return self._runtimes.denies(tool_name)
+
     def set_policy(self, policy: Policy) -> None:
         """Judge calls that begin from now on by another policy; those in flight keep their verdicts."""
         self._runtimes.set_policy(policy)

@@ -402,6 +402,10 @@ class ToolRuntimes:
         unknown = SafetyProfile(destructive=None)
         return self._policy.verdict(ToolSpec(name=name, source=name.partition(".")[0], safety=unknown)).approvals
 
+    def denies(self, name: str) -> bool:
+        """Return whether the policy refuses every call of a tool of the catalog."""
+        return self._policy.verdict(self._registry.find(name).spec).action == "deny"
+
     def _verdict(self, entry: Entry) -> Verdict:
         verdict = self._policy.verdict(entry.spec)
         return verdict if entry.hold is None else verdict.with_question(entry.hold.question())

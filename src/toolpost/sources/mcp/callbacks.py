@@ -26,9 +26,11 @@ from toolpost.contracts.chat import ChatModel
 from toolpost.contracts.sources import SourceHealth, SourceListener, ToolSource
 from toolpost.contracts.spec import Tool
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.sources.mcp.metadata import UI_EXTENSION
 from toolpost.sources.mcp.session import McpSession
 
 _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
+_UI_MEDIA_TYPE = "text/html;profile=mcp-app"
 _LOGS_PER_WINDOW = 100
 _WINDOW_S = 10.0
 _MAX_LOG_LENGTH = 1 << 20  # bounds memory; listeners shorten logs further
@@ -77,6 +79,8 @@ class SessionCallbacks:
             "message_handler": self._on_message,
             "logging_callback": partial(self._on_log, session),
             "log_level": "info",
+            # What a server lists is for all clients of a gateway; each call says what its own client has.
+            "extensions": {UI_EXTENSION: {"mimeTypes": [_UI_MEDIA_TYPE]}},
         }
         return callbacks | {name: partial(handle, session) for name, handle in self._handlers().items()}
 

@@ -11,6 +11,7 @@ from mcp.client.subscriptions import ResourceUpdated, listen
 from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.sources import ServerContents
 from toolpost.schema.json_values import is_object
+from toolpost.sources.mcp.metadata import with_passed_meta
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -57,7 +58,8 @@ async def _items(session: McpSession, method: str, key: str) -> list[dict[str, A
 
 def usable(items: Iterable[Any], key: str) -> list[dict[str, Any]]:
     """Return the items that have what names them."""
-    return [one for one in items if is_object(one) and isinstance(one.get(_KEYS[key]), str) and one[_KEYS[key]]]
+    named = (one for one in items if is_object(one) and isinstance(one.get(_KEYS[key]), str) and one[_KEYS[key]])
+    return [with_passed_meta(one) for one in named]
 
 
 class ResourceNews:

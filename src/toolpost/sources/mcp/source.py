@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp import MCPError
 from mcp_types import CreateMessageResult, ElicitResult, ErrorData, ListRootsResult
 from mcp_types.jsonrpc import INTERNAL_ERROR
+from msgspec.structs import replace
 
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.errors import (
@@ -28,6 +29,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
 )
 from toolpost.contracts.lines import RateLimit
+from toolpost.contracts.outcomes import SERVER_META
 from toolpost.contracts.questions import Question
 from toolpost.contracts.sources import ServerContents, SourceHealth, SourceListener
 from toolpost.schema.json_values import is_array, is_object
@@ -48,6 +50,7 @@ from toolpost.sources.mcp.elicitation import (
 )
 from toolpost.sources.mcp.endpoint import parse_endpoint
 from toolpost.sources.mcp.errors import to_tool_error
+from toolpost.sources.mcp.metadata import UI_EXTENSION, passed_meta, with_passed_meta
 from toolpost.sources.mcp.session import McpConnection, McpSession, RequestOptions, limit_sdk_logs
 from toolpost.sources.mcp.tools import AnonymousListing, ConnectionMonitor, UtilityTool, list_tools
 from toolpost.transports.base import BaseSource, Services
@@ -72,6 +75,7 @@ _MAX_ROUNDS = 10
 _MAX_HOLD_S = 900.0
 _PROGRESS_PER_SECOND = 20.0
 _TASKS = "io.modelcontextprotocol/tasks"
+_EXTENSIONS = (_TASKS, UI_EXTENSION)  # those of a client that are passed on
 _MIN_POLL_S, _MAX_POLL_S = 0.1, 5.0
 _LONGEST_TASK_S = 24 * 3600.0
 _CANCEL_WAIT_S = 5.0
@@ -231,7 +235,7 @@ class McpSource(BaseSource):
         client = client_of(call)
         if client is not None and client.relays:
             raw = await self._calls.run(session, call, _RELAYED[tool.remote_name], dict(arguments))
-            return raw if isinstance(raw, Question) else ToolOutput(raw)
+            return raw if isinstance(raw, Question) else ToolOutput(with_passed_meta(raw))
         with session.calls.track(validated.request.principal):
             return await run_utility(session, tool.remote_name, arguments, call.context)
 
@@ -331,16 +335,16 @@ class McpCalls:
     def declared(self, client: CallingClient | None) -> Raw:
         """Return the capabilities to declare for one request: what can be answered here, and by the call's client.
 
-        A client that knows no tasks is given none, so that a server which needs them says so.
+        A client that knows no tasks is given none, so that a server which needs them says so; so with MCP Apps.
         """
         if client is None:
             return self._own_and_tasks
         given = client.capabilities
         passed = {name: given[name] for name in ("sampling", "roots") if self._is_for_client(name, client)}
         asked = {"elicitation": given["elicitation"]} if self._elicitation and "elicitation" in given else {}
-        extensions = given.get("extensions")
-        tasks: Raw = {"extensions": {_TASKS: {}}} if is_object(extensions) and _TASKS in extensions else {}
-        return {**self._own, **passed, **asked, **tasks}
+        known = given.get("extensions")
+        extensions: Raw = {name: known[name] for name in _EXTENSIONS if name in known} if is_object(known) else {}
+        return {**self._own, **passed, **asked, **({"extensions": extensions} if extensions else {})}
 
     def _is_for_client(self, capability: str, client: CallingClient | None) -> bool:
         """Return whether the client of a call answers for a capability, as it can and the operator permits."""
@@ -677,6 +681,12 @@ async def read_resource(session: McpSession, uri: str, context: Callable[[], Too
 
 async def parse_result(raw: dict[str, Any], context: Callable[[], ToolContext]) -> ToolOutput:
     """Convert the result of a tools/call; raise ToolClientError when it reports an error."""
+    output = await _parse_output(raw, context)
+    passed = passed_meta(raw["_meta"]) if "_meta" in raw else None
+    return replace(output, meta={**output.meta, SERVER_META: passed}) if passed else output
+
+
+async def _parse_output(raw: dict[str, Any], context: Callable[[], ToolContext]) -> ToolOutput:
     blocks = _blocks(raw)
     if len(blocks) == 1 and blocks[0].get("type") == "text" and not raw.get("isError"):
         text = str(blocks[0].get("text", ""))  # the most common result

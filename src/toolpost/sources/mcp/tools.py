@@ -26,6 +26,7 @@ from toolpost.schema.secrets import drop_secrets
 from toolpost.sources.mcp.contents import declared_kinds, list_contents
 from toolpost.sources.mcp.endpoint import describe_server, is_remote
 from toolpost.sources.mcp.errors import to_tool_error
+from toolpost.sources.mcp.metadata import MAX_TOOL_META, passed_meta
 from toolpost.sources.mcp.session import McpSession, items_of
 from toolpost.transports.base import BaseSource, SourceTool
 
@@ -92,7 +93,9 @@ def _spec(
         read_annotations(raw.get("annotations")), trusted=config.trust, remote=remote
     )
     extra: dict[str, Any] = {"source": "mcp", "namespace": config.name, "remote_name": raw["name"]}
-    extra |= {key.strip("_"): raw[key] for key in ("title", "annotations", "icons", "_meta") if raw.get(key)}
+    extra |= {key: raw[key] for key in ("title", "annotations", "icons") if raw.get(key)}
+    if meta := passed_meta(raw.get("_meta"), most=MAX_TOOL_META):
+        extra["meta"] = meta
     return ToolSpec(
         name=canonical,
         description=_description(raw, config),
