@@ -37,14 +37,14 @@ async def test_what_a_task_taught_is_written_to_memory(tmp_path: Path) -> None:
         reflection = await PostTaskReflector(box, model, user=ANN).run(task())
 
     assert reflection == PostTaskReflection(assessment="It went well.", tool_calls_count=2)
-    assert (tmp_path / "tenants" / "acme" / "memory" / "facts" / "ann.md").read_text() == fact["content"]
+    assert (tmp_path / "tenants" / "acme" / "user_memory" / "ann" / "facts" / "ann.md").read_text() == fact["content"]
     assert model.results[0] == '{"path": "facts/ann.md", "size": 42}'
     assert model.results[1].startswith('{"error": ')
 
 
 @pytest.mark.req("PREFL-03", "PCOL-03")
 async def test_the_model_gets_the_task_the_facts_and_an_index_of_episodes(tmp_path: Path) -> None:
-    memory = tmp_path / "tenants" / "acme" / "memory"
+    memory = tmp_path / "tenants" / "acme" / "user_memory" / "ann"
     for name, text in (
         ("facts/ann.md", "> Summary: Ann\n- Likes: tea\n"),
         ("episodes/2026-11.md", "> Summary: a flood\n"),

@@ -79,7 +79,7 @@ async def test_a_toolbox_uses_its_own_tool_in_place_of_an_imported_one(tmp_path:
         written = await box.call("memory_write", {"path": "facts/a.md", "content": "x"})
 
     assert isinstance(written, Completed)
-    assert (tmp_path / "memory" / "facts" / "a.md").read_text() == "x"
+    assert [path.read_text() for path in tmp_path.glob("user_memory/*/facts/a.md")] == ["x"]
 
 
 def test_what_is_not_there_is_an_attribute_error() -> None:

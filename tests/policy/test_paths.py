@@ -1,10 +1,15 @@
 """Which files a tool may touch."""
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from toolpost.policy.paths import is_path_allowed
+from toolpost import Settings
+from toolpost.contracts.principal import Principal
+from toolpost.files.segments import path_segment
+from toolpost.policy.paths import AllowedPaths, is_path_allowed
 
 
 @pytest.fixture
@@ -82,3 +87,53 @@ def test_the_root_allows_everything(data: Path) -> None:
 
 def test_a_path_that_no_file_can_have_is_not_allowed(data: Path) -> None:
     assert not is_path_allowed(f"{data}/a\0b", [str(data)])
+
+
+ANN, EVE, ME = Principal("acme", "ann"), Principal("evil", "eve"), Principal("local", "me")
+
+
+def test_other_tenants_have_a_folder_of_their_own() -> None:
+    paths = AllowedPaths(["/srv/data", "/srv/more"], tenants="/srv/tenants")
+
+    assert paths.of(ME) == ("/srv/data", "/srv/more")
+    assert paths.of(ANN) == ("/srv/tenants/acme",)
+    assert paths.of(EVE) == ("/srv/tenants/evil",)
+
+
+def test_a_template_says_whose_folder_a_path_is() -> None:
+    paths = AllowedPaths(["/srv/{tenant}/{user}", "/srv/shared"])
+
+    assert paths.of(ANN) == ("/srv/acme/ann", "/srv/shared")
+    assert paths.of(ME) == ("/srv/local/me", "/srv/shared")
+
+
+def test_what_allows_nothing_or_everything_does_so_for_every_tenant() -> None:
+    assert [AllowedPaths([]).of(who) for who in (ME, ANN)] == [(), ()]
+    assert [AllowedPaths(None).of(who) for who in (ME, ANN)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("files/{tenat}", "{tenat} in 'files/{tenat}' is unknown"),
+        ("files/{tenant}-{user}", "must be a whole segment"),
+        ("files/x{tenant}", "must be a whole segment"),
+        ("files/{user}", "{user} without {tenant}"),
+    ],
+)
+def test_a_template_that_would_mix_users_is_refused(path: str, says: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate({"tools": {"allowedPaths": [path]}})
+    assert says in str(refused.value)
+
+
+NAMES = ["acme", "Acme", "ACME", "a/b", "a%2fb", "a%2Fb", "..", ".", "a.b", "con", "Con", "%63on", "~", "é", "e\u0301"]
+NAMES += ["a\\b", "a b", "a\nb", "x" * 300, "x" * 301, "X" * 300, "é" * 200]
+
+
+def test_a_name_is_one_segment_and_no_two_names_share_one() -> None:
+    segments = [path_segment(name) for name in NAMES]
+
+    assert len({segment.casefold() for segment in segments}) == len(NAMES)
+    assert all(re.fullmatch(r"[a-z0-9_%A-F~-]{1,200}", segment) for segment in segments)
+    assert path_segment("acme-2_x") == "acme-2_x"

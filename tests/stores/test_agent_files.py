@@ -17,7 +17,7 @@ from toolpost.stores.agent_files import (
     append_lines,
     read_lines,
 )
-from toolpost.stores.agent_folders import TASK_FOLDER, session_folder, tenant_folder
+from toolpost.stores.agent_folders import TASK_FOLDER, USER_MEMORY, session_folder, tenant_folder, user_folder
 
 ANN, BEN, EVE = Principal("local", "ann"), Principal("local", "ben"), Principal("acme", "ann")
 LONG_AGO = (datetime.now(UTC) - timedelta(days=30)).timestamp()
@@ -42,6 +42,13 @@ def add_session(data_dir: Path, who: Principal) -> SessionFile:
     return session
 
 
+def add_memory(data_dir: Path, who: Principal) -> None:
+    for name in ("facts/me.md", ".history/facts/me.md/1.md"):
+        path = user_folder(data_dir, USER_MEMORY, who) / name
+        path.parent.mkdir(parents=True)
+        path.write_text(f"I am {who.user}")
+
+
 def make_old(folder: Path) -> None:
     for path in folder.rglob("*.jsonl"):
         os.utime(path, (LONG_AGO, LONG_AGO))
@@ -55,17 +62,19 @@ def test_the_task_logs_and_sessions_of_a_person_go_and_nothing_of_others(tmp_pat
     for who in (ANN, BEN, EVE):
         add_task(tmp_path, who, f"task_{who.tenant}_{who.user}")
         add_session(tmp_path, who).close()
+        add_memory(tmp_path, who)
 
     files = AgentFiles(tmp_path)
 
-    assert files.forget(ANN) == {"tasks": 1, "sessions": 2, "under_way": 0}
+    assert files.forget(ANN) == {"tasks": 1, "sessions": 2, "memory": 1, "under_way": 0}
     left = "".join(path.read_text() + str(path) for path in (tmp_path / "tasks").rglob("*.jsonl"))
     assert "local:ann" not in left
     assert "task_local_ann" not in left
     assert not session_folder(tmp_path, ANN).exists()
     assert (task_ids(tmp_path, BEN), task_ids(tmp_path, EVE)) == (["task_local_ben"], ["task_acme_ann"])
     assert all((session_folder(tmp_path, who) / "current.jsonl").exists() for who in (BEN, EVE))
-    assert files.forget(ANN) == {"tasks": 0, "sessions": 0, "under_way": 0}
+    assert [user_folder(tmp_path, USER_MEMORY, who).exists() for who in (ANN, BEN, EVE)] == [False, True, True]
+    assert files.forget(ANN) == {"tasks": 0, "sessions": 0, "memory": 0, "under_way": 0}
 
 
 def test_a_session_that_an_agent_has_open_is_left_to_it_and_counted(tmp_path: Path) -> None:
@@ -74,12 +83,12 @@ def test_a_session_that_an_agent_has_open_is_left_to_it_and_counted(tmp_path: Pa
         add_task(tmp_path, ANN, f"task_{number}", last)
     files = AgentFiles(tmp_path)
 
-    assert files.forget(ANN) == {"tasks": 1, "sessions": 1, "under_way": 1}  # its archive
+    assert files.forget(ANN) == {"tasks": 1, "sessions": 1, "memory": 0, "under_way": 1}  # its archive
     assert task_ids(tmp_path, ANN) == ["task_2", "task_1"]
     session.append([{"role": "user", "content": "Are you there?"}])
     session.close()
 
-    assert files.forget(ANN) == {"tasks": 2, "sessions": 1, "under_way": 0}
+    assert files.forget(ANN) == {"tasks": 2, "sessions": 1, "memory": 0, "under_way": 0}
     assert not session_folder(tmp_path, ANN).exists()
 
 

@@ -16,7 +16,7 @@ from toolpost.gateway.callers import new_caller_key
 from toolpost.stores.pauses import PlannerPauses
 
 KINDS = ("tokens", "pending", "journal", "keys", "caller_keys", "state", "artifacts", "files", "events", "runs")
-NOTHING = dict.fromkeys([*KINDS, "tasks", "sessions", "under_way"], 0)
+NOTHING = dict.fromkeys([*KINDS, "tasks", "sessions", "memory", "under_way"], 0)
 
 
 def token_key(who: Principal, client: str = "client") -> TokenKey:

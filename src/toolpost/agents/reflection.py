@@ -25,6 +25,7 @@ from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.event_bus import EventBus
 from toolpost.schema.json_values import as_object, is_array
 from toolpost.stores.agent_files import REFLECTION_RUN
+from toolpost.stores.agent_folders import USER_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +114,7 @@ class PostTaskReflector:
         registry, self.close = agent_registry(box, COLLECTIONS["reflection_tools"])
         self._turns = ModelTurns(open_model(llm), registry, box.redactor, context_tokens=context_tokens)
         self._actor = Actor(box.executor(bus or EventBus(), registry=registry))
-        self._memory_dir = box.router.context_defaults.folder("memory", user.tenant)
+        self._memory_dir = box.router.context_defaults.user_folder(USER_MEMORY, user)
 
     def should_reflect(self, task: TaskContext) -> bool:
         """Return whether a task may have taught something: not one that was answered at once and in few words."""

@@ -1,18 +1,20 @@
-"""Tools for long-term memory: Markdown files below one folder, replaced as a whole, with earlier versions kept.
+"""Tools for long-term memory: Markdown files below a folder, replaced as a whole, with earlier versions kept.
 
+Each user has a memory. Below `shared/` is that of the tenant: all its users read it, and a change needs approval.
 Versions are in `.history`, which git ignores; git sees the files as they are now.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -24,13 +26,20 @@ from toolpost.catalog.function import FunctionTool, tool
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError, ToolPermissionError
+from toolpost.contracts.questions import CallPreview
 from toolpost.contracts.spec import ToolCategory
 
 _TAGS = ("builtin", "memory")
 _TIMEOUT_S = 30.0
 MemoryPath = Annotated[
-    str, Field(min_length=1, max_length=1000, description="A file below the memory folder, such as facts/user.md")
+    str,
+    Field(
+        min_length=1,
+        max_length=1000,
+        description="A file below the memory folder, such as facts/user.md; below shared/, one of the whole tenant",
+    ),
 ]
+SHARED = "shared"
 HISTORY = ".history"
 SUFFIX = ".md"
 MOST_VERSIONS = 100
@@ -63,8 +72,13 @@ def memory_tools() -> list[FunctionTool]:
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
 async def memory_list(ctx: ToolContext) -> list[MemoryListEntry]:
     """List the memory files with their summaries."""
-    entries = MemoryFiles(ctx, tool_name="memory_list").entries
-    return await run_cancellable(lambda check_cancelled: [_fact(one) for one in entries(check_cancelled)])
+    own, shared = _own_memory(ctx, "memory_list"), _shared_memory(ctx, "memory_list")
+    memories = [own] if shared is None else [own, shared]
+
+    def entries(check_cancelled: Callable[[], None]) -> list[MemoryListEntry]:
+        return [_fact(one) for files in memories for one in files.entries(check_cancelled)]
+
+    return await run_cancellable(entries)
 
 
 @tool(side_effects="read", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
@@ -75,11 +89,31 @@ async def memory_read(
     version: Annotated[int, Field(ge=0, description="How many changes back; 0 is the file as it is now")] = 0,
 ) -> str:
     """Read a memory file."""
-    files = MemoryFiles(ctx, tool_name="memory_read")
-    return await run_cancellable(lambda _: files.read_version(path, version) if version else files.read(path))
+    files, inside = _find_memory(ctx, "memory_read", path)
+    return await run_cancellable(lambda _: files.read_version(inside, version) if version else files.read(inside))
 
 
-@tool(side_effects="write", idempotent=True, file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
+async def _preview_change(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
+    """Require approval where a change is one of the memory that the tenant shares."""
+    if _shared_path(ctx, params["path"]) is None:
+        return CallPreview(destructive=False)
+    return CallPreview(destructive=True, reason=f"{display_path(params['path'])!r} is memory that the tenant shares")
+
+
+def _writes(*, idempotent: bool = False) -> Callable[[Callable[..., Any]], FunctionTool]:
+    return tool(
+        side_effects="write",
+        destructive=True,
+        idempotent=idempotent,
+        preview=_preview_change,
+        file=True,
+        category=ToolCategory.MEMORY,
+        tags=_TAGS,
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+@_writes(idempotent=True)
 async def memory_write(
     path: MemoryPath, content: Annotated[str, Field(description="The whole new content, in Markdown")], ctx: ToolContext
 ) -> MemoryWriteResult:
@@ -87,7 +121,7 @@ async def memory_write(
     return await _change(ctx, "memory_write", path, lambda _: content)
 
 
-@tool(side_effects="write", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
+@_writes()
 async def memory_patch(
     path: MemoryPath,
     old_str: Annotated[
@@ -100,7 +134,7 @@ async def memory_patch(
     return await _change(ctx, "memory_patch", path, lambda text: replace_once(text, path, old_str, new_str))
 
 
-@tool(side_effects="write", file=True, category=ToolCategory.MEMORY, tags=_TAGS, timeout_s=_TIMEOUT_S)
+@_writes()
 async def memory_append(
     path: MemoryPath,
     entry: Annotated[str, Field(min_length=1, description="What to add at the end")],
@@ -122,8 +156,33 @@ def _fact(entry: MemoryEntry) -> MemoryListEntry:
 
 
 async def _change(ctx: ToolContext, name: str, path: str, new: Callable[[str | None], str]) -> MemoryWriteResult:
-    files = MemoryFiles(ctx, tool_name=name)
-    return {"path": path, "size": await run_cancellable(partial(files.change, path, new))}
+    files, inside = _find_memory(ctx, name, path)
+    return {"path": path, "size": await run_cancellable(partial(files.change, inside, new))}
+
+
+def _find_memory(ctx: ToolContext, tool_name: str, path: str) -> tuple[MemoryFiles, str]:
+    """Return the memory that a path is in, and the path there."""
+    inside = _shared_path(ctx, path)
+    shared = None if inside is None else _shared_memory(ctx, tool_name)
+    return (_own_memory(ctx, tool_name), path) if inside is None or shared is None else (shared, inside)
+
+
+def _shared_path(ctx: ToolContext, path: str) -> str | None:
+    """Return a path within the memory that the tenant shares; None for one that is in the user's memory."""
+    first, _, rest = posixpath.normpath(path).partition("/")
+    return rest if first == SHARED and rest and ctx.shared_memory_dir else None
+
+
+def _own_memory(ctx: ToolContext, tool_name: str) -> MemoryFiles:
+    if not ctx.memory_dir:
+        message = "there is no folder for memory; set `data_dir` in the configuration, or memory_dir in the context"
+        raise ConfigError(message, tool_name=tool_name, code="memory_dir_missing")
+    return MemoryFiles(ctx.memory_dir, tool_name=tool_name)
+
+
+def _shared_memory(ctx: ToolContext, tool_name: str) -> MemoryFiles | None:
+    folder = ctx.shared_memory_dir
+    return None if not folder else MemoryFiles(folder, tool_name=tool_name, prefix=f"{SHARED}/")
 
 
 def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
@@ -146,20 +205,18 @@ class MemoryEntry(NamedTuple):
 
 
 class MemoryFiles:
-    """The memory files of one context, for one tool."""
+    """The memory files below a folder, for one tool; `prefix` is where the tools show them."""
 
-    def __init__(self, ctx: ToolContext, *, tool_name: str) -> None:
-        if not ctx.memory_dir:
-            message = "there is no folder for memory; set `data_dir` in the configuration, or memory_dir in the context"
-            raise ConfigError(message, tool_name=tool_name, code="memory_dir_missing")
-        self._root = os.path.realpath(ctx.memory_dir)
+    def __init__(self, folder: str, *, tool_name: str, prefix: str = "") -> None:
+        self._root = os.path.realpath(folder)
+        self._prefix = prefix
         self._access = FileAccess(tool_name=tool_name, allowed_paths=(self._root,))
 
     def entries(self, check_cancelled: Callable[[], None]) -> Iterator[MemoryEntry]:
         """Yield every Markdown file, sorted by path; names that begin with a dot are left out."""
         for path in self._paths(check_cancelled):
             with suppress(ToolError):  # gone since, or a link that leads outside
-                yield MemoryEntry(path, self._text(path, errors="backslashreplace"))
+                yield MemoryEntry(f"{self._prefix}{path}", self._text(path, errors="backslashreplace"))
 
     def read(self, path: str) -> str:
         """Read a file; bytes that are no UTF-8 become escapes."""
@@ -222,7 +279,7 @@ class MemoryFiles:
         except ToolClientError as failed:
             if failed.error_code != "file_not_found":
                 raise
-            message = f"Memory file not found: {display_path(path)!r}; memory_list shows what there is"
+            message = f"Memory file not found: {display_path(self._prefix + path)!r}; memory_list shows what there is"
             raise self._access.refusal(message, failed.error_code) from None
 
     def _encode(self, text: str) -> bytes:

@@ -22,6 +22,7 @@ from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ProtectedPath
 from toolpost.contracts.source_kinds import TransportType
 from toolpost.contracts.spec import Tool
+from toolpost.policy.paths import is_template
 from toolpost.transports.registry import describe_transport
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class ProtectedFiles:
     """
 
     def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
-        allowed = settings.tools.allowed_paths or []
+        allowed = map(_fixed_part, settings.tools.allowed_paths or [])
         self._workplaces = [
             folder.absolute() for folder in (Path.cwd(), *allowed, *([] if config is None else [config.parent]))
         ]
@@ -87,6 +88,13 @@ class ProtectedFiles:
             self._all = tuple(dict.fromkeys([*entries, *(path for file in entries for path in _find_compiled(file))]))
             self._state = state  # last: what another thread has not finished is not relied on
         return self._all
+
+
+def _fixed_part(path: Path) -> Path:
+    """Return the folder above the first segment that differs by tenant or user; the path itself without one."""
+    while is_template(path):
+        path = path.parent
+    return path
 
 
 def _configuration(settings: Settings, config: Path | None) -> Iterator[ProtectedPath]:

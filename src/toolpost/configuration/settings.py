@@ -28,6 +28,7 @@ from toolpost.contracts.config_model import ConfigModel, Deferred, SourceModel, 
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.source_kinds import McpTransport, TransportType
 from toolpost.contracts.spec import SideEffects
+from toolpost.policy.paths import template_problem
 
 # Settings are read by every program, and few of the types that they are converted to are needed by all.
 if TYPE_CHECKING:
@@ -264,12 +265,24 @@ class ToolsSettings(ConfigModel):
 
     timeout: Milliseconds = 30_000
     max_concurrent: Count = 3
-    allowed_paths: list[Path] | None = Field(default_factory=lambda: [Path(DEFAULT_FOLDER)])
+    allowed_paths: list[Path] | None = Field(
+        default_factory=lambda: [Path(DEFAULT_FOLDER)],
+        description="Folders that file tools may reach. `{tenant}` and `{user}` as segments give each its own folder. "
+        "Without them the list is the local tenant's, and every other tenant has ./tenants/{tenant}",
+    )
     env: list[str] = Field(default_factory=list[str], description="What else get_env may read of the environment")
     web_search: WebSearchSettings = Field(default_factory=WebSearchSettings.defaults)
     web_fetch: WebFetchSettings = Field(default_factory=WebFetchSettings.defaults)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings.defaults)
     mcp_servers: list[McpServerSettings] = Field(default_factory=list[McpServerSettings])
+
+    @field_validator("allowed_paths")
+    @classmethod
+    def _separate(cls, paths: list[Path] | None) -> list[Path] | None:
+        for path in paths or ():
+            if problem := template_problem(path):
+                raise ValueError(problem)
+        return paths
 
     @property
     def timeout_s(self) -> float:

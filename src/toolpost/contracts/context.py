@@ -126,7 +126,8 @@ class ToolContext:
     `user_id` is written `tenant:user`, unless the creator of the context wrote it otherwise. `llm_context` is
     read-only and may be shown to a model; `tool_context` is for tools alone. Neither holds credentials, which are
     passed beside the context. `allowed_paths` are by default the Toolbox's, None is no restriction;
-    `protected_paths` hold whatever is allowed. `preview` is the result of the tool's own `preview`, if it has one.
+    `protected_paths` hold whatever is allowed. `memory_dir` is the memory of the user, `shared_memory_dir` that of the
+    tenant. `preview` is the result of the tool's own `preview`, if it has one.
     `client` is the MCP client that made the call, if one did; it does not outlive a pause.
     """
 
@@ -143,6 +144,7 @@ class ToolContext:
         allowed_paths: Sequence[str] | Inherited | None = INHERITED,
         protected_paths: Sequence[ProtectedPath] = (),
         memory_dir: str | None = None,
+        shared_memory_dir: str | None = None,
         session_dir: str | None = None,
         llm_context: Mapping[str, Any] | None = None,
         tool_context: dict[str, Any] | None = None,
@@ -163,6 +165,7 @@ class ToolContext:
         )
         self.protected_paths = tuple(protected_paths)
         self.memory_dir = memory_dir
+        self.shared_memory_dir = shared_memory_dir
         self.session_dir = session_dir
         self.llm_context: Mapping[str, Any] = MappingProxyType(dict(llm_context or {}))
         self.tool_context = dict(tool_context or {})

@@ -1,4 +1,6 @@
-"""File access rules: paths must lie below allowed folders and not be protected, after links are resolved.
+"""File access rules: which folders a user may reach, and whether a path lies in them and is not protected.
+
+Links are resolved first.
 
 A protected path is compared as text after links are resolved, and by device and inode: a hard link, a bind mount or a
 file system that ignores case gives the same file another path, but not another inode.
@@ -7,12 +9,77 @@ file system that ignores case gives the same file another path, but not another 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import unicodedata
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from toolpost.contracts.context import ProtectedPath
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.files.segments import path_segment
+
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+_MOST_KNOWN = 10_000
+
+
+TENANT, USER = "{tenant}", "{user}"
+
+
+class AllowedPaths:
+    """The folders that the calls of each user may reach; None is no restriction.
+
+    A path with `{tenant}` or `{user}` as a segment is a template. A list with a template applies to every tenant. Other
+    lists apply to the local tenant alone: the calls of every other tenant reach its folder below `tenants`.
+    """
+
+    __slots__ = ("_is_for_all", "_known", "_other", "_paths")
+
+    def __init__(self, paths: Sequence[str] | None, *, tenants: str = "tenants") -> None:
+        self._paths = None if paths is None else tuple(paths)
+        self._is_for_all = any(map(is_template, paths or ()))
+        self._other = f"{tenants}{os.sep}{TENANT}"
+        self._known: dict[Principal, tuple[str, ...]] = {}
+
+    def of(self, person: Principal) -> tuple[str, ...] | None:
+        """Return the folders that the calls of a user may reach."""
+        if self._paths is None:
+            return None
+        found = self._known.get(person)
+        if found is None:
+            is_listed = self._is_for_all or not self._paths or person.tenant == LOCAL_TENANT
+            found = tuple(_fill(path, person) for path in (self._paths if is_listed else (self._other,)))
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[person] = found
+        return found
+
+
+def is_template(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path has a segment for each tenant or user."""
+    return TENANT in os.fspath(path) or USER in os.fspath(path)
+
+
+def template_problem(path: str | os.PathLike[str]) -> str:
+    """Return what is wrong with the template of a path; empty for one that keeps users apart, and for other paths."""
+    segments = os.fspath(path).replace("\\", "/").split("/")
+    for segment in segments:
+        name = _PLACEHOLDER.search(segment)
+        if name is not None and name[0] not in (TENANT, USER):
+            return f"{name[0]} in {os.fspath(path)!r} is unknown; a path takes {TENANT} and {USER}"
+        if name is not None and name[0] != segment:
+            return f"{name[0]} in {os.fspath(path)!r} must be a whole segment, or two names could make one folder"
+    if USER in segments and TENANT not in segments:
+        return f"{os.fspath(path)!r} has {USER} without {TENANT}: users of two tenants may have the same name"
+    return ""
+
+
+def _fill(path: str, person: Principal) -> str:
+    if not is_template(path):
+        return path
+    names = {TENANT: path_segment(person.tenant), USER: path_segment(person.user)}
+    return str(Path(*(names.get(segment, segment) for segment in Path(path).parts)))
 
 
 def is_path_allowed(

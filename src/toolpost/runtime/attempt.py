@@ -24,11 +24,12 @@ from toolpost.contracts.outcomes import Failed, Outcome
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.contracts.storage import JournalEntry, Store
+from toolpost.policy.paths import AllowedPaths
 from toolpost.runtime.event_emitter import EventEmitter, describe_value, error_facts
 from toolpost.runtime.persistence import dump_context, recorded_outcome
 from toolpost.runtime.results import artifact_ref
 from toolpost.schema.json_values import finite_number
-from toolpost.stores.agent_folders import session_folder, tenant_folder
+from toolpost.stores.agent_folders import SHARED_MEMORY, USER_MEMORY, session_folder, tenant_folder, user_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -58,13 +59,17 @@ _CLOSED = "this Toolbox is closed: its `async with` is over; make the call withi
 class ContextDefaults(NamedTuple):
     """Values of a tool's context where the caller gave none."""
 
-    allowed_paths: tuple[str, ...] | None = None
+    allowed_paths: AllowedPaths = AllowedPaths(None)
     data_dir: Path | None = None
     protected_paths: Callable[[], tuple[ProtectedPath, ...]] = tuple
 
     def folder(self, name: str, tenant: str) -> str | None:
         """Return a tenant's folder, if there is a data folder."""
         return None if self.data_dir is None else str(tenant_folder(self.data_dir, name, tenant))
+
+    def user_folder(self, name: str, person: Principal) -> str | None:
+        """Return the folder of a user, if there is a data folder."""
+        return None if self.data_dir is None else str(user_folder(self.data_dir, name, person))
 
     def session_folder(self, person: Principal) -> str | None:
         """Return the folder of a person's sessions, if there is a data folder."""
@@ -195,6 +200,10 @@ class Attempt(Struct, eq=False):
         """Build the context of a tool; called only for tools that take one."""
         request, given = self.request, self.request.context
         defaults, tenant = self.router.context_defaults, request.principal.tenant
+        memory, shared = (given.memory_dir, given.shared_memory_dir) if given else (None, None)
+        if memory is None:
+            memory = defaults.user_folder(USER_MEMORY, request.principal)
+            shared = shared or defaults.folder(SHARED_MEMORY, tenant)
         return ToolContext(
             request.task_id or request.run_id,
             user_id=given.user_id if given and given.user_id else str(request.principal),
@@ -203,9 +212,12 @@ class Attempt(Struct, eq=False):
             correlation_id=request.correlation_id or request.call_id,
             call_id=request.call_id,
             idempotency_key=request.idempotency_key or request.call_id,
-            allowed_paths=given.allowed_paths if given and not given.inherits_paths else defaults.allowed_paths,
+            allowed_paths=given.allowed_paths
+            if given and not given.inherits_paths
+            else defaults.allowed_paths.of(request.principal),
             protected_paths=(*defaults.protected_paths(), *(given.protected_paths if given else ())),
-            memory_dir=(given.memory_dir if given else None) or defaults.folder("memory", tenant),
+            memory_dir=memory,
+            shared_memory_dir=shared,
             session_dir=(given.session_dir if given else None) or defaults.session_folder(request.principal),
             llm_context=given.llm_context if given else None,
             tool_context=given.tool_context if given else None,

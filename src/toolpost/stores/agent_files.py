@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +28,15 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.records import represent
 from toolpost.files.durable import sync_file, sync_folder
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.stores.agent_folders import SESSION_FOLDER, TASK_FOLDER, TENANTS, session_folder, tenant_folder
+from toolpost.stores.agent_folders import (
+    SESSION_FOLDER,
+    TASK_FOLDER,
+    TENANTS,
+    USER_MEMORY,
+    session_folder,
+    tenant_folder,
+    user_folder,
+)
 from toolpost.stores.liveness import try_lock
 
 CURRENT = "current.jsonl"
@@ -373,7 +382,7 @@ class AgentFiles:
         return {"tasks": tasks, "sessions": sum(SessionFile(person).remove(before) for person in people)}
 
     def forget(self, person: Principal) -> dict[str, int]:
-        """Delete the task logs and sessions of a person.
+        """Delete the task logs, sessions and memory of a person; the memory that the tenant shares stays.
 
         `under_way` counts a session that an agent has open: it stays, and so do the logs of tasks that have not ended.
         """
@@ -381,11 +390,23 @@ class AgentFiles:
         removed, is_open = session.remove(), session.folder.exists()
         logs = TaskLogs(tenant_folder(self._data_dir, TASK_FOLDER, person.tenant))
         tasks = logs.forget(str(person), only_ended=is_open)
-        return {"tasks": tasks, "sessions": removed, "under_way": int(is_open)}
+        memory = _remove_folder(user_folder(self._data_dir, USER_MEMORY, person))
+        return {"tasks": tasks, "sessions": removed, "memory": memory, "under_way": int(is_open)}
 
     def _folders(self, name: str) -> Iterator[Path]:
         homes = [self._data_dir, *(self._data_dir / TENANTS).glob("*")]
         return (folder for home in homes if (folder := home / name).is_dir())
+
+
+def _remove_folder(folder: Path) -> int:
+    """Delete a folder of memory; return how many files it had, without their earlier versions."""
+    files = [path for path in folder.rglob("*.md") if ".history" not in path.parts]
+    try:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise StoreError(f"{str(folder)!r} cannot be written: {error.strerror}", cause=error) from error
+    return len(files)
 
 
 def append_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:

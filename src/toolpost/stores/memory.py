@@ -683,7 +683,15 @@ class MemoryStore:
                 actions[action.id] = replace(action, answered_by=FORGOTTEN_USER)
         files = self._drop_unnamed_contents()
         event_counts = self.events.forget(who)
-        return {**removed, "under_way": under_way, "files": files, **event_counts, "tasks": 0, "sessions": 0}
+        return {
+            **removed,
+            "under_way": under_way,
+            "files": files,
+            **event_counts,
+            "tasks": 0,
+            "sessions": 0,
+            "memory": 0,
+        }
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         """Do nothing: nothing is sealed in memory."""

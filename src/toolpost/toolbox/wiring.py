@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,10 +12,12 @@ from toolpost.auth.credentials import Authorizer
 from toolpost.builtin.loader import Builtins, is_builtin
 from toolpost.builtin.specs import COLLECTIONS
 from toolpost.catalog.lock import Lock
+from toolpost.configuration.defaults import TENANTS_FOLDER
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.protected_files import ProtectedFiles
 from toolpost.contracts.source_kinds import AuthType
+from toolpost.policy.paths import AllowedPaths, is_template
 from toolpost.policy.redaction import Redactor, redacted_logs
 from toolpost.policy.rules import Policy
 from toolpost.runtime.attempt import ContextDefaults
@@ -33,7 +36,6 @@ from toolpost.wire.network import NetworkPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AsyncExitStack
-    from pathlib import Path
 
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
@@ -215,7 +217,7 @@ def _make_sources(
     settings = inputs.settings
     paths, home = settings.tools.allowed_paths, settings.data_dir
     services = Services(
-        roots=None if paths is None else tuple(map(str, paths)),
+        roots=None if paths is None else tuple(str(path) for path in paths if not is_template(path)),
         chat_model=inputs.chat_model,
         servers=inputs.servers,
         network=network,
@@ -261,7 +263,7 @@ def _make_router(
         redactor=redactor,
         sinks=inputs.sinks,
         on_pending=inputs.on_pending,
-        context_defaults=_context_defaults(settings, protected),
+        context_defaults=_context_defaults(inputs, protected),
         timeout_s=settings.tools.timeout_s,
         inline_bytes=settings.limits.inline_bytes,
         pending_ttl_s=settings.limits.pending_ttl,
@@ -292,11 +294,13 @@ def policy_of(settings: Settings) -> Policy:
     return Policy("standard", [rule.to_rule() for rule in settings.policy], approvals=approvals)
 
 
-def _context_defaults(settings: Settings, protected: ProtectedFiles) -> ContextDefaults:
-    paths = settings.tools.allowed_paths
+def _context_defaults(inputs: ToolboxInputs, protected: ProtectedFiles) -> ContextDefaults:
+    paths = inputs.settings.tools.allowed_paths
     # Resolved now: the working folder of the program may change later.
+    home = Path.cwd() if inputs.config is None else inputs.config.absolute().parent
     allowed = None if paths is None else tuple(map(os.path.abspath, paths))
-    return ContextDefaults(allowed, settings.data_dir, protected.paths)
+    folders = AllowedPaths(allowed, tenants=str(home / TENANTS_FOLDER))
+    return ContextDefaults(folders, inputs.settings.data_dir, protected.paths)
 
 
 class WebhooksOnDemand:
