@@ -171,10 +171,13 @@ def effects_from_claims(claims: Claims, *, trusted: bool, remote: bool) -> Effec
     if not trusted:
         destructive = True if claims.destructive else None
         return Effects("external", "unsafe", SafetyProfile(network=network, destructive=destructive, open_world=True))
+    open_world = claims.open_world is not False
     if claims.read_only:
-        return Effects("read", "idempotent", SafetyProfile(network=network, destructive=False, open_world=network))
+        safety = SafetyProfile(network=network, destructive=False, open_world=open_world and network)
+        return Effects("read", "idempotent", safety)
     replay: ReplayClass = "idempotent" if claims.idempotent else "unsafe"
-    return Effects("external", replay, SafetyProfile(network=network, destructive=claims.destructive, open_world=True))
+    safety = SafetyProfile(network=network, destructive=claims.destructive, open_world=open_world)
+    return Effects("external", replay, safety)
 
 
 def effects_of_method(method: str) -> Effects:

@@ -93,16 +93,22 @@ def _is_wrapped(spec: ToolSpec) -> bool:
 
 
 def _annotations(spec: ToolSpec) -> dict[str, Any]:
-    """Return the claims of the source where it made them, and what is known of the effects everywhere else."""
+    """Return what is known of the effects, and the title that the source gives.
+
+    The hints of a source are part of what is known only where it is trusted, or where they are stricter: an untrusted
+    server must not have its claims repeated under our name.
+    """
     claimed: Any = spec.extra.get("annotations")
+    title: Any = claimed.get("title") if is_object(claimed) else None
     read_only = not spec.has_effects
-    known: dict[str, Any] = {"readOnlyHint": read_only, "openWorldHint": spec.safety.open_world}
+    known: dict[str, Any] = {"title": title} if isinstance(title, str) else {}
+    known |= {"readOnlyHint": read_only, "openWorldHint": spec.safety.open_world}
     if not read_only:
         known |= {
             "destructiveHint": spec.safety.destructive is not False,
             "idempotentHint": spec.replay == "idempotent",
         }
-    return {**known, **claimed} if is_object(claimed) else known
+    return known
 
 
 def differs(before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec]) -> bool:
