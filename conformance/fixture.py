@@ -590,7 +590,7 @@ class Fixture:
         self._changed: set[str] = set()
         self.computing = 0  # calls of `slow_compute` under way
         self.watched: dict[str, list[Any]] = {}
-        self.tasks = Tasks(lambda _ctx: "the suite")
+        self.tasks = Tasks(lambda _ctx: "the suite", interactive=lambda _ctx: True)
         self.server: Server[Any] = Server(
             "conformance-fixture",
             version="1.0.0",
@@ -749,7 +749,9 @@ async def serving_gateway(url: str, *, protocol: str = "auto") -> AsyncGenerator
     relay = ProgressRelay()
     async with Toolbox(settings=settings, sinks=[relay]) as box:
         view = View(box, "fixture", ViewSettings(sources=["fixture"], names="own"))
-        mcp = McpServer(box, principal=lambda _ctx: "conformance:suite", relay=relay, view=view)
+        mcp = McpServer(
+            box, principal=lambda _ctx: "conformance:suite", interactive=lambda _ctx: True, relay=relay, view=view
+        )
         async with mcp.publishing(), serving(mcp.server) as served:
             yield served
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.program import Run
 
+ROLES = "server: {oidc: {issuer: 'https://login.example', audience: a, roles: {%s]}}"
 SOURCE = "sources: [{name: local, transport: python, connection: ./tools.py, overrides: {%s}}]\n"
 
 
@@ -40,6 +41,8 @@ def test_a_guard_that_guards_nothing_is_wrong(toolpost: Run, home: Path, written
         "collections: {bad: [nosuch]}",
         "tools: {webSearch: {provider: brave}}",
         "tools: {webSearch: {chain: [{provider: mcp, tool: nosuch.tool}]}}",
+        ROLES % "both: {scopes: [call, answer]}}, person_clients: [portal",
+        ROLES % "boss: {scopes: [answer]}}, person_clients: [",
     ],
 )
 def test_what_only_does_nothing_is_a_warning(toolpost: Run, home: Path, written: str) -> None:

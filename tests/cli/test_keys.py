@@ -70,6 +70,18 @@ def test_of_a_key_of_another_tenant_it_is_said_where_it_is_listed(toolpost: Run)
     assert toolpost("keys", "revoke", key_id, "--user", "acme:ann").code == 0
 
 
+def test_a_key_for_a_client_that_a_person_uses_says_so(toolpost: Run) -> None:
+    created = toolpost("keys", "create", "desk", "--interactive", "--json")
+    plain = toolpost("keys", "create", "bot", "--json")
+    refused = toolpost("keys", "create", "boss", "--scope", "answer", "--interactive", "--json")
+    listed = toolpost("keys", "list", "--json")
+
+    assert (created.json["interactive"], plain.json["interactive"]) == (True, False)
+    assert (refused.code, refused.json["error"]["error_code"]) == (1, "key_scopes")
+    assert [key["interactive"] for key in listed.json] == [True, False]
+    assert "call (interactive)" in toolpost("keys", "list").out
+
+
 def test_a_key_for_an_agent_cannot_have_the_scope_to_answer(toolpost: Run) -> None:
     both = toolpost("keys", "create", "bot", "--scope", "call", "--scope", "answer", "--json")
     unknown = toolpost("keys", "create", "bot", "--scope", "calls")

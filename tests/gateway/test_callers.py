@@ -39,6 +39,12 @@ async def whoami(ctx: ToolContext) -> str:
     return str(ctx.user_id)
 
 
+@tool(side_effects="pure")
+async def ask(ctx: ToolContext) -> str:
+    """Ask a person."""
+    return str(await ctx.pause("name", prompt="Who?"))
+
+
 async def called(gate: Served, headers: dict[str, str]) -> Any:
     async with (
         httpx2.AsyncClient(headers=headers, trust_env=False) as http,
@@ -264,6 +270,49 @@ def test_a_role_says_which_tools_may_be_answered_for() -> None:
     boss = Caller("x", Principal("a", "b"), frozenset({"answer"}), ("pay.*",))
 
     assert (boss.may_answer("pay.refund"), boss.may_answer("mail.send")) == (True, False)
+
+
+BOTH = {"both": {"scopes": ["call", "answer"]}}
+
+
+async def test_tokens_answer_only_where_people_use_their_client_and_never_their_own_users_calls(
+    tmp_path: Path, issuer: str
+) -> None:
+    settings = oidc(issuer, roles=BOTH, person_clients=["portal"])
+    async with served(tmp_path / "data", [ask], server=settings) as gate:
+
+        def bearer(sub: str, **claims: Any) -> dict[str, str]:
+            return signed(issuer, sub=sub, roles=["both"], **claims)
+
+        called = await gate.http.post("/api/v1/calls", json={"tool": "ask"}, headers=bearer("ann", azp="portal"))
+        path = f"/api/v1/pending/{called.json()['pending']['id']}/answer"
+
+        async def answer(headers: dict[str, str]) -> tuple[int, str]:
+            reply = await gate.http.post(path, json={"decision": "answer", "value": "x"}, headers=headers)
+            return reply.status_code, reply.json().get("code", "")
+
+        refused = [
+            await answer(bearer("eva")),
+            await answer(bearer("eva", azp="agent")),
+            await answer(bearer("eva", client_id="agent")),
+            await answer(bearer("eva", azp="portal", client_id="agent")),
+        ]
+        own = [await answer(bearer("ann", azp="portal")), await answer(bearer("ann", client_id="portal", jti="2"))]
+        answered = await answer(bearer("eva", azp="portal"))
+
+    assert refused == [(403, "not_a_person")] * 4
+    assert own == [(403, "own_call")] * 2
+    assert answered == (200, "")
+
+
+async def test_no_token_answers_where_no_client_of_people_is_named(tmp_path: Path, issuer: str) -> None:
+    async with served(tmp_path / "data", [ask], server=oidc(issuer, roles=BOTH)) as gate:
+        called = await gate.http.post("/api/v1/calls", json={"tool": "ask"}, headers=signed(issuer, roles=["both"]))
+        path = f"/api/v1/pending/{called.json()['pending']['id']}/answer"
+        eva = signed(issuer, sub="eva", roles=["both"], azp="portal")
+        reply = await gate.http.post(path, json={"decision": "answer", "value": "x"}, headers=eva)
+
+    assert (reply.status_code, reply.json()["code"]) == (403, "not_a_person")
 
 
 async def test_a_token_without_a_role_may_do_nothing(tmp_path: Path, issuer: str) -> None:

@@ -82,11 +82,8 @@ async def test_an_approver_of_a_tenant_cannot_accept_a_definition_for_all_tenant
     card = (await gate.http.get(path, headers=boss)).json()
     [listed] = (await gate.http.get("/api/v1/pending", headers=boss)).json()["items"]
     changes = [{"op": "replace", "path": "", "value": {}}]
-    decisions = ("approve", {"decision": "modify", "changes": changes})
-    replies = [
-        await gate.http.post(f"{path}/answer", json=one if isinstance(one, dict) else {"decision": one}, headers=boss)
-        for one in decisions
-    ]
+    answers: list[dict[str, Any]] = [{"decision": "approve"}, {"decision": "modify", "changes": changes}]
+    replies = [await gate.http.post(f"{path}/answer", json=one, headers=boss) for one in answers]
     taken = await gate.http.post("/api/v1/tools/srv.look/definition", json={"hash": "x"}, headers=boss)
 
     assert (card["waits_for"], [one["decision"] for one in card["answers"]]) == ("operator", ["deny"])
@@ -149,12 +146,12 @@ async def test_a_tenant_may_withdraw_a_call_that_waits_for_the_operator(gate: Se
 
 async def test_a_definition_that_another_process_accepted_continues_the_waiting_call(place: Place) -> None:
     async with Toolbox(settings=Settings(data_dir=place.folder / "data", **place.settings)) as box:
-        waiting = await box.call("srv.look", user="acme:ann")
+        waiting: Any = await box.call("srv.look", user="acme:ann")
         with pytest.raises(ToolPermissionError, match=r"toolpost lock approve srv\.look"):
             await box.approve(waiting.pending_id, by="acme:boss")
         Lock(place.lock).write({"srv": box.sources.pins("srv")})
         await box.recovery.sweep()
-        end = await box.pending.outcome(waiting.pending_id, by="acme:ann", wait_s=60)
+        end: Any = await box.pending.outcome(waiting.pending_id, by="acme:ann", wait_s=60)
 
     assert isinstance(waiting, Paused)
     assert end.content == "ran look"

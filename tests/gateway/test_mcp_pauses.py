@@ -59,7 +59,7 @@ async def gateway(folder: Path | None = None, *, user: str = ME) -> AsyncIterato
     ran.clear()
     flow = WorkflowFunction(Workflow.parse("{name: flow, side_effects: write, steps: {mail: {tool: read_mail}}}"))
     async with Toolbox(tools=[send, order, read_mail, flow], settings=Settings(data_dir=folder)) as box:
-        yield box, McpServer(box, principal=lambda _ctx: user)
+        yield box, McpServer(box, principal=lambda _ctx: user, interactive=lambda _ctx: True)
 
 
 async def waiting_in(box: Toolbox, *, by: str = COLLEAGUE) -> str:
@@ -212,7 +212,7 @@ async def test_a_call_that_waits_for_several_people_names_all_that_they_are_aske
 
     async with Toolbox(tools=[send, send_all], settings=Settings(data_dir=None)) as box:
         outer = View(box, "outer", ViewSettings(tools=["send_all"]))  # a client need not see what is called inside
-        gate = McpServer(box, principal=lambda _ctx: ME, view=outer)
+        gate = McpServer(box, principal=lambda _ctx: ME, interactive=lambda _ctx: True, view=outer)
         async with Client(gate.server, mode="legacy") as plain:
             told = await plain.call_tool("send_all", {})
             listed = await plain.call_tool("pending_status", {})
@@ -266,7 +266,7 @@ async def test_a_newer_client_is_told_that_its_call_waits_before_it_gives_up(ask
     ran.clear()
     given: dict[str, Any] = {"letter": {"to": "bob"}, "copies": [1]}
     async with Toolbox(tools=[send], settings=quick()) as box:
-        gate = McpServer(box, principal=lambda _ctx: ME)
+        gate = McpServer(box, principal=lambda _ctx: ME, interactive=lambda _ctx: True)
         async with Client(gate.server, elicitation_callback=accept if asks else None) as client:
             told = await client.call_tool("send", given)
             [waiting] = await box.pending.list(by=COLLEAGUE)
@@ -281,7 +281,7 @@ async def test_a_newer_client_is_told_that_its_call_waits_before_it_gives_up(ask
 async def test_the_eighth_retry_of_a_call_that_waits_gets_its_pending_action() -> None:
     given: dict[str, Any] = {"letter": {}, "copies": []}
     async with Toolbox(tools=[send], settings=quick()) as box:
-        gate = McpServer(box, principal=lambda _ctx: ME)
+        gate = McpServer(box, principal=lambda _ctx: ME, interactive=lambda _ctx: True)
         async with Client(gate.server) as client:
             answers = [await retry(client, "send", given)]
             for _ in range(8):
@@ -294,7 +294,7 @@ async def test_the_eighth_retry_of_a_call_that_waits_gets_its_pending_action() -
 async def test_a_client_cannot_change_the_round_of_its_state(change: str) -> None:
     given: dict[str, Any] = {"letter": {}, "copies": []}
     async with Toolbox(tools=[send], settings=quick()) as box:
-        gate = McpServer(box, principal=lambda _ctx: ME)
+        gate = McpServer(box, principal=lambda _ctx: ME, interactive=lambda _ctx: True)
         async with Client(gate.server) as client:
             state = (await retry(client, "send", given)).request_state
             with pytest.raises(MCPError, match="requestState"):

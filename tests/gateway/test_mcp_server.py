@@ -86,7 +86,7 @@ async def gateway(folder: Path | None = None, *, user: str = ME) -> AsyncIterato
     settings = Settings(data_dir=folder)
     tools = [add, drop, book, count, guess, tail, circle, long_text]
     async with Toolbox(tools=tools, settings=settings, sinks=[relay]) as box:
-        server = McpServer(box, principal=lambda _ctx: user, relay=relay)
+        server = McpServer(box, principal=lambda _ctx: user, interactive=lambda _ctx: True, relay=relay)
         async with server.publishing():
             yield box, server
 

@@ -72,7 +72,11 @@ async def callers(*users: str) -> AsyncGenerator[list[Caller]]:
         source = {"name": "fixture", "transport": "mcp", "connection": url, "required": True}
         settings = {"data_dir": None, "policy": "exploratory", "builtins": "none", "sources": [source]}
         async with Toolbox(settings=Settings.model_validate(settings)) as box:
-            server = McpServer(box, principal=lambda ctx: str(ctx.request and ctx.request.headers["x-user"]))
+            server = McpServer(
+                box,
+                principal=lambda ctx: str(ctx.request and ctx.request.headers["x-user"]),
+                interactive=lambda _ctx: True,
+            )
             async with server.publishing(), serving(server.server) as served:
                 made = [Caller(served, user, fixture) for user in users]
                 yield made

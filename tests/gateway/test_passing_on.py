@@ -63,7 +63,7 @@ async def gateway(
             if boxes is not None:
                 boxes.append(box)
             shown = View(box, "view", view or ViewSettings())
-            server = McpServer(box, principal=lambda _ctx: ME, relay=relay, view=shown)
+            server = McpServer(box, principal=lambda _ctx: ME, interactive=lambda _ctx: True, relay=relay, view=shown)
             async with server.publishing():
                 yield server
 

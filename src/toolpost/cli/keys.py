@@ -49,6 +49,12 @@ Expires = Annotated[
         parser=parse_duration_option,
     ),
 ]
+Interactive = Annotated[
+    bool,
+    typer.Option(
+        "--interactive", help="A person uses the MCP client that has it, and answers there what tools and servers ask."
+    ),
+]
 _OTHER_TENANTS = "--user TENANT:USER shows those of another tenant."
 KeyId = Annotated[
     str,
@@ -66,20 +72,24 @@ def create_key(
     for_: For = None,
     scope: Scopes = None,
     expires: Expires = None,
+    interactive: Interactive = False,
     config: Config = None,
     user: User = "",
     json: Json = False,
 ) -> None:
     """Create a key for a caller, and show it this once.
 
-    A key that can call is an agent's: it never answers what waits for a person.
+    A key that can call is an agent's: it never approves a call. With --interactive a person who uses the MCP client
+    answers there what tools and servers ask; otherwise such questions wait for a person, as approvals do.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
         from toolpost.gateway.callers import create_caller_key
 
         caller = _parse_caller(for_ or f"{Principal.parse(user).tenant}:{name}")
-        key, text = await create_caller_key(box, name, caller, _parse_scopes(scope), by=user, expires_in_s=expires)
+        key, text = await create_caller_key(
+            box, name, caller, _parse_scopes(scope), by=user, expires_in_s=expires, interactive=interactive
+        )
         if output.as_json:
             output.document({**key.to_dict(), "key": text})
         else:
@@ -132,7 +142,7 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
             key.id,
             key.name,
             str(key.principal),
-            " ".join(sorted(key.scopes)),
+            " ".join(sorted(key.scopes)) + (" (interactive)" if key.interactive else ""),
             format_time(key.created_at),
             f"{format_time(key.expires_at)}{' (expired)' if key.expires_at and key.expires_at <= now else ''}",
         )

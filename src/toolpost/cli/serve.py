@@ -43,15 +43,32 @@ ViewOption = Annotated[
 _LAST_S = 15.0  # beyond the limit of calls: for what was opened to be closed
 
 
-def serve(view: ViewOption = None, config: Config = None, user: User = "") -> None:
+def serve(
+    view: ViewOption = None,
+    unattended: Annotated[
+        bool,
+        typer.Option(
+            "--unattended", help="No person uses the client: what tools and servers ask waits as approvals do."
+        ),
+    ] = False,
+    config: Config = None,
+    user: User = "",
+) -> None:
     """Serve all tools as one MCP server on stdin and stdout, for a client that starts this command.
 
-    Calls are for --user. What waits for a person is answered elsewhere: toolpost pending list.
+    Calls are for --user. Approvals are given elsewhere: toolpost pending list. The person who uses the client answers
+    there what tools and servers ask, unless it is --unattended.
     """
-    run_command(partial(_serve_stdio, config, user, view), as_json=False)
+    run_command(partial(_serve_stdio, config, user, view, not unattended), as_json=False)
 
 
-async def _serve_stdio(config: Path | None, user: str, view: str | None, output: Output) -> int:
+async def _serve_stdio(
+    config: Path | None,
+    user: str,
+    view: str | None,
+    interactive: bool,
+    output: Output,
+) -> int:
     import anyio
     from mcp.server.stdio import stdio_server
 
@@ -64,7 +81,8 @@ async def _serve_stdio(config: Path | None, user: str, view: str | None, output:
     collect_garbage()
     relay = ProgressRelay()
     async with Toolbox.open(config, sinks=[relay]) as box:
-        mcp = McpServer(box, principal=lambda _ctx: user, relay=relay, view=default_view(box, view))
+        shown = default_view(box, view)
+        mcp = McpServer(box, principal=lambda _ctx: user, interactive=lambda _ctx: interactive, relay=relay, view=shown)
 
         async def show_views() -> None:
             mcp.show(default_view(box, view))

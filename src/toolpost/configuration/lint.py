@@ -63,6 +63,7 @@ def lint_settings(
     findings += [*_lint_collections(settings, names), *_lint_views(settings, names)]
     findings += _lint_providers(settings, names)
     findings += _lint_descriptions(names)
+    findings += _lint_roles(settings)
     return [finding._replace(text=redact(finding.text)) for finding in findings]
 
 
@@ -311,6 +312,21 @@ def _lint_descriptions(known: _KnownNames) -> Iterator[LintFinding]:
         if not spec.description.strip() and _is_python_tool(spec.name, known):
             why = "so that no model knows what it is for; give its function a docstring"
             yield LintFinding(f"tool {spec.name!r} has no description, {why}")
+
+
+def _lint_roles(settings: Settings) -> Iterator[LintFinding]:
+    """Report roles of the issuer that mix up agents and people, and roles that cannot answer although they should."""
+    oidc = settings.server.oidc
+    if oidc is None:
+        return
+    for name, role in oidc.roles.items():
+        where = f"server.oidc.roles.{name}"
+        if {"call", "answer"} <= set(role.scopes):
+            why = "an agent with such a token would hold one that approves; give agents and people separate roles"
+            yield LintFinding(f"{where} has both scopes call and answer: {why}")
+        if "answer" in role.scopes and not oidc.person_clients:
+            why = "server.oidc.person_clients names no client that people use, so tokens never answer"
+            yield LintFinding(f"{where} has the scope answer without effect: {why}")
 
 
 def _is_python_tool(name: str, known: _KnownNames) -> bool:

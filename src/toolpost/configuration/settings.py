@@ -109,13 +109,16 @@ class ApprovalSettings(ConfigModel):
     answerers: list[str] | None = Field(
         default=None, min_length=1, description="Who may answer: patterns of tenant:user, such as acme:ops-*"
     )
+    person: bool | None = Field(
+        default=None, description="Questions of tools and servers go to a person, never to the caller's MCP client"
+    )
 
     def to_approvals(self) -> "Approvals":
         """Convert to the type that `toolpost.policy` takes."""
         from toolpost.policy.approvals import Approvals  # noqa: PLC0415 - as said above, here and below
 
         answerers = None if self.answerers is None else tuple(self.answerers)
-        return Approvals(four_eyes=self.four_eyes, answerers=answerers)
+        return Approvals(four_eyes=self.four_eyes, answerers=answerers, person=self.person)
 
 
 class PolicyRule(ConfigModel):
@@ -369,6 +372,10 @@ class OidcSettings(ConfigModel):
     roles_claim: str = Field(default="roles", min_length=1, description="Of nested claims: realm_access.roles")
     roles: dict[str, RoleSettings] = Field(
         default_factory=dict[str, RoleSettings], description="By name; a token without any of them may do nothing"
+    )
+    person_clients: list[str] = Field(
+        default_factory=list[str],
+        description="Clients of the issuer (azp, client_id) that people use; tokens of others never answer",
     )
 
 

@@ -25,13 +25,17 @@ KEY_ID = "key:"
 class Caller(NamedTuple):
     """Who sends a request, for whom it is, and what it may do; `answers` are patterns of the tools it may answer for.
 
-    `id` tells callers apart and holds no secret: `operator`, `key:ID`, or the issuer and subject of a token.
+    `id` tells callers apart and holds no secret: `operator`, `key:ID`, or the issuer and subject of a token. `person`
+    says that people use the credential: what an agent holds never answers. `interactive` says that a person uses the
+    MCP client that makes the calls, so that it may answer what tools and servers ask.
     """
 
     id: str
     principal: Principal
     scopes: frozenset[CallerScope]
     answers: tuple[str, ...] = ("*",)
+    person: bool = True
+    interactive: bool = False
 
     @property
     def is_operator(self) -> bool:
@@ -55,6 +59,7 @@ class CallerKey(Struct, frozen=True, kw_only=True):
     created_at: float
     created_by: str
     expires_at: float | None = None
+    interactive: bool = False
 
     def __repr__(self) -> str:
         return represent(self, without=("digest",))
@@ -69,11 +74,16 @@ class CallerKey(Struct, frozen=True, kw_only=True):
             "created_at": self.created_at,
             "created_by": self.created_by,
             "expires_at": self.expires_at,
+            "interactive": self.interactive,
         }
 
 
-def check_key_scopes(scopes: Collection[CallerScope]) -> None:
+def check_key_scopes(scopes: Collection[CallerScope], *, interactive: bool = False) -> None:
     """Refuse scopes that would let an agent approve its own calls."""
+    if interactive and "call" not in scopes:
+        raise ToolError(
+            "an interactive key is for an MCP client, which calls: give it the scope call", code="key_scopes"
+        )
     if not scopes:
         raise ToolError("a key needs a scope: call, answer or admin", code="key_scopes")
     if "call" in scopes and len(scopes) > 1:

@@ -97,6 +97,11 @@ class CallingClient(Protocol):
         ...
 
     @property
+    def interactive(self) -> bool:
+        """Whether a person uses the client, who may answer what tools and servers ask."""
+        ...
+
+    @property
     def relays(self) -> bool:
         """Whether the result is passed on to the client as the server gave it, not made for a model."""
         ...
@@ -203,6 +208,7 @@ class ToolContext:
         prompt: str | None = None,
         kind: QuestionKind = "input",
         key: str | None = None,
+        person: bool = False,
     ) -> Any:
         """Ask a person and return the answer.
 
@@ -210,7 +216,8 @@ class ToolContext:
         again from its top and this returns the answer. Wrap effects before it in `once`. Questions are identified by
         their order; one that is not asked again on the second run needs a `key` of its own. `auth_request` is what
         `OAuthManager.get_auth_request` returned. A payload with `pause_type: oauth` asks for consent: only the call's
-        own user sees its URL and answers it.
+        own user sees its URL and answers it. With `person` the MCP client that made the call is never asked, even if it
+        is interactive: the question waits as an approval does, for those who may approve calls of the tool.
         """
         shown: dict[str, Any] = {} if auth_request is None else {"pause_type": "oauth", **auth_request}
         shown.update(payload or {})
@@ -225,7 +232,7 @@ class ToolContext:
         from toolpost.contracts.questions import Question  # noqa: PLC0415 - as said above
 
         text = prompt or shown.get("prompt") or reason
-        raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=shown, key=key))
+        raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=shown, key=key, person=person))
 
     @property
     def is_running(self) -> bool:

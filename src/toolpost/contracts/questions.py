@@ -64,7 +64,8 @@ class Question(Struct, frozen=True, kw_only=True):
     secrets masked and long values cut) and `target` (`kind` and one line of `summary`) describe the call; the runtime
     fills them in when the call pauses. A `preview` in the payload shows what would change. `answerers` (None: anyone
     of the tenant) and `four_eyes` (not the requester) restrict who may answer. `requests` are what an MCP server asks
-    its client, by key and as it sent them: an MCP client that made the call may answer them itself.
+    its client, by key and as it sent them: an interactive MCP client that made the call may answer them itself. With
+    `person` it may not, because a person has to.
     """
 
     kind: QuestionKind
@@ -81,6 +82,7 @@ class Question(Struct, frozen=True, kw_only=True):
     answerers: tuple[str, ...] | None = None
     four_eyes: bool = False
     requests: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    person: bool = False
 
     def __repr__(self) -> str:
         return represent(self, without=("payload", "state", "requests"))
@@ -108,6 +110,7 @@ class Question(Struct, frozen=True, kw_only=True):
             "preview": self.payload.get("preview"),
             "answerers": None if self.answerers is None else list(self.answerers),
             "four_eyes": self.four_eyes,
+            "person": self.person,
         }
 
     @classmethod
@@ -123,6 +126,7 @@ class Question(Struct, frozen=True, kw_only=True):
             target=data.get("target", {}),
             answerers=None if answerers is None else tuple(answerers),
             four_eyes=data.get("four_eyes", False),
+            person=data.get("person", False),
         )
 
 

@@ -46,10 +46,16 @@ def local_token(folder: Path) -> str:
 
 
 def new_caller_key(
-    name: str, principal: Principal, scopes: Collection[CallerScope], *, by: str, expires_in_s: float | None = None
+    name: str,
+    principal: Principal,
+    scopes: Collection[CallerScope],
+    *,
+    by: str,
+    expires_in_s: float | None = None,
+    interactive: bool = False,
 ) -> tuple[CallerKey, str]:
     """Create a key and return it with the text that the caller presents, which is never stored."""
-    check_key_scopes(scopes)
+    check_key_scopes(scopes, interactive=interactive)
     key_id, secret, now = secrets.token_hex(6), secrets.token_urlsafe(32), time.time()
     key = CallerKey(
         id=key_id,
@@ -60,6 +66,7 @@ def new_caller_key(
         created_at=now,
         created_by=by,
         expires_at=None if expires_in_s is None else now + expires_in_s,
+        interactive=interactive,
     )
     return key, f"{KEY_PREFIX}{key_id}_{secret}"
 
@@ -72,9 +79,10 @@ async def create_caller_key(
     *,
     by: str,
     expires_in_s: float | None = None,
+    interactive: bool = False,
 ) -> tuple[CallerKey, str]:
     """Create a key, as `new_caller_key` does, and store it; the event is in the log before the key can be shown."""
-    key, text = new_caller_key(name, principal, scopes, by=by, expires_in_s=expires_in_s)
+    key, text = new_caller_key(name, principal, scopes, by=by, expires_in_s=expires_in_s, interactive=interactive)
     await box.store.caller_keys.add(key)
     box.router.emitter.emit_caller_key(EventCode.CALLER_KEY_CREATED, key, by=by)
     await box.store.events.flush()
@@ -108,7 +116,7 @@ class Callers:
         tokens: CallerTokens | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.operator = Caller(OPERATOR_ID, operator, frozenset(SCOPES))
+        self.operator = Caller(OPERATOR_ID, operator, frozenset(SCOPES), interactive=True)
         self.token = token
         self._expected = token.encode()
         self._keys = keys
@@ -134,7 +142,7 @@ class Callers:
         known = hmac.compare_digest(_digest(secret), b"" if key is None else key.digest)
         if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):
             raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
-        return Caller(f"{KEY_ID}{key.id}", key.principal, key.scopes)
+        return Caller(f"{KEY_ID}{key.id}", key.principal, key.scopes, interactive=key.interactive)
 
 
 def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
@@ -150,7 +158,10 @@ def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
     roles = [oidc.roles[name] for name in role_names(claim_at(claims, oidc.roles_claim)) if name in oidc.roles]
     answers = (pattern for role in roles if "answer" in role.scopes for pattern in role.tools)
     scopes = frozenset[CallerScope]().union(*(role.scopes for role in roles))
-    return Caller(f"{oidc.issuer} {claims.get('sub', user)}", principal, scopes, tuple(dict.fromkeys(answers)))
+    clients = {claims[name] for name in ("azp", "client_id") if isinstance(claims.get(name), str)}
+    is_person = bool(clients) and clients <= set(oidc.person_clients)
+    name = f"{oidc.issuer} {claims.get('sub', user)}"
+    return Caller(name, principal, scopes, tuple(dict.fromkeys(answers)), person=is_person)
 
 
 def _digest(secret: str) -> bytes:

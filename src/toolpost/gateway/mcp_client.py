@@ -22,14 +22,25 @@ _MOST_LOGS = 1000
 
 
 class RequestClient:
-    """The client of one request; `log_level` is what a client of the older protocol has set."""
+    """The client of one request; `log_level` is what a client of the older protocol has set.
+
+    One that is not `interactive` answers no form: for the server behind it is a client without elicitation, and what it
+    sent before it was asked is dropped.
+    """
 
     def __init__(
-        self, ctx: Context, *, input_responses: Mapping[str, Any] | None, log_level: str, relays: bool
+        self,
+        ctx: Context,
+        *,
+        input_responses: Mapping[str, Any] | None,
+        log_level: str,
+        relays: bool,
+        interactive: bool,
     ) -> None:
         self._ctx = ctx
         self._capabilities: Mapping[str, Any] | None = None
-        self.input_responses: Mapping[str, Any] = input_responses or {}
+        self.interactive = interactive
+        self.input_responses: Mapping[str, Any] = (input_responses or {}) if interactive else {}
         self.log_level = _wanted_level(ctx, log_level)
         self.relays = relays
         self.is_task = asyncio.Event()
@@ -40,7 +51,10 @@ class RequestClient:
     def capabilities(self) -> Mapping[str, Any]:
         """What the client declared, as it is on the wire."""
         if self._capabilities is None:
-            self._capabilities = client_capabilities(self._ctx)
+            declared = client_capabilities(self._ctx)
+            if not self.interactive:
+                declared.pop("elicitation", None)
+            self._capabilities = declared
         return self._capabilities
 
     def became_task(self) -> None:

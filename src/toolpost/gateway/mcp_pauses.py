@@ -84,11 +84,15 @@ class _State(NamedTuple):
 
 
 class PausedCalls:
-    """Ask about and collect the paused calls of an open Toolbox's MCP clients; of tools that they see."""
+    """Ask about and collect the paused calls of an open Toolbox's MCP clients; of tools that they see.
 
-    def __init__(self, box: Toolbox, *, sees: Callable[[str], bool]) -> None:
+    `interactive` says whether a person uses the client of a request.
+    """
+
+    def __init__(self, box: Toolbox, *, sees: Callable[[str], bool], interactive: Callable[[Context], bool]) -> None:
         self._box = box
         self._sees = sees
+        self._interactive = interactive
         self._pending = box.pending
 
     @property
@@ -96,9 +100,32 @@ class PausedCalls:
         """How long a request waits for a person before it says what is missing."""
         return self._box.settings.server.pending_wait_s
 
+    def is_for_client(self, question: Question, ctx: Context) -> bool:
+        """Return whether the client of a request may answer: a form only where a person uses it.
+
+        What a server asks of the client's model or about its folders is for no person.
+        """
+        if question.kind != "input":
+            return False
+        methods = [request.get("method") for request in question.requests.values()]
+        if methods and _ELICIT not in methods:
+            return True
+        return not question.person and self._interactive(ctx)
+
+    def client_requests(self, paused: Paused, ctx: Context) -> dict[str, Any]:
+        """Return what the client is asked: by the server behind, if the client can answer it all, or about the pause.
+
+        The key of the latter names the question: a retry that comes late answers no other.
+        """
+        question, is_asked = paused.question, self.is_for_client(paused.question, ctx)
+        if is_asked and question.requests and _can_answer(question.requests, ctx):
+            return dict(question.requests)
+        request = _elicitation(paused, ctx, is_asked=is_asked)
+        return {} if request is None else {paused.pending_id: {"method": _ELICIT, "params": request}}
+
     # ------------------------------------------------------------------ newer clients, which retry
 
-    async def collect(self, retry: Retry, user: str, context: ToolContext) -> Outcome:
+    async def collect(self, retry: Retry, ctx: Context, user: str, context: ToolContext) -> Outcome:
         """Return what came of a call that is retried; hand in what the client answered, if that is asked for.
 
         The arguments of the retry are those of the first pause: a person may have changed them since. A question that
@@ -113,7 +140,7 @@ class PausedCalls:
         now = await self._pending.outcome(first.id, by=user, wait_s=0)
         if not isinstance(now, Paused) or now.pending_id != state.known_id:
             return now
-        if now.question.kind == "input":
+        if self.is_for_client(now.question, ctx):
             if now.pending_id in retry.responses:
                 return await self._hand_in(now, _plain(retry.responses[now.pending_id]), user, context)
             if now.question.requests and retry.responses:
@@ -131,7 +158,7 @@ class PausedCalls:
         first_id, number = (paused.pending_id, 1) if last is None else (last.first_id, last.round + 1)
         echoed = self._write_state(_State(first_id, paused.pending_id, number), user)
         result: dict[str, Any] = {"resultType": "input_required", "requestState": echoed}
-        requests = client_requests(paused, ctx)
+        requests = self.client_requests(paused, ctx)
         return {**result, "inputRequests": requests} if requests else result
 
     def _write_state(self, state: _State, user: str) -> str:
@@ -210,7 +237,7 @@ class PausedCalls:
     async def ask(self, ctx: Context, paused: Paused, user: str, context: ToolContext) -> Outcome:
         """Ask an older client that can be asked, until nothing is asked any more or nobody answers."""
         while True:
-            requests = client_requests(paused, ctx)
+            requests = self.client_requests(paused, ctx)
             if not requests or not ctx.session.can_send_request:
                 return paused
             outcome = await self._ask_once(ctx, paused, requests, user, context)
@@ -233,14 +260,17 @@ class PausedCalls:
             for task in (decided, asked):
                 task.cancel()
             await asyncio.gather(decided, asked, return_exceptions=True)
-        return await self.take(paused, asked.result(), user, context)
+        return await self.take(paused, asked.result(), ctx, user, context)
 
-    async def take(self, paused: Paused, replies: Mapping[str, Any], user: str, context: ToolContext) -> Outcome:
+    async def take(
+        self, paused: Paused, replies: Mapping[str, Any], ctx: Context, user: str, context: ToolContext
+    ) -> Outcome:
         """Go on with a client's replies to what `client_requests` returned for a pause."""
-        if paused.pending_id not in replies:
+        is_asked = self.is_for_client(paused.question, ctx)
+        if is_asked and paused.pending_id not in replies:
             return await self.answer(paused, replies, user, context)
-        reply = _plain(replies[paused.pending_id])
-        if paused.question.kind == "input":
+        reply = _plain(replies.get(paused.pending_id))
+        if is_asked:
             return await self._hand_in(paused, reply, user, context)
         wait_s = self._wait_s if reply.get("action") == "accept" else 0
         return await self._pending.outcome(paused.pending_id, by=user, wait_s=wait_s)
@@ -249,9 +279,9 @@ class PausedCalls:
         """Wait until somebody has decided, elsewhere."""
         return await self._pending.outcome(paused.pending_id, by=user, wait_s=math.inf)
 
-    async def give_up(self, paused: Paused, user: str) -> None:
+    async def give_up(self, paused: Paused, ctx: Context, user: str) -> None:
         """Decline what a client was asked that does not want the result any more."""
-        if paused.question.kind == "input":
+        if self.is_for_client(paused.question, ctx):
             await self._settle(paused, user, self._pending.deny(paused.pending_id, by=user, reason="cancelled"))
 
     # ------------------------------------------------------------------ clients that can be asked nothing
@@ -289,18 +319,6 @@ class PausedCalls:
 def _text(text: str, *, is_error: bool = False) -> dict[str, Any]:
     """Return a result of one text; a mistake is a result too, which a model reads and mends."""
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
-
-
-def client_requests(paused: Paused, ctx: Context) -> dict[str, Any]:
-    """Return what the client is asked: by the server behind, if the client can answer it all, or about the pause.
-
-    The key of the latter names the question: a retry that comes late answers no other.
-    """
-    question = paused.question
-    if question.kind == "input" and question.requests and _can_answer(question.requests, ctx):
-        return dict(question.requests)
-    request = _elicitation(paused, ctx)
-    return {} if request is None else {paused.pending_id: {"method": _ELICIT, "params": request}}
 
 
 def _can_answer(requests: Mapping[str, Any], ctx: Context) -> bool:
@@ -342,7 +360,7 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
 
 
-def _elicitation(paused: Paused, ctx: Context) -> dict[str, Any] | None:
+def _elicitation(paused: Paused, ctx: Context, *, is_asked: bool) -> dict[str, Any] | None:
     """Return what the client's user is asked: a form for input, a page to sign in, or news of an approval.
 
     An approval is only told of: whoever may decide does so elsewhere, and the client's user says when to look again.
@@ -353,7 +371,7 @@ def _elicitation(paused: Paused, ctx: Context) -> dict[str, Any] | None:
         return {"mode": "url", "message": question.prompt, "url": address, "elicitationId": paused.pending_id}
     if "form" not in offered or question.kind == "restart":  # no person is asked for what goes on by itself
         return None
-    if question.kind == "input":
+    if is_asked:
         return {"mode": "form", "message": question.prompt, "requestedSchema": _form(question)}
     return {"mode": "form", "message": where_to_answer(paused), "requestedSchema": _EMPTY_FORM}
 

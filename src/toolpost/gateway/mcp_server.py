@@ -49,7 +49,6 @@ from toolpost.gateway.mcp_pauses import (
     PENDING_TOOLS,
     PausedCalls,
     Retry,
-    client_requests,
     pending_result,
     where_to_answer,
 )
@@ -94,8 +93,16 @@ _INSTRUCTIONS = (
 )
 
 
+def _nobody(_ctx: Context) -> bool:
+    """Say of every client that no person uses it."""
+    return False
+
+
 class McpServer:
     """Serve the tools of an open Toolbox over MCP; `principal` says for whom a request is, as `tenant:user`.
+
+    `interactive` says whether a person uses the client of a request, who then answers what tools and servers ask; by
+    default nobody does. Approvals are never answered by a client.
 
     Clients see the tools of `view`, by default all, and the resources and prompts of the MCP servers behind them.
     `relay` must be among the sinks of the Toolbox for progress to reach clients.
@@ -106,17 +113,19 @@ class McpServer:
         box: Toolbox,
         *,
         principal: Callable[[Context], str],
+        interactive: Callable[[Context], bool] = _nobody,
         relay: ProgressRelay | None = None,
         view: View | None = None,
         name: str = "toolpost",
     ) -> None:
         self._box = box
         self._principal = principal
+        self._interactive = interactive
         self._view = view or View(box, "all", ViewSettings())
         self._names = Names(self._view)
         self._contents = Contents(box, self._names, sees=self._sees)
-        self._paused = PausedCalls(box, sees=self._sees)
-        self._tasks = Tasks(principal, self._restore_task)
+        self._paused = PausedCalls(box, sees=self._sees, interactive=interactive)
+        self._tasks = Tasks(principal, self._restore_task, interactive=interactive)
         self._relay = relay or ProgressRelay()
         self._news = News(self._contents, self._names, tools_differ=self._tools_differ)
         self._lists: dict[str, dict[str, Any]] = {}
@@ -319,7 +328,13 @@ class McpServer:
         is_tool = isinstance(call.params, CallToolRequestParams)
         # Those of a retry are for the question that it answers, not for what else its call may ask.
         early = _plain_responses(call.params.input_responses) if call.params.request_state is None else {}
-        client = RequestClient(call.ctx, input_responses=early, log_level=level, relays=not is_tool)
+        client = RequestClient(
+            call.ctx,
+            input_responses=early,
+            log_level=level,
+            relays=not is_tool,
+            interactive=self._interactive(call.ctx),
+        )
         context = ToolContext(client=client)
         if not (is_tool and knows_tasks(call.ctx)):
             return await self._present(call, await self._outcome(call, client, context), context)
@@ -354,7 +369,7 @@ class McpServer:
             if state is not None:
                 responses = _plain_responses(call.params.input_responses)
                 retry = Retry(call.tool_name, call.arguments, state, responses)
-                return await self._paused.collect(retry, call.user, context)
+                return await self._paused.collect(retry, call.ctx, call.user, context)
             run_id = run_id or self._box.router.new_id("run")
             async with self._relay.to_client(run_id, call.ctx):
                 return await call.run(run_id=run_id, context=context)
@@ -396,15 +411,16 @@ class McpServer:
 
     async def _go_on(self, task: McpTask, call: _Call, paused: Paused, context: ToolContext) -> Outcome:
         """Ask the client of a task, or wait for a person, and return what came of it."""
-        requests = client_requests(paused, call.ctx) if paused.question.requests else {}
+        is_asked = paused.question.requests and self._paused.is_for_client(paused.question, call.ctx)
+        requests = self._paused.client_requests(paused, call.ctx) if is_asked else {}
         try:
             if requests:
-                return await self._paused.take(paused, await task.ask(requests), call.user, context)
+                return await self._paused.take(paused, await task.ask(requests), call.ctx, call.user, context)
             task.message = paused.question.prompt
             return await self._paused.decided(paused, call.user)
         except asyncio.CancelledError:
             if task.is_cancelled:
-                await self._paused.give_up(paused, call.user)
+                await self._paused.give_up(paused, call.ctx, call.user)
             raise
 
     async def _restore_task(self, ctx: Context, run_id: str, user: str) -> Restored | None:

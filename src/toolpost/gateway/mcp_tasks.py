@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 TASKS = "io.modelcontextprotocol/tasks"
 _PREFIX = "task_"
+_ELICIT = "elicitation/create"
 _TTL_S = 3600.0
 _MOST_TASKS = 1000
 _POLL_MS = 500
@@ -94,9 +95,11 @@ class McpTask:
         self._become("working")
         return self._responses
 
-    def update(self, responses: Mapping[str, Any]) -> None:
-        """Take in responses; keys that were not asked for are ignored."""
+    def update(self, responses: Mapping[str, Any], *, interactive: bool) -> None:
+        """Take in responses; keys that were not asked for are ignored, and forms that no person has filled in."""
         for key in self._requests.keys() & responses.keys():
+            if self._requests[key].get("method") == _ELICIT and not interactive:
+                continue
             self._responses[key] = responses[key]
             del self._requests[key]
         self._updated_at = datetime.now(UTC)
@@ -154,14 +157,21 @@ Restore: TypeAlias = "Callable[[Context, str, str], Awaitable[Restored | None]]"
 
 
 class Tasks:
-    """The tasks of one server, by id; `principal` says whose a request is.
+    """The tasks of one server, by id; `principal` says whose a request is, `interactive` whether a person sends it.
 
     `restore` returns a task of which only the store knows, by its run, with the work that goes on with it.
     """
 
-    def __init__(self, principal: Callable[[Context], str], restore: Restore | None = None) -> None:
+    def __init__(
+        self,
+        principal: Callable[[Context], str],
+        restore: Restore | None = None,
+        *,
+        interactive: Callable[[Context], bool],
+    ) -> None:
         self._principal = principal
         self._restore = restore
+        self._interactive = interactive
         self._tasks: dict[str, McpTask] = {}
 
     def serve(self, server: Server[Any]) -> None:
@@ -200,7 +210,7 @@ class Tasks:
         return (await self._find(ctx, params)).details()
 
     async def _update(self, ctx: Context, params: TaskUpdateParams) -> Result:
-        (await self._find(ctx, params)).update(params.input_responses)
+        (await self._find(ctx, params)).update(params.input_responses, interactive=self._interactive(ctx))
         return {"resultType": "complete"}
 
     async def _cancel(self, ctx: Context, params: TaskParams) -> Result:

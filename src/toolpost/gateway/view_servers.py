@@ -151,7 +151,7 @@ class ViewServers:
         from toolpost.gateway.mcp_http import gateway_sessions  # noqa: PLC0415 - as said above
         from toolpost.gateway.mcp_server import McpServer  # noqa: PLC0415
 
-        mcp = McpServer(self._box, principal=_principal_of, relay=self._relay, view=view)
+        mcp = McpServer(self._box, principal=_principal_of, interactive=_is_interactive, relay=self._relay, view=view)
         return _Server(mcp, gateway_sessions(mcp))
 
 
@@ -162,6 +162,11 @@ def _not_found(name: str) -> ProblemResponse:
 def _principal_of(ctx: Any) -> str:
     """Return for whom a request is that an MCP server handles."""
     return str(_caller_of(ctx.request.scope).principal)
+
+
+def _is_interactive(ctx: Any) -> bool:
+    """Return whether a person uses the client of a request that an MCP server handles."""
+    return _caller_of(ctx.request.scope).interactive
 
 
 def _caller_of(scope: Scope) -> Caller:

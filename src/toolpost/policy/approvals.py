@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 class Approvals(Struct, frozen=True, kw_only=True):
     """Who may answer questions about a tool; None leaves it to the general setting.
 
-    `answerers` are patterns of `tenant:user`. With `four_eyes` whoever asked may not answer.
+    `answerers` are patterns of `tenant:user`. With `four_eyes` whoever asked may not answer. With `person` what a tool
+    or a server asks is never put to the MCP client that made the call.
     """
 
     four_eyes: bool | None = None
     answerers: tuple[str, ...] | None = None
+    person: bool | None = None
 
     def over(self, general: Approvals) -> Approvals:
         """Return these approvals with the general ones for every field that is None."""
         return Approvals(
             four_eyes=general.four_eyes if self.four_eyes is None else self.four_eyes,
             answerers=general.answerers if self.answerers is None else self.answerers,
+            person=general.person if self.person is None else self.person,
         )
 
 
@@ -58,7 +61,7 @@ def answer_refusal(action: PendingAction, by: str, decision: Decision) -> str:
         return "" if who == action.asked_by else f"only {action.asked_by} may"
     if action.answerers is not None and not any(_fits(who, pattern) for pattern in action.answerers):
         return f"only {' or '.join(action.answerers)} may"
-    if question.four_eyes and decision != "deny" and _is_same(who, action.asked_by):
+    if question.four_eyes and decision != "deny" and is_same_person(who, action.asked_by):
         return "whoever asked may not answer (four_eyes); another person has to"
     return ""
 
@@ -68,7 +71,7 @@ def _fits(who: Principal, pattern: str) -> bool:
     return fnmatchcase(str(who), pattern if ":" in pattern else f"{LOCAL_TENANT}:{pattern}")
 
 
-def _is_same(one: Principal, other: Principal) -> bool:
+def is_same_person(one: Principal, other: Principal) -> bool:
     """Return whether two principals are one person, regardless of case, blanks and Unicode forms."""
     return _plain(str(one)) == _plain(str(other))
 

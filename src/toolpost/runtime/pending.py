@@ -640,9 +640,17 @@ def _shown_payload(question: Question, redactor: Redactor) -> Mapping[str, Any]:
     return shown
 
 
-def with_answerers(question: Question, approvals: Approvals) -> Question:
-    """Return the question with the people who may answer it by policy."""
-    if question.kind not in _DECIDED or question.needs_operator:
+def with_answerers(question: Question, approvals: Approvals, context: ToolContext | None = None) -> Question:
+    """Return the question with the people who may answer it by policy.
+
+    What a tool or a server asks is for those people, too, unless a person uses the MCP client that made the call.
+    """
+    if question.kind == "input":
+        client = None if context is None else context.client
+        if approvals.person or (client is not None and not client.interactive):
+            question = replace(question, person=True)
+    is_decided = question.kind in _DECIDED or question.person
+    if not is_decided or question.needs_operator:
         return question
     return replace(question, answerers=approvals.answerers, four_eyes=bool(approvals.four_eyes))
 
@@ -665,7 +673,7 @@ class PauseWriter:
         """Store the call with its question and emit that it waits; the intent of a tool that asked is removed."""
         redactor = runtime.redactor_for(attempt.request)
         question = describe_call(question, runtime.called, attempt.original_arguments, redactor)
-        question = with_answerers(question, (attempt.verdict or runtime.verdict).approvals)
+        question = with_answerers(question, (attempt.verdict or runtime.verdict).approvals, attempt.request.context)
         action = self._action(attempt, runtime, question, validated)
         paused = await paused_outcome(self._store.pending, action)
         writing = self._background.start(self._write(action, journaled=attempt.journaled))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # the store in memory, which shares this module, opens no dat
 
 Keys: TypeAlias = list[CallerKey]  # The stores' own `list` hides the builtin one.
 
-_COLUMNS = "id, name, tenant, user, scopes, digest, created_at, created_by, expires_at"
-_INSERT = f"INSERT INTO caller_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants, here and below
+_COLUMNS = "id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive"
+_INSERT = f"INSERT INTO caller_keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants, here and below
 _FIND = f"SELECT {_COLUMNS} FROM caller_keys WHERE id = ?"  # noqa: S608
 _LIST = f"SELECT {_COLUMNS} FROM caller_keys WHERE :tenant IS NULL OR tenant = :tenant ORDER BY created_at, id"  # noqa: S608
 _REMOVE = "DELETE FROM caller_keys WHERE id = ? AND tenant = ?"
@@ -31,7 +31,8 @@ class SQLiteCallerKeys:
 
     async def add(self, key: CallerKey) -> None:
         scopes = " ".join(scope for scope in SCOPES if scope in key.scopes)
-        row = (key.id, key.name, *key.principal, scopes, key.digest, key.created_at, key.created_by, key.expires_at)
+        facts = (key.created_at, key.created_by, key.expires_at, key.interactive)
+        row = (key.id, key.name, *key.principal, scopes, key.digest, *facts)
         await self._writer.submit(lambda db: db.execute(_INSERT, row).close())
 
     async def find(self, key_id: str) -> CallerKey | None:
@@ -50,7 +51,7 @@ class SQLiteCallerKeys:
 
 
 def _key(row: tuple[Any, ...]) -> CallerKey:
-    key_id, name, tenant, user, scopes, digest, created_at, created_by, expires_at = row
+    key_id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive = row
     granted = scopes.split()
     return CallerKey(
         id=key_id,
@@ -61,6 +62,7 @@ def _key(row: tuple[Any, ...]) -> CallerKey:
         created_at=created_at,
         created_by=created_by,
         expires_at=expires_at,
+        interactive=bool(interactive),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from toolpost.contracts.callers import OPERATOR_ID
 from toolpost.contracts.errors import PendingNotFoundError
 from toolpost.contracts.outcomes import Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
@@ -27,11 +28,13 @@ from toolpost.gateway.rest.operations import (
     page_response,
 )
 from toolpost.gateway.rest.schemas import STATUSES, page, ref
+from toolpost.policy.approvals import is_same_person
 from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
+    from toolpost.contracts.callers import Caller
     from toolpost.contracts.events import RunSummary
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.questions import PendingAction
@@ -254,9 +257,8 @@ def _card(ask: RestRequest, action: PendingAction) -> dict[str, Any]:
 async def _answer_pending(ask: RestRequest) -> Response:
     """Answer a question: the waiting call runs, and its outcome is the response."""
     action, body = await _find_pending(ask, ask.path["pending_id"]), ask.body
-    if not ask.caller.may_answer(action.tool_name):
-        raise insufficient_scope("answer")
     decision = body["decision"]
+    _check_answerer(ask.caller, action, decision)
     if decision == "modify" and "changes" not in body:
         raise Problem(422, "invalid_body", "`modify` takes the changes of the arguments, as JSON Patch")
     if decision != "modify" and "changes" in body:
@@ -273,6 +275,25 @@ async def _answer_pending(ask: RestRequest) -> Response:
         operator=ask.caller.is_operator,
     )
     return JsonResponse(outcome_to_dict(outcome))
+
+
+def _check_answerer(caller: Caller, action: PendingAction, decision: str) -> None:
+    """Refuse what an agent may hold: a credential of no person, or of the user whom the call was made for.
+
+    The operator's token is a person's. A call that is denied was withdrawn, unless its tool is given the denial.
+    """
+    if not caller.may_answer(action.tool_name):
+        raise insufficient_scope("answer")
+    if not caller.person:
+        detail = "the client of this token is not one that people use (server.oidc.person_clients), so it never answers"
+        raise Problem(403, "not_a_person", detail)
+    is_withdrawn = decision == "deny" and not action.question.deliver_denial
+    if caller.id != OPERATOR_ID and not is_withdrawn and is_same_person(caller.principal, action.asked_by):
+        detail = (
+            f"the call was made for {action.asked_by}, and a key or token of the same user may be the agent's; "
+            "another user of the tenant answers it, or the operator on the machine: `toolpost pending list`"
+        )
+        raise Problem(403, "own_call", detail)
 
 
 async def _find_pending(ask: RestRequest, pending_id: str) -> PendingAction:
