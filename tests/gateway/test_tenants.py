@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from tests.cli.program import child_environment, warm_command
 from tests.gateway.running import Gateway, furnish, running
@@ -123,3 +125,31 @@ async def test_a_change_of_memory_that_a_tenant_shares_needs_approval(tmp_path: 
     assert own["status"] == "completed"
     assert missing["error"]["error_code"] == "file_not_found"
     assert (approved.json()["status"], seen["content"]) == ("completed", "mine")
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("builtins", "offered"),
+    [("", ["artifact_read", "artifact_search"]), ("builtins: [current_time]\n", ["current_time"])],
+)
+async def test_a_gateway_offers_the_built_in_tools_that_its_file_names(
+    tmp_path: Path, builtins: str, offered: list[str]
+) -> None:
+    home = furnish(tmp_path, config=f"{builtins}sources: []\n")
+    program, *arguments = warm_command("serve")
+    server = StdioServerParameters(command=program, args=arguments, cwd=home, env=child_environment())
+    with running(home) as gateway:
+        async with httpx2.AsyncClient(headers=gateway.headers, trust_env=False, timeout=60) as http:
+            tools = (await http.get(gateway.address.replace("/mcp", "/api/v1/tools"))).json()["items"]
+    async with Client(stdio_client(server)) as client:
+        listed = [tool.name for tool in (await client.list_tools()).tools]
+
+    assert [tool["name"] for tool in tools] == offered
+    assert sorted(listed) == sorted([*offered, "pending_status", "pending_wait"])
+    assert "read_file" in command_line_tools(home) if not builtins else command_line_tools(home) == offered
+
+
+def command_line_tools(home: Path) -> list[str]:
+    words = warm_command("tools", "list", "--json")
+    done = subprocess.run(words, cwd=home, env=child_environment(), capture_output=True, text=True, check=True)
+    return [tool["name"] for tool in json.loads(done.stdout)]

@@ -72,7 +72,7 @@ async def _serve_stdio(
     import anyio
     from mcp.server.stdio import stdio_server
 
-    from toolpost.configuration.loading import load_settings
+    from toolpost.configuration.loading import for_gateway, load_settings
     from toolpost.gateway.mcp_progress import ProgressRelay
     from toolpost.gateway.mcp_server import McpServer
     from toolpost.gateway.views import default_view
@@ -80,14 +80,18 @@ async def _serve_stdio(
 
     collect_garbage()
     relay = ProgressRelay()
-    async with Toolbox.open(config, sinks=[relay]) as box:
+
+    def load() -> LoadedSettings:
+        return for_gateway(load_settings(config))
+
+    async with Toolbox.open(load(), sinks=[relay]) as box:
         shown = default_view(box, view)
         mcp = McpServer(box, principal=lambda _ctx: user, interactive=lambda _ctx: interactive, relay=relay, view=shown)
 
         async def show_views() -> None:
             mcp.show(default_view(box, view))
 
-        following = _following(box, partial(load_settings, config), show_views, output)
+        following = _following(box, load, show_views, output)
         try:
             async with (
                 following,
@@ -379,8 +383,11 @@ class _ProblemReporter:
 def _as_gateway(loaded: LoadedSettings, address: str) -> LoadedSettings:
     """Return settings by which people sign in at the gateway itself and slow sources do not hold it up.
 
-    What the configuration says about either stays.
+    What the configuration says about either stays, and so do the built-in tools that it names.
     """
+    from toolpost.configuration.loading import for_gateway
+
+    loaded = for_gateway(loaded)
     settings, changed = loaded.settings, dict[str, Any]()
     accounts = settings.accounts
     if not (accounts.public_url or accounts.redirect_uri or settings.server.public_url):

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from toolpost.configuration.defaults import DEFAULT_FOLDER, ENV_FILE, FILE_BUILTINS, FILE_NAME
+from toolpost.configuration.defaults import DEFAULT_FOLDER, ENV_FILE, FILE_BUILTINS, FILE_NAME, GATEWAY_BUILTINS
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.settings import McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.errors import ConfigError, ToolError
@@ -30,11 +30,15 @@ _Source = TypeVar("_Source", "ExternalToolConfig", McpServerSettings)
 
 
 class LoadedSettings(Struct, frozen=True, kw_only=True):
-    """Settings, the file they came from (None: defaults), and the secrets to redact everywhere."""
+    """Settings, the file they came from (None: defaults), and the secrets to redact everywhere.
+
+    `names_builtins` says whether the file has `builtins`.
+    """
 
     settings: Settings
     path: Path | None
     secrets: frozenset[str] = frozenset()
+    names_builtins: bool = False
 
     def __repr__(self) -> str:
         return represent(self, without=("secrets",))
@@ -54,8 +58,22 @@ def load_settings(
     document = read_document(file, shown=shown, environ=environment(file.parent, environ))
     settings = parse_settings(_stub_unset_sources(document), shown=shown, secrets=document.secrets)
     settings = _mark_unset_sources(settings, document)
-    secrets = document.secrets.union(literal_secrets(settings))
-    return LoadedSettings(settings=_resolve_paths(settings, file.parent), path=file, secrets=secrets)
+    return LoadedSettings(
+        settings=_resolve_paths(settings, file.parent),
+        path=file,
+        secrets=document.secrets.union(literal_secrets(settings)),
+        names_builtins="builtins" in settings.model_fields_set,
+    )
+
+
+def for_gateway(loaded: LoadedSettings) -> LoadedSettings:
+    """Return the settings of a gateway: the built-in tools that the file names, else those for artifacts alone.
+
+    The callers of a gateway are agents of many people, and file tools or requests to any host are not for all of them.
+    """
+    if loaded.names_builtins:
+        return loaded
+    return replace(loaded, settings=loaded.settings.model_copy(update={"builtins": list(GATEWAY_BUILTINS)}))
 
 
 def environment(folder: Path, environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
