@@ -66,7 +66,7 @@ async def test_a_registry_of_ones_own_takes_a_whole_collection() -> None:
 
     result = await ToolExecutor(registry, EventBus()).execute("base64_encode", {"text": "ha"}, ToolContext("t"))
     refused = await ToolExecutor(registry, EventBus()).execute(
-        "http_get", {"url": "http://127.0.0.1:9"}, ToolContext("t")
+        "http_get", {"url": "http://localhost:9"}, ToolContext("t")
     )
 
     assert result.result == {"encoded": "aGE="}

@@ -121,7 +121,7 @@ async def test_no_tenant_remembers_what_another_wrote(tmp_path: Path, tenant: st
 @pytest.mark.req("DEF-13", "NINJ-01", "NINJ-02")
 async def test_the_network_settings_hold_and_results_are_marked() -> None:
     async with site({"/a": as_json({"say": "x" * 100_000}), "/b": as_json({"say": 1})}) as there:
-        allowed = {"allow_hosts": [f"127.0.0.1:{there.port}"]}
+        allowed = {"allow_hosts": [f"127.0.0.1:{there.port}"], "allow_ip_literals": True}
         async with Toolbox(settings=settings(network=allowed)) as box:
             large = await box.call("http_get", {"url": f"{there.url}/a"})
             small = await box.call("http_get", {"url": f"{there.url}/b"})
@@ -143,7 +143,9 @@ async def test_the_network_settings_hold_and_results_are_marked() -> None:
 async def test_connections_and_files_are_released(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     async with site({"/": as_json(1)}) as there:
-        facts = settings(network={"allow_private": True}, tools={"allowedPaths": [str(tmp_path)]})
+        facts = settings(
+            network={"allow_private": True, "allow_ip_literals": True}, tools={"allowedPaths": [str(tmp_path)]}
+        )
         async with Toolbox(settings=facts) as box:
             outcomes = [
                 await box.call("http_get", {"url": f"{there.url}/"}),

@@ -125,7 +125,8 @@ async def test_a_tool_that_a_rule_forbids_stops_no_chain(library: str) -> None:
 
 @pytest.mark.req("NPRV-01", "FUT-15")
 async def test_a_server_reads_pages_and_long_ones_whole(library: str) -> None:
-    async with Toolbox(settings=settings(library, {"webFetch": {"chain": [link("fetch")]}})) as box:
+    network, chain = {"allow_ip_literals": True}, [link("fetch")]  # a name would have to be looked up
+    async with Toolbox(settings=settings(library, {"webFetch": {"chain": chain}}, network=network)) as box:
         outcome = await box.call("web_fetch", {"url": "https://93.184.215.14/", "offset": 79_900}, timeout_s=100)
 
     assert isinstance(outcome, Completed)

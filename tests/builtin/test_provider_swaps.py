@@ -62,13 +62,17 @@ async def test_who_searches_is_a_matter_of_configuration(name: str, tmp_path: Pa
 
 
 READERS = {
-    "direct": ("network: {allow_hosts: ['{HOST}']}", "{URL}/"),
+    "direct": ("network: {allow_hosts: ['{HOST}'], allow_ip_literals: true}", "{URL}/"),
     "jina": (
-        "tools: {webFetch: {chain: [{provider: jina, apiKey: '${PROVIDER_KEY}', url: '{URL}'}]}}",
+        """
+network: {allow_ip_literals: true}
+tools: {webFetch: {chain: [{provider: jina, apiKey: '${PROVIDER_KEY}', url: '{URL}'}]}}
+""",
         "https://93.184.215.14/",
     ),
     "mcp": (
         """
+network: {allow_ip_literals: true}
 sources: [{name: library, transport: mcp, connection: '${LIBRARIAN}', trust: true, connect_timeout_s: 60}]
 tools: {webFetch: {chain: [{provider: mcp, tool: library.fetch, timeout_s: 60}]}}
 """,

@@ -158,7 +158,10 @@ async def test_refused_credentials_do_not_open_the_breaker_for_everyone(make_box
 async def test_a_dead_host_opens_the_breaker_for_that_host_and_that_tenant_alone(make_box: MakeBox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}/"
-    async with Site() as good, make_box(builtins=["http_get"], network={"allow_private": True}) as box:
+    async with (
+        Site() as good,
+        make_box(builtins=["http_get"], network={"allow_private": True, "allow_ip_literals": True}) as box,
+    ):
         first = [await box.call("http_get", {"url": dead}, user="evil:eve") for _ in range(2)]
         again = await box.call("http_get", {"url": dead}, user="evil:eve")
         elsewhere = await box.call("http_get", {"url": good.url}, user="evil:eve")

@@ -31,7 +31,7 @@ _DEFAULT_MAX_RESULTS = 10
 def _public_addresses() -> NetworkPolicy:
     from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415 - when it is first needed
 
-    return NetworkPolicy()
+    return NetworkPolicy(ip_literals=False)
 
 
 class BuiltinParts(NamedTuple):

@@ -44,7 +44,7 @@ class WebClient:
         max_bytes: int = MAX_BYTES,
         resolver: Resolver | None = None,
     ) -> None:
-        self.network = network or NetworkPolicy()
+        self.network = network or NetworkPolicy(ip_literals=False)
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
         self._resolver = resolver

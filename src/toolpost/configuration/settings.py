@@ -298,6 +298,9 @@ class NetworkSettings(ConfigModel):
 
     allow_hosts: list[str] = Field(default_factory=list[str])
     allow_private: bool = False
+    allow_ip_literals: bool = Field(
+        default=False, description="Whether built-in web tools take URLs with an IP address in place of a host name"
+    )
     proxy: str | None = Field(default=None, repr=False, description="http://host:port; the environment names none")
 
     @field_validator("proxy")

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.specs import COLLECTIONS, COMMANDS, read_specs
 from toolpost.catalog.registry import ToolRegistry
@@ -117,9 +119,10 @@ def builtin_parts(
 ) -> BuiltinParts:
     """Return what the built-in tools of a Toolbox work with."""
     tools = settings.tools
+    literals = settings.network.allow_ip_literals
     return BuiltinParts(
         store=store,
-        network=network,
+        network=lambda: replace(network(), ip_literals=literals),
         search=tools.web_search.providers(),
         scrape=tools.web_fetch.chain,
         retrieve=tools.retrieval.chain,

@@ -36,6 +36,7 @@ REFUSED = "address_refused"
 CREDENTIAL_ORIGIN = "credential_origin"
 _ANY_SCHEME = HTTP_SCHEMES | WEBSOCKET_SCHEMES
 _NOBODY = ""
+_NAME_REMEDY = "Write the name of the host; an operator can allow addresses with network.allow_ip_literals."
 _DOCUMENT_REMEDY = (
     "A document may only point at public addresses and at the host it came from; "
     "an operator can write the right URL into the source's configuration."
@@ -190,6 +191,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     to the addresses that the policy allowed. With `trace_context`, requests name the trace that they are part of.
     `from_data` says that the URLs of a source come from data, such as a row of a table, and not from the operator:
     their hosts are not allowed on their own.
+    Without `ip_literals` a URL must name its host, unless it is one of `operator_hosts`.
     """
 
     allow_hosts: frozenset[str] = frozenset()
@@ -199,6 +201,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     proxy: str | None = None
     trace_context: bool = False
     from_data: bool = False
+    ip_literals: bool = True
 
     def __repr__(self) -> str:
         return represent(self, without=("proxy",))
@@ -230,6 +233,9 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
         self, target: Target, *, resolver: Resolver | None = None, timeout_s: float = 10.0
     ) -> list[Address]:
         """Look the target up once and return its addresses; raise ToolPermissionError when one is refused."""
+        if target.address is not None and not self.ip_literals and target.authority not in self.operator_hosts:
+            message = f"host {target.host!r} is an IP address, and built-in tools take host names only. {_NAME_REMEDY}"
+            raise ToolPermissionError(message, code=REFUSED)
         if self.document_host in {None, target.ascii_host}:
             hosts = self.allow_hosts | self.operator_hosts
             return await resolve(

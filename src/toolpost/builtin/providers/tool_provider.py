@@ -57,7 +57,7 @@ class McpProvider(Struct, frozen=True, kw_only=True):
     url: str = "url"
     filters: str | None = None
     timeout_s: float = TIMEOUT_S
-    network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    network: NetworkPolicy = field(default_factory=lambda: NetworkPolicy(ip_literals=False))
     caller: ToolCaller | None = None
 
     @property
