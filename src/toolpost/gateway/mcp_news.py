@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -16,12 +16,15 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INVALID_REQUEST,
     PromptListChangedNotification,
     ResourceListChangedNotification,
     ResourceUpdatedNotification,
     ResourceUpdatedNotificationParams,
     ToolListChangedNotification,
 )
+
+from toolpost.sources.mcp import sdk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -68,9 +71,9 @@ class News:
 
     # ------------------------------------------------------------------ who wants to know
 
-    def add_older_client(self, connection: Connection) -> None:
+    def add_older_client(self, connection: Connection | None) -> None:
         """Tell an older client of changes from now on, for as long as it is connected."""
-        if connection not in self._clients:
+        if connection is not None and connection not in self._clients:
             self._clients[connection] = {}
             connection.exit_stack.push_async_callback(self._forget, connection)
 
@@ -78,8 +81,10 @@ class News:
         for origin in self._clients.pop(connection, {}).values():
             await self._release(origin)
 
-    async def subscribe(self, connection: Connection, uri: str, user: str) -> None:
+    async def subscribe(self, connection: Connection | None, uri: str, user: str) -> None:
         """Tell an older client of updates of a resource."""
+        if connection is None:
+            raise MCPError(code=INVALID_REQUEST, message="this gateway cannot tell older clients of updates")
         self.add_older_client(connection)
         if uri in self._clients[connection]:
             return
@@ -90,9 +95,10 @@ class News:
         else:
             wanted[uri] = origin
 
-    async def unsubscribe(self, connection: Connection, uri: str) -> None:
+    async def unsubscribe(self, connection: Connection | None, uri: str) -> None:
         """Tell an older client of a resource no more."""
-        await self._release(self._clients.get(connection, {}).pop(uri, None))
+        if connection is not None:
+            await self._release(self._clients.get(connection, {}).pop(uri, None))
 
     async def listen(
         self, ctx: Context, params: SubscriptionsListenRequestParams, user: str
@@ -165,8 +171,7 @@ async def _tell_one(connection: Connection, data: dict[str, Any]) -> None:
             await connection.notify(data["method"], data.get("params"))
 
 
-def connection_of(ctx: Context) -> Connection:
-    """Return the connection of a request."""
-    session = cast("Any", ctx.session)
-    connection: Connection = session._connection  # noqa: SLF001 - there is no other way to it
+def connection_of(ctx: Context) -> Connection | None:
+    """Return the connection of a request; None where the SDK does not say."""
+    connection: Connection | None = sdk.CONNECTION.of(ctx.session)
     return connection

@@ -14,7 +14,9 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolRequestParams
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import INVALID_PARAMS, CallToolRequestParams, Result, server_request_adapter
+from pydantic import ConfigDict, ValidationError
 
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
 from toolpost.contracts.outcomes import OWN_META, Failed, OpenQuestion, Outcome, Paused
@@ -22,6 +24,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction, Question
 from toolpost.gateway.mcp_client import client_capabilities
 from toolpost.schema.json_values import is_object
+from toolpost.sources.mcp import sdk
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -397,6 +400,12 @@ def _elicitation_modes(ctx: Context) -> set[str]:
     return modes or {"form"}  # an empty capability means forms, as before there were modes
 
 
+class _Reply(Result):
+    """Any reply of a client, as it is on the wire."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 async def _ask_client(ctx: Context, requests: Mapping[str, Any]) -> dict[str, Any]:
     """Send requests to an older client and return its replies; one that refuses to ask has closed the form."""
     replies = await asyncio.gather(*(_send(ctx, request) for request in requests.values()))
@@ -404,11 +413,21 @@ async def _ask_client(ctx: Context, requests: Mapping[str, Any]) -> dict[str, An
 
 
 async def _send(ctx: Context, request: dict[str, Any]) -> dict[str, Any]:
-    outbound = ctx.session._request_outbound  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - requests as they are
+    outbound = sdk.REQUEST_OUTBOUND.of(ctx.session)
     try:
-        return await outbound.send_raw_request(request["method"], request.get("params") or {})
-    except MCPError:
+        if outbound is None:
+            return await _send_typed(ctx, request)
+        reply: dict[str, Any] = await outbound.send_raw_request(request["method"], request.get("params") or {})
+    except (MCPError, ValidationError):
         return {"action": "cancel"}
+    return reply
+
+
+async def _send_typed(ctx: Context, request: dict[str, Any]) -> dict[str, Any]:
+    """Send a request by the public method of the SDK, which knows the requests of the protocol."""
+    typed = server_request_adapter.validate_python(request)
+    reply = await ctx.session.send_request(typed, _Reply, metadata=ServerMessageMetadata(ctx.request_id))
+    return reply.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def where_to_answer(paused: Paused) -> str:

@@ -324,7 +324,8 @@ class McpServer:
 
     async def _serve(self, call: _Call) -> dict[str, Any]:
         """Run the call of a request, or go on with it, and return what this client can take."""
-        level = self._log_levels.get(connection_of(call.ctx), _DEFAULT_LOG_LEVEL)
+        connection = connection_of(call.ctx)
+        level = _DEFAULT_LOG_LEVEL if connection is None else self._log_levels.get(connection, _DEFAULT_LOG_LEVEL)
         is_tool = isinstance(call.params, CallToolRequestParams)
         # Those of a retry are for the question that it answers, not for what else its call may ask.
         early = _plain_responses(call.params.input_responses) if call.params.request_state is None else {}
@@ -491,7 +492,8 @@ class McpServer:
         return {**_COMPLETE, **await self._contents.complete(plain, self._principal(ctx))}
 
     async def _set_level(self, ctx: Context, params: SetLevelRequestParams) -> Any:
-        self._log_levels[connection_of(ctx)] = params.level
+        if (connection := connection_of(ctx)) is not None:
+            self._log_levels[connection] = params.level
         return {}
 
     async def _subscribe(self, ctx: Context, params: SubscribeRequestParams) -> Any:

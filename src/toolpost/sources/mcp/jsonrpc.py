@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -18,6 +18,7 @@ import orjson
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
 from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.inbound import mcp_param_headers
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, RequestId
@@ -118,6 +119,8 @@ class JsonRpc(Dispatcher[TransportContext]):
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
+        # By tool, the arguments that are also sent as headers in the stateless protocol.
+        self.header_arguments: dict[str, Mapping[tuple[str, ...], str]] = {}
 
     # ------------------------------------------------------------------ requests of ours
 
@@ -148,16 +151,38 @@ class JsonRpc(Dispatcher[TransportContext]):
         if on_progress is not None:
             pending.on_progress = on_progress
             params = _with_meta(params, "progressToken", request_id)
-        if self._trace_context and (named := traceparent()) is not None:
-            params = _with_meta(params, TRACEPARENT, named)  # SEP-414; baggage stays here
+        if self._trace_context and (trace := traceparent()) is not None:
+            params = _with_meta(params, TRACEPARENT, trace)  # SEP-414; baggage stays here
         if params:
             message["params"] = params
+            if self.header_arguments and method == "tools/call":
+                named = self.header_arguments.get(params["name"], {})
+                headers = {**(headers or {}), **mcp_param_headers(named, params.get("arguments") or {})}
         self._pending[request_id] = pending
         try:
             self._link.ask(message, pending, headers)
         except BaseException:
             del self._pending[request_id]
             raise
+        return pending
+
+    def follow(self, method: str, answer: Coroutine[Any, Any, dict[str, Any]]) -> PendingRequest:
+        """Return a request that something else sends; it is cancelled where nobody waits for it any more."""
+        self._last_id += 1
+        pending = PendingRequest(f"followed {self._last_id}", method, self._loop.create_future())
+        task = self.start(answer)
+        pending.cancellable, pending.stop = False, task.cancel
+        self._pending[pending.id] = pending
+
+        def settle(done: asyncio.Task[dict[str, Any]]) -> None:
+            self._pending.pop(pending.id, None)
+            if done.cancelled():
+                pending.end(MCPError(code=CONNECTION_CLOSED, message="the request was cancelled"))
+            else:
+                error = done.exception()
+                pending.end(cast("Exception | None", error), None if error else done.result())
+
+        task.add_done_callback(settle)
         return pending
 
     def abandon(self, pending: PendingRequest, reason: str, error: Exception | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from fastmcp.telemetry import suppress_fastmcp_telemetry
 from mcp import MCPError, ServerSession
-from mcp.server import ServerRequestContext
+from mcp.server import Server, ServerRequestContext
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
@@ -32,6 +32,7 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+from toolpost.contracts.errors import ConfigError
 from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp.jsonrpc import JsonRpc, Loopback, PeerMessage
 from toolpost.wire.tracing import find_tracer
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractContextManager
 
-    from mcp.server import Server
     from mcp.server.context import CallNext, ServerMiddleware
 
     from toolpost.sources.mcp.jsonrpc import Link
@@ -55,7 +55,10 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def serve_in_process(server: Any) -> AsyncGenerator[Link]:
     """Serve a FastMCP server, or one of the SDK, and yield the client's end of the link to it."""
-    lowlevel: Server[Any] = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
+    lowlevel: object = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
+    if not isinstance(lowlevel, Server):
+        kind = f"{type(server).__module__}.{type(server).__qualname__}"
+        raise ConfigError(f"{kind} is no server object that can run in this process; start it as a command or by URL")
     lifespan = getattr(server, "_lifespan_manager", nullcontext)
     link = Loopback()
     async with lifespan(), lowlevel.lifespan(lowlevel) as state:

@@ -16,8 +16,9 @@ from fastmcp import Client
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp import ClientSession, MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value, find_invalid_x_mcp_header, x_mcp_header_map
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, DiscoverResult
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, DiscoverResult, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
@@ -25,6 +26,7 @@ from toolpost.policy.redaction import Redactor
 from toolpost.processes.launch import Launch, child_environment
 from toolpost.processes.process_supervisor import Process, start
 from toolpost.schema.json_values import is_array
+from toolpost.sources.mcp import sdk
 from toolpost.sources.mcp.elicitation import SessionCalls
 from toolpost.sources.mcp.endpoint import CommandEndpoint, Endpoint, MemoryEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error
@@ -453,6 +455,19 @@ def _import_server(target: str) -> Any:
         raise ConfigError(f"no server object {target!r}: {error}; name it memory:module:attribute") from error
 
 
+class _PlainRequest(Request[dict[str, Any], str]):
+    """Any request, as it is on the wire."""
+
+
+class _TaskRequest(_PlainRequest):
+    """A request about a task, whose id is also sent as a header."""
+
+    name_param = "taskId"
+
+
+_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+
+
 class RawSession(ClientSession):
     """Client session that returns results unparsed; the catalog validates schemas and outputs."""
 
@@ -463,8 +478,11 @@ class RawSession(ClientSession):
     def begin(self, method: str, params: dict[str, Any], options: RequestOptions) -> PendingRequest:
         """Send one request; its future gets the result, or an MCPError when the server fails it."""
         on_progress, capabilities, log_level = options
+        stamp = sdk.STAMP.of(self)
+        if stamp is None:
+            return self.rpc.follow(method, self._send_by_sdk(method, params, on_progress))
         stamped: CallOptions = {}
-        self._stamp({"method": method, "params": params}, stamped)
+        stamp({"method": method, "params": params}, stamped)
         if self.modern:
             meta = params["_meta"]
             if capabilities is not None:
@@ -475,6 +493,18 @@ class RawSession(ClientSession):
                 stamped.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(params["taskId"])
         return self.rpc.begin(method, params, headers=stamped.get("headers"), on_progress=on_progress)
 
+    async def _send_by_sdk(self, method: str, params: dict[str, Any], on_progress: OnProgress | None) -> dict[str, Any]:
+        """Send a request by the public method of the SDK, which stamps it and checks its result."""
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            if on_progress is not None:
+                on_progress(progress, total, message)
+
+        kind = _TaskRequest if method.startswith("tasks/") else _PlainRequest
+        request = kind(method=method, params=params)
+        progress = None if on_progress is None else report
+        return cast("dict[str, Any]", await self.send_request(request, _RESULT, progress_callback=progress))
+
     @property
     def modern(self) -> bool:
         """Whether the stateless protocol was negotiated."""
@@ -482,7 +512,7 @@ class RawSession(ClientSession):
 
     def has_header_arguments(self, tool_name: str) -> bool:
         """Whether some arguments of a tool are also sent as HTTP headers."""
-        return bool(self._x_mcp_header_maps.get(tool_name))
+        return bool(self.rpc.header_arguments.get(tool_name))
 
     def register_header_arguments(self, tool_name: str, schema: dict[str, Any]) -> str | None:
         """Register the arguments to send as headers; return why the tool must not be offered, if so."""
@@ -490,9 +520,9 @@ class RawSession(ClientSession):
             return None
         reason = find_invalid_x_mcp_header(schema)
         if reason is None:
-            self._x_mcp_header_maps[tool_name] = x_mcp_header_map(schema)
+            self.rpc.header_arguments[tool_name] = x_mcp_header_map(schema)
         else:
-            self._x_mcp_header_maps.pop(tool_name, None)
+            self.rpc.header_arguments.pop(tool_name, None)
         return reason
 
 
