@@ -204,7 +204,7 @@ async def test_a_tool_that_was_not_offered_cannot_be_called() -> None:
 
 async def test_tools_see_the_tool_context_and_the_model_only_the_harmless_part_of_its_own(tmp_path: Path) -> None:
     model = ScriptedModel(tool_calls(("seen", {})), "done")
-    settings = Settings.model_validate({"data_dir": None, "tools": {"allowed_paths": [str(tmp_path)]}})
+    settings = Settings.model_validate({"data_dir": None, "tools": {"allowed_paths": [f"{tmp_path}/{{tenant}}"]}})
     async with Toolbox(tools=[seen], settings=settings) as box:
         await ReactPlanner(catalog=box, llm=model).run(
             "Look.",
@@ -212,7 +212,7 @@ async def test_tools_see_the_tool_context_and_the_model_only_the_harmless_part_o
             llm_context={"topic": "owls", "service": ({"api_key": "canary-2", "region": "eu"},)},
         )
     assert '"user": "acme:ann", "tenant": "acme", "trace": "trace-1"' in model.results[0]
-    assert f'"paths": ["{tmp_path}"]' in model.results[0]
+    assert f'"paths": ["{tmp_path}/acme"]' in model.results[0]
     assert '"names": ["access_token", "handle", "trace_id", "user_id"], "topic": "owls"' in model.results[0]
     assert '{"topic": "owls", "service": [{"region": "eu"}]}' in model.requests[0][0]["content"]
     assert "canary" not in repr(model.requests)

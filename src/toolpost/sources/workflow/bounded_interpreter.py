@@ -36,7 +36,7 @@ class ExpressionLimitError(Exception):
     """An expression that took too many steps, or created too large a value."""
 
 
-class Budget:
+class ExpressionBudget:
     """The steps and bytes that are left for an expression, and the sizes of the values that were measured.
 
     A value may contain the same list many times: `[@, @] | [@, @]` has four items and two lists. Each list is measured
@@ -103,7 +103,7 @@ class Budget:
 class BoundedInterpreter(TreeInterpreter):
     """Evaluates a parsed expression within a budget; ExpressionLimitError where that is exceeded."""
 
-    def __init__(self, options: Options, budget: Budget) -> None:
+    def __init__(self, options: Options, budget: ExpressionBudget) -> None:
         super().__init__(options)
         self._budget = budget
 

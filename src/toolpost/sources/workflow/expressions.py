@@ -12,7 +12,12 @@ from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from toolpost.contracts.errors import nearest
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.workflow.bounded_interpreter import MAX_BYTES, BoundedInterpreter, Budget, ExpressionLimitError
+from toolpost.sources.workflow.bounded_interpreter import (
+    MAX_BYTES,
+    BoundedInterpreter,
+    ExpressionBudget,
+    ExpressionLimitError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -94,9 +99,9 @@ class Expression:
 
         ExpressionError where a function refuses its data, or where the expression exceeds its budget.
         """
-        return self.evaluate_within(Budget(), scope)
+        return self.evaluate_within(ExpressionBudget(), scope)
 
-    def evaluate_within(self, budget: Budget, scope: Mapping[str, Any]) -> Any:
+    def evaluate_within(self, budget: ExpressionBudget, scope: Mapping[str, Any]) -> Any:
         """Return the value; take the steps from a budget that other expressions share."""
         if self._path is not None:
             value: Any = scope
@@ -148,7 +153,7 @@ class _SharedBudget:
     """The budget of a template: the values of its expressions together are no larger than one may be."""
 
     def __init__(self) -> None:
-        self._budget, self._bytes = Budget(), 0
+        self._budget, self._bytes = ExpressionBudget(), 0
 
     def evaluate(self, expression: Expression, scope: Mapping[str, Any]) -> Any:
         value = expression.evaluate_within(self._budget, scope)
