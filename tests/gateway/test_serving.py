@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shlex
 import signal
 import socket
 import stat
@@ -61,6 +63,27 @@ async def test_a_client_that_starts_serve_lists_and_calls(home: Path, era: Any) 
 
     assert {"local__add", "base64_encode"} <= names
     assert result.structured_content == {"result": 5}
+
+
+async def test_the_command_in_the_result_of_a_waiting_call_works_as_it_stands(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    program, *arguments = warm_command("serve", "--config", str(home / "toolpost.yaml"), "--user", "acme:agent")
+    server = StdioServerParameters(command=program, args=arguments, cwd=home.parent, env=child_environment())
+    async with Client(stdio_client(server), mode="legacy") as client:
+        told = await client.call_tool("local__drop", {"name": "orders"})
+    [hint] = re.findall(r"`toolpost (pending approve [^`]+)`", str(told.content))
+    done = subprocess.run(
+        warm_command(*shlex.split(hint)),
+        cwd=tmp_path_factory.mktemp("elsewhere"),
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "orders is gone\n"), done.stderr
+    assert (home / "dropped").read_text() == "orders\n"
 
 
 async def test_up_serves_whoever_shows_the_token_of_the_data_folder(home: Path) -> None:

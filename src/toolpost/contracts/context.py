@@ -132,8 +132,9 @@ class ToolContext:
     read-only and may be shown to a model; `tool_context` is for tools alone. Neither holds credentials, which are
     passed beside the context. `allowed_paths` are by default the Toolbox's, None is no restriction;
     `protected_paths` hold whatever is allowed. `memory_dir` is the memory of the user, `shared_memory_dir` that of the
-    tenant. `preview` is the result of the tool's own `preview`, if it has one.
-    `client` is the MCP client that made the call, if one did; it does not outlive a pause.
+    tenant. `preview` is the result of the tool's own `preview`, if it has one. `client` is the MCP client that made the
+    call, if one did; it does not outlive a pause. `caller` is the id of the gateway's caller, such as `key:ID`, which
+    the event of the request records.
     """
 
     def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
@@ -157,6 +158,7 @@ class ToolContext:
         services: CallServices | None = None,
         preview: CallPreview | None = None,
         client: CallingClient | None = None,
+        caller: str = "",
     ) -> None:
         self.task_id = task_id
         self.tenant_id = tenant_id
@@ -179,6 +181,7 @@ class ToolContext:
         self._services = services
         self.preview = preview
         self.client = client
+        self.caller = caller
         self._pauses = 0
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from msgspec import Struct, field
 
-from toolpost.contracts.principal import Principal
+from toolpost.contracts.principal import Principal, login_name
 from toolpost.contracts.records import represent
 
 QuestionKind = Literal["approval", "call", "consent", "input", "restart", "unknown"]
@@ -32,6 +32,7 @@ NEXT_STEPS: Mapping[QuestionKind, str] = {
     "unknown": "`toolpost pending answer {id} --decision happened{options}` (or not_happened, or rerun) settles it.",
 }
 """The commands that answer a question of each kind."""
+_WILDCARDS = frozenset("*?[")
 DEFINITION_CHANGED = "definition_changed"
 """The reason of an approval that asks the operator to accept the changed definition of a tool."""
 _OPERATOR_STEP = (
@@ -191,3 +192,17 @@ class PendingAction(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome"))
+
+
+def answering_user(question: Question, asked_by: Principal) -> str:
+    """Return as whom the operator of this machine can answer a question with `--user`; a pattern if only that is known.
+
+    An account is connected by the person who asked.
+    """
+    if question.kind == "consent":
+        return str(asked_by)
+    if question.answerers:
+        named = [one for one in question.answerers if _WILDCARDS.isdisjoint(one)]
+        return (named or question.answerers)[0]
+    login = login_name()
+    return f"{asked_by.tenant}:{'NAME' if question.four_eyes and login == asked_by.user else login}"

@@ -11,6 +11,8 @@ import asyncio
 import hmac
 import json
 import math
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from mcp.shared.exceptions import MCPError
@@ -18,10 +20,11 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, Result, server_request_adapter
 from pydantic import ConfigDict, ValidationError
 
+from toolpost.configuration.defaults import FILE_NAME
 from toolpost.contracts.errors import PendingNotFoundError, ToolError
 from toolpost.contracts.outcomes import OWN_META, Failed, OpenQuestion, Outcome, Paused
-from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import PendingAction, Question
+from toolpost.contracts.principal import LOCAL_TENANT, Principal, login_name
+from toolpost.contracts.questions import PendingAction, Question, answering_user
 from toolpost.gateway.mcp_client import client_capabilities
 from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp import sdk
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
     Context = ServerRequestContext[Any, Any]
+    OptionsOf = Callable[[Question], str]  # of a command that answers a question
 
 _ELICIT = "elicitation/create"
 _NEEDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
@@ -115,7 +119,7 @@ class PausedCalls:
             return True
         return not question.person and self._interactive(ctx)
 
-    def client_requests(self, paused: Paused, ctx: Context) -> dict[str, Any]:
+    def client_requests(self, paused: Paused, ctx: Context, user: str) -> dict[str, Any]:
         """Return what the client is asked: by the server behind, if the client can answer it all, or about the pause.
 
         The key of the latter names the question: a retry that comes late answers no other.
@@ -123,7 +127,7 @@ class PausedCalls:
         question, is_asked = paused.question, self.is_for_client(paused.question, ctx)
         if is_asked and question.requests and _can_answer(question.requests, ctx):
             return dict(question.requests)
-        request = _elicitation(paused, ctx, is_asked=is_asked)
+        request = _elicitation(paused, ctx, answer_options(self._box, user), is_asked=is_asked)
         return {} if request is None else {paused.pending_id: {"method": _ELICIT, "params": request}}
 
     # ------------------------------------------------------------------ newer clients, which retry
@@ -161,7 +165,7 @@ class PausedCalls:
         first_id, number = (paused.pending_id, 1) if last is None else (last.first_id, last.round + 1)
         echoed = self._write_state(_State(first_id, paused.pending_id, number), user)
         result: dict[str, Any] = {"resultType": "input_required", "requestState": echoed}
-        requests = self.client_requests(paused, ctx)
+        requests = self.client_requests(paused, ctx, user)
         return {**result, "inputRequests": requests} if requests else result
 
     def _write_state(self, state: _State, user: str) -> str:
@@ -240,7 +244,7 @@ class PausedCalls:
     async def ask(self, ctx: Context, paused: Paused, user: str, context: ToolContext) -> Outcome:
         """Ask an older client that can be asked, until nothing is asked any more or nobody answers."""
         while True:
-            requests = self.client_requests(paused, ctx)
+            requests = self.client_requests(paused, ctx, user)
             if not requests or not ctx.session.can_send_request:
                 return paused
             outcome = await self._ask_once(ctx, paused, requests, user, context)
@@ -340,7 +344,7 @@ def _invalid_state() -> MCPError:
     return MCPError(code=INVALID_PARAMS, message="Invalid or expired requestState: call the tool without it")
 
 
-def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> dict[str, Any]:
+def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any], options: OptionsOf) -> dict[str, Any]:
     """Return the result for clients that can be asked nothing: what waits, where it is answered, how to collect it.
 
     The card in `_meta` is for hosts that show it to their user. Some hand all of a result to their model, so the link
@@ -349,7 +353,8 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
     Clients refuse a result without structured content where the tool has an output schema, unless it is an error.
     """
     text = (
-        f"This call waits for a person and runs once it is answered; do not repeat it. {where_to_answer(paused)}\n"
+        "This call waits for a person and runs once it is answered; do not repeat it. "
+        f"{where_to_answer(paused, options)}\n"
         f"To get its result, call {_WAIT} with pending_id: {paused.pending_id}"
     )
     shown: Mapping[str, Any] = {**card, "payload": {}} if paused.question.kind == "consent" else card
@@ -363,7 +368,7 @@ def pending_result(paused: Paused, spec: ToolSpec, card: Mapping[str, Any]) -> d
     return {"content": [{"type": "text", "text": text}], "isError": spec.output_schema is not None, "_meta": meta}
 
 
-def _elicitation(paused: Paused, ctx: Context, *, is_asked: bool) -> dict[str, Any] | None:
+def _elicitation(paused: Paused, ctx: Context, options: OptionsOf, *, is_asked: bool) -> dict[str, Any] | None:
     """Return what the client's user is asked: a form for input, a page to sign in, or news of an approval.
 
     An approval is only told of: whoever may decide does so elsewhere, and the client's user says when to look again.
@@ -376,7 +381,7 @@ def _elicitation(paused: Paused, ctx: Context, *, is_asked: bool) -> dict[str, A
         return None
     if is_asked:
         return {"mode": "form", "message": question.prompt, "requestedSchema": _form(question)}
-    return {"mode": "form", "message": where_to_answer(paused), "requestedSchema": _EMPTY_FORM}
+    return {"mode": "form", "message": where_to_answer(paused, options), "requestedSchema": _EMPTY_FORM}
 
 
 def _form(question: Question) -> dict[str, Any]:
@@ -430,17 +435,31 @@ async def _send_typed(ctx: Context, request: dict[str, Any]) -> dict[str, Any]:
     return reply.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-def where_to_answer(paused: Paused) -> str:
-    """Return what people are asked, and how to answer it."""
-    return "\nIt also waits for: ".join(_how_to_answer(asked) for asked in paused.questions)
+def answer_options(box: Toolbox, user: str) -> OptionsOf:
+    """Return the options by which the operator's command reaches a question that a call for `user` waits with."""
+    asked_by, default = Principal.parse(user), str(Principal(LOCAL_TENANT, login_name()))
+
+    def options(question: Question) -> str:
+        path = box.config_path
+        words = [] if path is None or path.absolute() == Path(FILE_NAME).absolute() else ["--config", str(path)]
+        person = answering_user(question, asked_by)
+        words += [] if person == default else ["--user", person]
+        return "".join(f" {shlex.quote(word)}" for word in words)
+
+    return options
 
 
-def _how_to_answer(asked: OpenQuestion) -> str:
+def where_to_answer(paused: Paused, options: OptionsOf) -> str:
+    """Return what people are asked, and the commands that answer it."""
+    return "\nIt also waits for: ".join(_how_to_answer(asked, options(asked.question)) for asked in paused.questions)
+
+
+def _how_to_answer(asked: OpenQuestion, options: str) -> str:
     question = asked.question
     target = question.target.get("summary", "")
     shown = f"{question.prompt}\narguments: {dict(question.arguments)}" + (f"\ntarget: {target}" if target else "")
     service = question.payload.get("provider", "SERVICE")
-    step = question.next_step.format(id=asked.pending_id, service=service, options="")
+    step = question.next_step.format(id=asked.pending_id, service=service, options=options)
     return f"{shown}\n{step}"
 
 

@@ -41,6 +41,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolNotFoundError
 from toolpost.contracts.outcomes import Completed, Failed, Paused
 from toolpost.contracts.principal import Principal
+from toolpost.gateway.access import CALLER
 from toolpost.gateway.mcp_client import RequestClient
 from toolpost.gateway.mcp_contents import Contents, no_prompt, no_resource
 from toolpost.gateway.mcp_names import Names, Origin
@@ -49,6 +50,7 @@ from toolpost.gateway.mcp_pauses import (
     PENDING_TOOLS,
     PausedCalls,
     Retry,
+    answer_options,
     pending_result,
     where_to_answer,
 )
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp_types import CallToolResult, InputRequiredResult, SubscriptionsListenResult
 
+    from toolpost.contracts.callers import Caller
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.spec import ToolSpec
     from toolpost.toolbox.box import Toolbox
@@ -336,7 +339,7 @@ class McpServer:
             relays=not is_tool,
             interactive=self._interactive(call.ctx),
         )
-        context = ToolContext(client=client)
+        context = ToolContext(client=client, caller=_caller_id(call.ctx))
         if not (is_tool and knows_tasks(call.ctx)):
             return await self._present(call, await self._outcome(call, client, context), context)
         # Under the key of its run the outcome is kept, for a task that is asked about after a restart.
@@ -413,7 +416,7 @@ class McpServer:
     async def _go_on(self, task: McpTask, call: _Call, paused: Paused, context: ToolContext) -> Outcome:
         """Ask the client of a task, or wait for a person, and return what came of it."""
         is_asked = paused.question.requests and self._paused.is_for_client(paused.question, call.ctx)
-        requests = self._paused.client_requests(paused, call.ctx) if is_asked else {}
+        requests = self._paused.client_requests(paused, call.ctx, call.user) if is_asked else {}
         try:
             if requests:
                 return await self._paused.take(paused, await task.ask(requests), call.ctx, call.user, context)
@@ -475,15 +478,27 @@ class McpServer:
                 return failed_result(outcome)
             case Paused():
                 pending = self._box.pending
-                return pending_result(outcome, spec, pending.card(await pending.get(outcome.pending_id, by=user)))
+                card = pending.card(await pending.get(outcome.pending_id, by=user))
+                return pending_result(outcome, spec, card, answer_options(self._box, user))
 
     async def _read_result(self, outcome: Outcome, uri: str, origin: Origin, user: str) -> dict[str, Any]:
         if isinstance(outcome, Failed) and is_refusal(outcome.error):
             raise no_resource(uri)
-        return {**_LIST_CACHE, **await self._contents.read_result(_completed(outcome), origin, user)}
+        return {**_LIST_CACHE, **await self._contents.read_result(self._completed(outcome, user), origin, user)}
 
     async def _prompt_result(self, outcome: Outcome, origin: Origin, user: str) -> dict[str, Any]:
-        return await self._contents.prompt_result(_completed(outcome), origin, user)
+        return await self._contents.prompt_result(self._completed(outcome, user), origin, user)
+
+    def _completed(self, outcome: Outcome, user: str) -> Completed:
+        """Return what a server said; raise what went wrong, for there is no result that could tell it."""
+        match outcome:
+            case Completed():
+                return outcome
+            case Failed(error=error):
+                raise protocol_error(error) or MCPError(code=INTERNAL_ERROR, message=str(error))
+            case Paused():
+                message = where_to_answer(outcome, answer_options(self._box, user))
+                raise MCPError(code=INVALID_REQUEST, message=message)
 
     # ------------------------------------------------------------------ beside calls
 
@@ -542,6 +557,12 @@ class _ListingServer(Server[Any]):
         return super().create_initialization_options(notification_options or changes, *given, **options)
 
 
+def _caller_id(ctx: Context) -> str:
+    """Return the id of the gateway's caller that sent a request; empty over stdin and stdout."""
+    caller: Caller | None = None if ctx.request is None else ctx.request.scope.get(CALLER)
+    return "" if caller is None else caller.id
+
+
 async def _first(running: asyncio.Task[Any], signal: Coroutine[Any, Any, Any], *, within_s: float) -> None:
     """Wait for a call to end, or for a signal, or some time."""
     signalled = asyncio.get_running_loop().create_task(signal)
@@ -549,17 +570,6 @@ async def _first(running: asyncio.Task[Any], signal: Coroutine[Any, Any, Any], *
         await asyncio.wait({running, signalled}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         signalled.cancel()
-
-
-def _completed(outcome: Outcome) -> Completed:
-    """Return what a server said; raise what went wrong, for there is no result that could tell it."""
-    match outcome:
-        case Completed():
-            return outcome
-        case Failed(error=error):
-            raise protocol_error(error) or MCPError(code=INTERNAL_ERROR, message=str(error))
-        case Paused():
-            raise MCPError(code=INVALID_REQUEST, message=where_to_answer(outcome))
 
 
 def _plain_responses(given: Mapping[str, Any] | None) -> dict[str, Any]:
