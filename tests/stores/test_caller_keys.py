@@ -2,7 +2,7 @@
 
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, BOB, EVE, key_record, whole_run
-from toolpost.contracts.events import EventFilter
+from toolpost.contracts.events import EventFilter, RunFilter
 from toolpost.gateway.callers import new_caller_key
 
 
@@ -26,7 +26,9 @@ async def test_runs_go_on_before_a_run_and_are_those_of_a_user(store: AnyStore) 
             store.events.emit(event)
 
     async def found(user: str | None = None, before: str | None = None) -> list[str]:
-        return [run.run_id for run in await store.events.runs(tenant=ANN.tenant, user=user, before=before)]
+        return [
+            run.run_id for run in await store.events.runs(tenant=ANN.tenant, only=RunFilter(user=user), before=before)
+        ]
 
     assert ANN.tenant == BOB.tenant != EVE.tenant
     assert await found() == ["run_4", "run_2", "run_1", "run_0"]

@@ -158,4 +158,14 @@ User = Annotated[
         "--user", metavar="TENANT:USER", help="Whom the command acts for.", callback=_user, show_default="local:LOGIN"
     ),
 ]
+AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Of every tenant; for the operator.")]
+
+
+def check_operator(user: str, *, all_tenants: bool) -> None:
+    """Refuse --all-tenants to a command that acts for somebody of another tenant than the operator's."""
+    if all_tenants and Principal.parse(user).tenant != LOCAL_TENANT:
+        message = f"it is for the operator, whose tenant is {LOCAL_TENANT}; leave --user out"
+        raise typer.BadParameter(message, param_hint="--all-tenants")
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]

@@ -7,17 +7,18 @@ import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.commands import Commands, Config, Json, User, describe_user
+from toolpost.cli.commands import AllTenants, Commands, Config, Json, User, check_operator, describe_user
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_json_line, format_time
 from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
+from toolpost.contracts.callers import KEY_ID
 from toolpost.contracts.errors import ErrorCategory, ToolError, nearest
-from toolpost.contracts.events import EventCode, EventFilter, RunSummary, StoredEvent
+from toolpost.contracts.events import EventCode, EventFilter, RunFilter, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
 
@@ -53,12 +54,49 @@ _RECENT = 1000  # runs among which an ended call is looked for
 RunLimit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
 
 
+ForUser = Annotated[
+    str | None, typer.Option("--for", metavar="USER", help="Only for this user: the name, without the tenant.")
+]
+ByKey = Annotated[
+    str | None,
+    typer.Option("--key", metavar="ID", help="Only calls that came with this key of a caller; `keys list` shows ids."),
+]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Only later ones: 10m, 2h, 7d, or a date and time.")
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Only earlier ones: 10m, 2h, 7d, or a date and time.")
+]
+RunStatus = Annotated[
+    Literal["running", "paused", "completed", "failed"] | None,
+    typer.Option("--status", help="Only runs with this status."),
+]
+
+
+def _caller_of(key: str | None) -> str | None:
+    return None if key is None else f"{KEY_ID}{key.removeprefix(KEY_ID)}"
+
+
 @runs_app.command("list")
-def list_runs(limit: RunLimit = 50, config: Config = None, user: User = "", json: Json = False) -> None:
+def list_runs(
+    limit: RunLimit = 50,
+    for_: ForUser = None,
+    key: ByKey = None,
+    since: Since = None,
+    until: Until = None,
+    status: RunStatus = None,
+    config: Config = None,
+    user: User = "",
+    all_tenants: AllTenants = False,
+    json: Json = False,
+) -> None:
     """List the newest runs of your tenant."""
+    check_operator(user, all_tenants=all_tenants)
+    only = RunFilter(user=for_, caller=_caller_of(key), since=parse_time(since), until=parse_time(until), status=status)
 
     async def work(box: Toolbox, output: Output) -> int:
-        _show_runs(await box.runs(user=user, limit=limit), user, output)
+        runs = await box.runs(user=user, limit=limit, only=only, all_tenants=all_tenants)
+        _show_runs(runs, None if only != RunFilter() or all_tenants else user, output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
@@ -158,11 +196,15 @@ def _owner(run: RunSummary) -> str:
     return f"{run.tenant}:{run.user or '(forgotten)'}"
 
 
-def _show_runs(runs: list[RunSummary], user: str, output: Output) -> None:
+def _show_runs(runs: list[RunSummary], user: str | None, output: Output) -> None:
+    """Write runs; without any, what makes the first of a user, or for None that none matches."""
     if output.as_json:
         output.document([run.to_dict() for run in runs])
         return
-    if not runs:
+    if not runs and user is None:
+        output.text("No run is like that.")
+        return
+    if not runs and user is not None:
         output.text(f"No runs yet for {describe_user(user)}: `toolpost tools call NAME` makes one.")
         return
     rows = [
@@ -199,7 +241,7 @@ def _types(text: list[str]) -> list[str]:
     return text
 
 
-def _since(text: str | None) -> float | None:
+def parse_time(text: str | None) -> float | None:
     """Parse a duration before now, or a local date and time."""
     from toolpost.configuration.settings import parse_duration
 
@@ -220,7 +262,7 @@ Follow = Annotated[
     bool,
     typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C; older ones with -n or --after."),
 ]
-RunFilter = Annotated[
+OfRun = Annotated[
     str | None,
     typer.Option(
         "--run",
@@ -247,9 +289,6 @@ Type = Annotated[
     list[str] | None,
     typer.Option("--type", metavar="TYPE", help="Only of this type, such as TOOL_CALL_FAILED; may be repeated."),
 ]
-Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Only later ones: 10m, 2h, 7d, or a date and time.")
-]
 
 
 class _EventQuery(NamedTuple):
@@ -261,6 +300,7 @@ class _EventQuery(NamedTuple):
     limit: int | None
     only: EventFilter
     follow: bool
+    all_tenants: bool
 
     @property
     def last(self) -> int | None:
@@ -271,15 +311,20 @@ class _EventQuery(NamedTuple):
 
 
 def events(
+    *,
     follow: Follow = False,
-    run: RunFilter = None,
+    run: OfRun = None,
     after: After = None,
     limit: EventLimit = None,
     tool: Tool = None,
     type_: Type = None,
+    for_: ForUser = None,
+    key: ByKey = None,
     since: Since = None,
+    until: Until = None,
     config: Config = None,
     user: User = "",
+    all_tenants: AllTenants = False,
     json: Json = False,
 ) -> None:
     """Show what happened lately, oldest first.
@@ -287,13 +332,21 @@ def events(
     With --json it is one object a line.
     """
     codes = frozenset(_code(each) for each in _types(type_ or []))
-    only = EventFilter(tool=tool, codes=codes, since=_since(since))
+    check_operator(user, all_tenants=all_tenants)
+    only = EventFilter(
+        tool=tool,
+        codes=codes,
+        since=parse_time(since),
+        until=parse_time(until),
+        user=for_,
+        caller=_caller_of(key),
+    )
 
     async def work(box: Toolbox, output: Output) -> int:
         run_id = None if run is None else resolve_id(box, "run", run, user=user)
-        if run_id is not None and not follow and await box.run(run_id, user=user) is None:
+        if run_id is not None and not (follow or all_tenants) and await box.run(run_id, user=user) is None:
             raise run_not_found(run_id, user=user, output=output)
-        wanted, shown = _EventQuery(user, run_id, after, limit, only, follow), 0
+        wanted, shown = _EventQuery(user, run_id, after, limit, only, follow, all_tenants), 0
         try:
             async for event in _read_events(box, wanted):
                 shown += 1
@@ -326,7 +379,9 @@ def event_text(event: StoredEvent) -> str:
     """Format an event on one line."""
     name = event.payload.get("tool_name", "")
     code = _PROGRESS if event.code is EventCode.SUBAGENT_ACTION else event.code.name
-    return f"{event.id:>6}  {format_time(event.at)}  {code:<20}  {name}  {_payload_text(event)}".rstrip()
+    is_request = event.code is EventCode.TOOL_CALL_REQUESTED and event.user
+    whose = f"for {event.tenant}:{event.user}  " if is_request else ""
+    return f"{event.id:>6}  {format_time(event.at)}  {code:<20}  {name}  {whose}{_payload_text(event)}".rstrip()
 
 
 def _payload_text(event: StoredEvent) -> str:
@@ -368,12 +423,12 @@ async def _read_events(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[Store
     # Other processes write events too, so that polling the store is how to follow.
     after = wanted.after or 0
     if wanted.follow and wanted.after is None and wanted.limit is None and wanted.run_id is None:
-        after = await _newest_id(box, wanted.user)
+        after = await _newest_id(box, wanted)
     elif wanted.last is not None:
         last = await _read_page(box, wanted, after=after, limit=wanted.last, newest=True)
         for event in last:
             yield event
-        after = max(after, await _newest_id(box, wanted.user) if not last else last[-1].id)
+        after = max(after, await _newest_id(box, wanted) if not last else last[-1].id)
         if not wanted.follow:
             return
     while True:
@@ -392,12 +447,18 @@ async def _read_page(
     box: Toolbox, wanted: _EventQuery, *, after: int, limit: int, newest: bool = False
 ) -> list[StoredEvent]:
     return await box.events(
-        user=wanted.user, run_id=wanted.run_id, after=after, limit=limit, only=wanted.only, newest=newest
+        user=wanted.user,
+        run_id=wanted.run_id,
+        after=after,
+        limit=limit,
+        only=wanted.only,
+        newest=newest,
+        all_tenants=wanted.all_tenants,
     )
 
 
-async def _newest_id(box: Toolbox, user: str) -> int:
-    newest = await box.events(user=user, limit=1, newest=True)
+async def _newest_id(box: Toolbox, wanted: _EventQuery) -> int:
+    newest = await box.events(user=wanted.user, limit=1, newest=True, all_tenants=wanted.all_tenants)
     return newest[-1].id if newest else 0
 
 
@@ -421,7 +482,7 @@ def _artifacts_group() -> None:
 
 @artifacts_app.command("list")
 def list_artifacts(
-    run: RunFilter = None,
+    run: OfRun = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")] = 50,
     config: Config = None,
     user: User = "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast, get_args
 
@@ -9,7 +11,7 @@ import typer
 
 from toolpost.cli import completion
 from toolpost.cli.arguments import read_json, read_json_or_text
-from toolpost.cli.commands import Commands, CommonOptions, Config, Json, User, describe_user
+from toolpost.cli.commands import AllTenants, Commands, CommonOptions, Config, Json, User, check_operator, describe_user
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_json, format_json_line, format_time
 from toolpost.cli.prompts import (
@@ -25,8 +27,8 @@ from toolpost.cli.prompts import (
 from toolpost.cli.runner import FAILED, answer_source, no_source, pending_sources, run_with_box
 from toolpost.contracts.errors import PendingNotFoundError, ToolError, ToolValidationError
 from toolpost.contracts.outcomes import Failed
-from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import DECISIONS, Decision, PendingAction, PendingStatus
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
+from toolpost.contracts.questions import DECISIONS, Decision, PendingAction, PendingStatus, answering_user
 from toolpost.schema.json_patch import apply_patch, has_value
 from toolpost.schema.json_values import is_array
 
@@ -71,20 +73,28 @@ AnswerDecision = Annotated[
 
 @app.command("list")
 def list_pending(
-    status: Status = "open", limit: Limit = 100, config: Config = None, user: User = "", json: Json = False
+    status: Status = "open",
+    limit: Limit = 100,
+    config: Config = None,
+    user: User = "",
+    all_tenants: AllTenants = False,
+    json: Json = False,
 ) -> None:
     """List the pending actions of your tenant."""
+    check_operator(user, all_tenants=all_tenants)
     wanted = cast("PendingStatus", status) if status in get_args(PendingStatus) else None
 
     async def find(box: Toolbox) -> list[PendingAction]:
-        return await box.pending.list(by=user, status=wanted, limit=limit)
+        return await box.pending.list(by=user, status=wanted, limit=limit, all_tenants=all_tenants)
 
     async def work(box: Toolbox, output: Output) -> int:
         actions = await find(box)
         if json:
             output.document([box.pending.card(action) for action in actions])
         else:
-            _show_list(actions, output, nothing=_nothing_text(user, wanted))
+            others = "" if actions or all_tenants else await _waiting_elsewhere(box, user, output)
+            nothing = _nothing_text(None if all_tenants else user, wanted)
+            _show_list(actions, output, nothing=f"{nothing} {others}".rstrip(), all_tenants=all_tenants)
         return 0
 
     sources = pending_sources(find) if json else no_source  # the table has the arguments as they were when it was asked
@@ -233,11 +243,18 @@ class _ActionReference(NamedTuple):
             return await box.pending.get(resolve_id(box, "pending action", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
             options = CommonOptions(self.config, self.user)
-            error.message = (
-                f"Pending action {self.id!r} not found for {describe_user(self.user)}. "
-                f"`toolpost pending list{options}` shows the open ones."
+            elsewhere = await self._elsewhere(box)
+            error.message = f"Pending action {self.id!r} not found for {describe_user(self.user)}. " + (
+                elsewhere or f"`toolpost pending list{options}` shows the open ones."
             )
             raise
+
+    async def _elsewhere(self, box: Toolbox) -> str:
+        """Return how the operator reaches a pending action of another tenant; empty where there is none."""
+        if Principal.parse(self.user).tenant != LOCAL_TENANT:
+            return ""
+        action = await box.store.pending.get(self.id)
+        return "" if action is None else f"It is of the tenant {action.asked_by.tenant!r}: add {_as_person(action)}."
 
     async def refuses(self, decision: Decision, box: Toolbox, output: Output) -> bool:
         """Return whether the pending action takes no such decision, after saying which command answers it."""
@@ -251,21 +268,41 @@ class _ActionReference(NamedTuple):
         return True
 
 
-def _nothing_text(user: str, status: PendingStatus | None) -> str:
-    """Return the text of an empty list, which names the tenant and user."""
+def _as_person(action: PendingAction) -> str:
+    """Return the option by which the operator acts as somebody of an action's tenant who may answer it."""
+    return f"--user {shlex.quote(answering_user(action.question, action.asked_by))}"
+
+
+async def _waiting_elsewhere(box: Toolbox, user: str, output: Output) -> str:
+    """Return how many pending actions are open in other tenants, for the operator; empty if there are none."""
+    if Principal.parse(user).tenant != LOCAL_TENANT:
+        return ""
+    actions = await box.pending.list(by=user, all_tenants=True)
+    tenants = Counter(action.asked_by.tenant for action in actions)
+    if not tenants:
+        return ""
+    waiting = ", ".join(f"{number} {'waits' if number == 1 else 'wait'} in {name}" for name, number in tenants.items())
+    return f"{waiting}: `toolpost pending list --all-tenants{output.options}` shows them."
+
+
+def _nothing_text(user: str | None, status: PendingStatus | None) -> str:
+    """Return the text of an empty list, which names the tenant and user; None is for all tenants."""
     what = {"open": "Nothing waits for an answer", None: "There is no pending action"}.get(
         status, f"No pending action is {status}"
     )
+    if user is None:
+        return f"{what} in any tenant."
     return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {describe_user(user)}."
 
 
-def _show_list(actions: list[PendingAction], output: Output, *, nothing: str) -> None:
+def _show_list(actions: list[PendingAction], output: Output, *, nothing: str, all_tenants: bool) -> None:
     if not actions:
         output.text(nothing)
         return
     columns = ["Id", "Status", "Tool", "Asked by", "Question", "Arguments", "Target", "Since"]
     output.table(columns, [_row(action) for action in actions])
-    output.note(f"`toolpost pending show ID{output.options}` shows all of one.")
+    whose = " --user TENANT:NAME" if all_tenants else ""
+    output.note(f"`toolpost pending show ID{output.options}{whose}` shows all of one.")
 
 
 def _row(action: PendingAction) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from toolpost.contracts.records import represent
 
 # In the payload of a call's last event: whether its journal entry was written.
 JOURNALED = "journaled"
+# In the payload of a request: the id of the gateway's caller that made it, such as `key:ID`.
+CALLER = "caller"
 # In the facts of a failed call: the traceback of the tool's own code. It is stored with the event and in no payload.
 TRACEBACK = "traceback"
 
@@ -210,18 +212,35 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
             "type": self.code.name,
             "at": self.at,
             "call_id": self.call_id,
+            "tenant": self.tenant,
+            "user": self.user,
             "payload": dict(self.payload),
             "hash": self.hash,
         }
 
 
 class EventFilter(Struct, frozen=True, kw_only=True):
-    """Filter of events by tool (`*` matches any letters), by codes (empty: all), by time and by user."""
+    """Filter of events by tool (`*` matches any letters), by codes (empty: all), by time, by user and by caller.
+
+    `caller` is the id of the gateway's caller that made the call, such as `key:ID`.
+    """
 
     tool: str | None = None
     codes: frozenset[EventCode] = frozenset()
     since: float | None = None
+    until: float | None = None
     user: str | None = None
+    caller: str | None = None
+
+
+class RunFilter(Struct, frozen=True, kw_only=True):
+    """Filter of runs by user, by the gateway's caller of one of their calls, by the time they began, and by status."""
+
+    user: str | None = None
+    caller: str | None = None
+    since: float | None = None
+    until: float | None = None
+    status: str | None = None
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):

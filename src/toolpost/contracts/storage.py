@@ -18,6 +18,7 @@ from toolpost.contracts.events import (
     EventFilter,
     RemoteBinding,
     RunEvent,
+    RunFilter,
     RunSummary,
     StoredEvent,
 )
@@ -154,7 +155,12 @@ class EventLog(EventSink, Protocol):
         ...
 
     async def runs(
-        self, *, tenant: str | None = None, user: str | None = None, before: str | None = None, limit: int = 50
+        self,
+        *,
+        tenant: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+        only: RunFilter | None = None,
     ) -> list[RunSummary]:
         """Return runs, newest first; notices that belong to no call are no runs.
 

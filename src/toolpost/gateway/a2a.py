@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from toolpost import __version__
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.outcomes import Completed, Failed, OpenQuestion, Outcome, Paused, outcome_to_dict
@@ -283,7 +284,9 @@ def _start(ask: _Ask) -> tuple[str, asyncio.Task[Outcome]]:
     if not isinstance(message_id, str) or not 0 < len(message_id) <= _LONGEST_ID:
         raise _RpcError(_INVALID_PARAMS, f"messageId must be a text of up to {_LONGEST_ID} characters")
     tools = ask.service.tools_for(ask.caller)
-    calling = tools.call(tool, arguments, user=ask.user, idempotency_key=f"a2a:{message_id}", run_id=run_id)
+    made_by = ToolContext(caller=ask.caller.id)
+    key = f"a2a:{message_id}"
+    calling = tools.call(tool, arguments, user=ask.user, idempotency_key=key, run_id=run_id, context=made_by)
     return run_id, ask.service.start_call(calling)
 
 

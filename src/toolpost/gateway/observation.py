@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LogFormat = Literal["text", "json"]
 _PACKAGE = "toolpost"
+_SERVER_ERROR = 500
 _log = logging.getLogger("toolpost.gateway")
 _OUTCOMES = {
     EventCode.TOOL_CALL_COMPLETED: "completed",
@@ -93,14 +94,15 @@ def _finish_span(span: Span, scope: Scope, status: int) -> None:
         span.update_name(f"{scope['method']} {route}")
         span.set_attribute("http.route", route)
     span.set_attribute("http.response.status_code", status)
-    if status >= 500:
+    if status >= _SERVER_ERROR:
         from opentelemetry.trace import StatusCode  # noqa: PLC0415 - there is a tracer
 
         span.set_status(StatusCode.ERROR)
 
 
 def _log_request(scope: Scope, status: int, duration_ms: float) -> None:
-    if not _log.isEnabledFor(logging.INFO):
+    level = logging.WARNING if status >= _SERVER_ERROR else logging.INFO
+    if not _log.isEnabledFor(level):
         return
     caller: Caller | None = scope.get(CALLER)
     fields = {
@@ -112,15 +114,16 @@ def _log_request(scope: Scope, status: int, duration_ms: float) -> None:
         "caller": None if caller is None else caller.id,
         "trace_id": current_trace_id(),
     }
-    _log.info("%s %s %d", fields["method"], fields["path"], status, extra={LOG_FIELDS: fields})
+    _log.log(level, "%s %s %d", fields["method"], fields["path"], status, extra={LOG_FIELDS: fields})
 
 
 class CallLog:
-    """Event sink that writes a line of the log for each call that ended or waits for a person."""
+    """Event sink that writes a line of the log for each call that ended or waits for a person; failures as warnings."""
 
     def emit(self, event: RunEvent) -> None:
         outcome = _OUTCOMES.get(event.code)
-        if outcome is None or not _log.isEnabledFor(logging.INFO):
+        level = logging.WARNING if outcome == "failed" else logging.INFO
+        if outcome is None or not _log.isEnabledFor(level):
             return
         call, payload = event.call, event.payload  # redacted
         took_ms = payload.get("duration_ms")
@@ -135,7 +138,8 @@ class CallLog:
             "pending_id": payload.get("pending_id"),
             "trace_id": current_trace_id(),
         }
-        _log.info("%s %s", call.tool_name, outcome, extra={LOG_FIELDS: fields})
+        reason = f": {payload.get('error_message')}" if outcome == "failed" else ""
+        _log.log(level, "%s %s%s", call.tool_name, outcome, reason, extra={LOG_FIELDS: fields})
 
 
 @contextmanager

@@ -125,13 +125,14 @@ class PendingActions:
         user: str | None = None,
         before: str | None = None,
         limit: int = 100,
+        all_tenants: bool = False,
     ) -> list[PendingAction]:
         """Return the pending actions of this person's tenant, newest first; not calls that wait for one inside them.
 
         With `user` they are those of that user's calls. `before` is the id of the last one of the page before; a page
-        with less than `limit` is the last one.
+        with less than `limit` is the last one. `all_tenants` is for the operator.
         """
-        tenant, actions = Principal.parse(by).tenant, list[PendingAction]()
+        tenant, actions = None if all_tenants else Principal.parse(by).tenant, list[PendingAction]()
         while (missing := limit - len(actions)) > 0:
             page = await self._store.pending.list(tenant=tenant, user=user, status=status, before=before, limit=missing)
             actions += [_visible_to(by, action) for action in page if action.question.kind != "call"]

@@ -31,7 +31,7 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-from toolpost.contracts.events import CallRef, EventCode, JsonText
+from toolpost.contracts.events import CALLER, CallRef, EventCode, JsonText
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, OnPending, Question
 from toolpost.contracts.storage import EventSink, Journal, KeyRecord, Store
@@ -421,8 +421,12 @@ class ToolRouter:
     def _emit_requested(self, attempt: Attempt, params: Any) -> None:
         """Emit that a call is requested; a resumed call was announced before its pause."""
         attempt.announced = True
-        if not attempt.request.answers:
-            self.emitter.emit(attempt.call, _REQUESTED, {"params": params})
+        request = attempt.request
+        if not request.answers:
+            facts = {"params": params}
+            if request.context is not None and request.context.caller:
+                facts[CALLER] = request.context.caller
+            self.emitter.emit(attempt.call, _REQUESTED, facts)
 
     def _emit_started(self, attempt: Attempt, call: ValidatedCall) -> None:
         """Emit that a call starts, with a new snapshot of the arguments only where validation changed them."""

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from toolpost.contracts.events import JOURNALED, CallRef, EventCode, EventFilter, RunEvent, RunSummary, StoredEvent
+from toolpost.contracts.events import (
+    CALLER,
+    JOURNALED,
+    CallRef,
+    EventCode,
+    EventFilter,
+    RunEvent,
+    RunFilter,
+    RunSummary,
+    StoredEvent,
+)
 from toolpost.stores.chain import (
     ASKED,
     CHANGED_RECORD,
@@ -56,6 +67,8 @@ _STRAY_QUESTIONS = f"""
 SELECT {STATUS_COLUMNS}, seal FROM pending
 WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
 """  # noqa: S608
+_MAY_BE_BY = "SELECT run, call_id, events FROM segments WHERE instr(events, ?)"
+_REQUESTS = frozenset({int(EventCode.TOOL_CALL_REQUESTED)})
 _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
 
 
@@ -104,25 +117,44 @@ class SQLiteEventLog:
             rows, order = _OF_RUN, "seq"  # by the index: the ids of a run rise with it
         sql = f"{rows} {_filter(only)} ORDER BY {order} {'DESC' if newest else ''}"
         values: dict[str, Any] = {"after": after, "tenant": tenant, "run_id": run_id}
-        values |= {"tool": only.tool, "since": only.since, "user": only.user}
+        values |= {"tool": only.tool, "since": only.since, "until": only.until, "user": only.user}
 
         def work(db: sqlite3.Connection) -> list[StoredEvent]:
+            calls = None if only.caller is None else {call_id for _, call_id in _calls_by(db, only.caller)}
             segments = (Segment(*row).unpack() for row in db.execute(sql, values))
             ordered = (event for events in segments for event in (reversed(events) if newest else events))
-            found = (event for event in ordered if event.id > after and _matches(event, only))
+            found = (
+                event
+                for event in ordered
+                if event.id > after and _matches(event, only) and (calls is None or event.call_id in calls)
+            )
             events = list(islice(found, max(0, limit)))
             return events[::-1] if newest else events
 
         return await self._reader.query(work)
 
     async def runs(
-        self, *, tenant: str | None = None, user: str | None = None, before: str | None = None, limit: int = 50
+        self,
+        *,
+        tenant: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+        only: RunFilter | None = None,
     ) -> list[RunSummary]:
         await self._writer.flush()
-        sql = _RUNS + _CALLED + _where(tenant=tenant) + (" AND user = :user" if user is not None else "")
-        sql += (_BEFORE if before is not None else "") + " ORDER BY nr DESC LIMIT :limit"
-        values = {"tenant": tenant, "user": user, "before": before, "limit": max(0, limit)}
-        return await self._reader.query(lambda db: [RunHead(*row).summary() for row in db.execute(sql, values)])
+        only = only or RunFilter()
+        sql = _RUNS + _CALLED + _where(tenant=tenant) + _filter_runs(only)
+        sql += (_BEFORE if before is not None else "") + " ORDER BY nr DESC"
+        values = {"tenant": tenant, "before": before}
+        values |= {name: getattr(only, name) for name in ("user", "since", "until", "status")}
+
+        def work(db: sqlite3.Connection) -> list[RunSummary]:
+            called = None if only.caller is None else {nr for nr, _ in _calls_by(db, only.caller)}
+            heads = (RunHead(*row) for row in db.execute(sql, values))
+            wanted = (head for head in heads if called is None or head.nr in called)
+            return [head.summary() for head in islice(wanted, max(0, limit))]
+
+        return await self._reader.query(work)
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
         await self._writer.flush()
@@ -168,6 +200,7 @@ def _filter(only: EventFilter) -> str:
     """Return the conditions of segments that may hold events that match; `_matches` looks at each event."""
     sql = " AND segments.tool_name GLOB :tool" if only.tool is not None else ""
     sql += " AND runs.updated_at >= :since" if only.since is not None else ""
+    sql += " AND runs.started_at <= :until" if only.until is not None else ""
     sql += " AND segments.user = :user" if only.user is not None else ""
     if only.codes:
         sql += " AND (" + " OR ".join([f"instr(events, '[{int(code)},')" for code in only.codes]) + ")"
@@ -175,7 +208,26 @@ def _filter(only: EventFilter) -> str:
 
 
 def _matches(event: StoredEvent, only: EventFilter) -> bool:
-    return (not only.codes or event.code in only.codes) and (only.since is None or event.at >= only.since)
+    return (
+        (not only.codes or event.code in only.codes)
+        and (only.since is None or event.at >= only.since)
+        and (only.until is None or event.at <= only.until)
+    )
+
+
+def _filter_runs(only: RunFilter) -> str:
+    sql = " AND user = :user" if only.user is not None else ""
+    sql += " AND started_at >= :since" if only.since is not None else ""
+    sql += " AND started_at <= :until" if only.until is not None else ""
+    return sql + (" AND status = :status" if only.status is not None else "")
+
+
+def _calls_by(db: sqlite3.Connection, caller: str) -> Iterator[tuple[int, str]]:
+    """Yield the number of the run and the id of each call that a caller of the gateway made."""
+    # The text may also be an argument of a call that somebody else made, so that each request is looked at.
+    for nr, call_id, events in db.execute(_MAY_BE_BY, (json.dumps(caller),)):
+        if any(facts.get(CALLER) == caller for code, _, facts in json.loads(events) if code in _REQUESTS):
+            yield nr, call_id
 
 
 def _unpack(rows: Iterable[tuple[Any, ...]]) -> list[StoredEvent]:

@@ -18,10 +18,12 @@ from msgspec.structs import replace
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import (
+    CALLER,
     CallRef,
     EventCode,
     EventFilter,
     RunEvent,
+    RunFilter,
     RunSummary,
     StoredEvent,
 )
@@ -253,20 +255,34 @@ class MemoryEventLog:
         runs = self.collect_runs()
         with self._lock:
             candidates = runs.events(run_id, after, tenant, newest=newest)
+            if only is not None and only.caller is not None:
+                made = runs.events(run_id, 0, tenant)
+                calls = {event.call_id for event in made if event.payload.get(CALLER) == only.caller}
+                candidates = (event for event in candidates if event.call_id in calls)
             events = list(
                 islice((event for event in candidates if only is None or _matches(event, only)), max(0, limit))
             )
         return events[::-1] if newest else events
 
     async def runs(
-        self, *, tenant: str | None = None, user: str | None = None, before: str | None = None, limit: int = 50
+        self,
+        *,
+        tenant: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+        only: RunFilter | None = None,
     ) -> list[RunSummary]:
+        only = only or RunFilter()
         newest_first = [run.head for run in reversed(self.collect_runs().by_name.values())]
         theirs = [head for head in newest_first if head.root_call and tenant in (None, head.tenant)]
         if before is not None:
             at = next((at for at, head in enumerate(theirs) if head.run_id == before), len(theirs))
             theirs = theirs[at + 1 :]
-        heads = (head for head in theirs if user in (None, head.user))
+        if only.caller is not None:
+            events = self.collect_runs().events(None, 0, tenant)
+            called = {(one.tenant, one.run_id) for one in events if one.payload.get(CALLER) == only.caller}
+            theirs = [head for head in theirs if (head.tenant, head.run_id) in called]
+        heads = (head for head in theirs if _is_wanted(head, only))
         return [head.summary() for head in islice(heads, max(0, limit))]
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
@@ -316,11 +332,23 @@ class MemoryEventLog:
 def _matches(event: StoredEvent, only: EventFilter) -> bool:
     if only.codes and event.code not in only.codes:
         return False
-    if only.since is not None and event.at < only.since:
+    if not _is_within(event.at, only.since, only.until):
         return False
     if only.user is not None and event.user != only.user:
         return False
     return only.tool is None or fnmatchcase(str(event.payload.get("tool_name", "")), only.tool)
+
+
+def _is_wanted(head: RunHead, only: RunFilter) -> bool:
+    return (
+        only.user in (None, head.user)
+        and only.status in (None, head.status)
+        and _is_within(head.started_at, only.since, only.until)
+    )
+
+
+def _is_within(at: float, since: float | None, until: float | None) -> bool:
+    return (since is None or at >= since) and (until is None or at <= until)
 
 
 class MemoryJournal:

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.events import EventCode, EventFilter, RunSummary, StoredEvent
+from toolpost.contracts.events import EventCode, EventFilter, RunFilter, RunSummary, StoredEvent
 from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 
@@ -382,9 +382,20 @@ class Toolbox:
             await self.store.cancels.request(target_id, tenant=tenant, by=by)
         return bool(stopped or closed or elsewhere)
 
-    async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """Return the newest runs of the user's tenant."""
-        return await self.store.events.runs(tenant=self._principals[user].tenant, limit=limit)
+    async def runs(
+        self,
+        *,
+        user: str | None = None,
+        limit: int = 50,
+        only: RunFilter | None = None,
+        all_tenants: bool = False,
+    ) -> list[RunSummary]:
+        """Return the newest runs of the user's tenant; `only` filters by user, caller, time and status.
+
+        `all_tenants` is for the operator.
+        """
+        tenant = None if all_tenants else self._principals[user].tenant
+        return await self.store.events.runs(tenant=tenant, limit=limit, only=only)
 
     async def run(self, run_id: str, *, user: str | None = None) -> RunSummary | None:
         """Return a run of the user's tenant, or None."""
@@ -399,12 +410,15 @@ class Toolbox:
         limit: int = 1000,
         only: EventFilter | None = None,
         newest: bool = False,
+        all_tenants: bool = False,
     ) -> list[StoredEvent]:
         """Return events of the tenant's runs, oldest first; `after` is the id of the last event already seen.
 
-        `only` filters by tools, types and time; `newest` returns the last `limit` events.
+        `only` filters by tools, types, time, user and caller; `newest` returns the last `limit` events. `all_tenants`
+        is for the operator.
         """
-        tenant, run = self._principals[user].tenant, None if run_id is None else writable(run_id)
+        tenant = None if all_tenants else self._principals[user].tenant
+        run = None if run_id is None else writable(run_id)
         return await self.store.events.read(
             tenant=tenant, run_id=run, after=after, limit=limit, only=only, newest=newest
         )

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from toolpost.contracts.callers import OPERATOR_ID
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PendingNotFoundError
+from toolpost.contracts.events import RunFilter
 from toolpost.contracts.outcomes import Failed, Paused, outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.access import insufficient_scope
@@ -94,7 +96,15 @@ def _start(
     run_id, key = ask.box.router.new_id("run"), ask.raw.headers.get(_KEY_HEADER)
     if kept:
         key = key or f"run:{run_id}"
-    calling = ask.tools.call(tool, arguments, user=ask.user, timeout_s=timeout_s, idempotency_key=key, run_id=run_id)
+    calling = ask.tools.call(
+        tool,
+        arguments,
+        user=ask.user,
+        timeout_s=timeout_s,
+        idempotency_key=key,
+        run_id=run_id,
+        context=ToolContext(caller=ask.caller.id),
+    )
     return run_id, ask.service.start_call(calling)
 
 
@@ -182,7 +192,7 @@ async def _list_runs(ask: RestRequest) -> Response:
     if before is not None:
         await _find_run(ask, before, code="invalid_cursor", status=400)
     runs: list[RunSummary] = await ask.box.store.events.runs(
-        tenant=ask.tenant, user=ask.only_user, before=before, limit=limit + 1
+        tenant=ask.tenant, before=before, limit=limit + 1, only=RunFilter(user=ask.only_user)
     )
     return page_response(runs, limit, lambda run: run.run_id, lambda run: run.to_dict())
 
@@ -192,7 +202,7 @@ async def _show_run(ask: RestRequest) -> Response:
     store = ask.box.store
     events = await store.events.read(tenant=ask.tenant, run_id=run.run_id, limit=_MOST_EVENTS)
     artifacts = await store.artifacts.list(tenant=ask.tenant, user=ask.only_user, run_id=run.run_id)
-    log = [{**event.to_dict(), "user": event.user} for event in events]
+    log = [event.to_dict() for event in events]
     return JsonResponse({**run.to_dict(), "log": log, "artifacts": [one.to_dict() for one in artifacts]})
 
 
