@@ -186,6 +186,20 @@ def test_what_was_changed_from_outside_is_found(toolpost: Run, home: Path) -> No
     assert "events 1 to 3 were changed" in after.json["problems"][0]
 
 
+def test_a_key_that_was_given_rights_from_outside_is_named_and_can_be_revoked(toolpost: Run, home: Path) -> None:
+    key = toolpost("keys", "create", "bot", "--json").json
+    before = toolpost("runs", "verify")
+    with closing(sqlite3.connect(home / ".toolpost" / "toolpost.db")) as db, db:
+        db.execute("UPDATE caller_keys SET scopes = 'call answer admin'")
+
+    after, listed = toolpost("runs", "verify"), toolpost("keys", "list", "--json")
+    revoked = toolpost("keys", "revoke", key["id"])
+
+    assert (before.code, after.code) == (0, 1)
+    assert f"key '{key['id']}' of local:bot was changed" in after.out
+    assert (listed.json, revoked.code, toolpost("runs", "verify").code) == ([], 0, 0)
+
+
 @pytest.mark.programs
 @pytest.mark.req("NRT-05")
 def test_one_process_calls_another_follows_and_a_third_cancels(home: Path, toolpost: Run) -> None:

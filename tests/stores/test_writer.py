@@ -36,7 +36,8 @@ class Bench:
         appender = EventAppender(liveness.owner_id, make_ledger(self.db, RowSealer(NoSealer())))
         self.writer = Writer(TransactionRunner(self.db, appender, path=path), limit=limit)
         self.reader = Reader(path, busy_s=1.0)
-        self.log = SQLiteEventLog(self.writer, self.reader, appender=appender, liveness=liveness)
+        rows = RowSealer(NoSealer())
+        self.log = SQLiteEventLog(self.writer, self.reader, appender=appender, liveness=liveness, sealer=rows)
 
     def fill_disk(self) -> None:
         self.db.execute("PRAGMA max_page_count = 1").fetchall()  # SQLite makes it what is in use now.

@@ -164,7 +164,8 @@ def verify_runs(
 ) -> None:
     """Look whether anybody changed the record from outside.
 
-    Finds runs and events that were changed, removed, added or put back. Exits 0 when there are none, 1 when there are.
+    Finds runs and events that were changed, removed, added or put back; and keys of callers, journal entries and
+    outcomes of idempotency keys that were changed or added. Exits 0 when there are none, 1 when there are.
     """
 
     async def work(box: Toolbox, output: Output) -> int:

@@ -68,10 +68,11 @@ FROM json_each(?) CROSS JOIN runs ON run_id = value
 class Ledger:
     """The number of runs and events of a log and the sum of the runs' seals. Mutable: it changes with every event."""
 
-    __slots__ = ("is_intact", "key", "last_event", "last_run", "runs", "total")
+    __slots__ = ("has_row_macs", "is_intact", "key", "last_event", "last_run", "runs", "total")
 
-    def __init__(self, key: LogKey) -> None:
+    def __init__(self, key: LogKey, *, has_row_macs: bool = True) -> None:
         self.key = key
+        self.has_row_macs = has_row_macs  # False for a log of an earlier version, whose rows have none yet
         self.last_event = self.last_run = self.runs = self.total = 0
         self.is_intact = True
 
@@ -116,13 +117,17 @@ def _sum(seals: Sequence[bytes]) -> int:
 def load_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger | None:
     """Load the ledger of a log; None where there is none, or its key is lost.
 
-    The log's key is random and sealed with the folder's key, so that it survives a rotation of the latter.
+    The log's key is random and sealed with the folder's key, so that it survives a rotation of the latter. An earlier
+    version sealed the key alone. Now it is sealed together with the fact that the rows of the database have their MACs.
+    Otherwise somebody who can write to the database could make it look older and have their own rows authenticated.
     """
     row = db.execute("SELECT key FROM ledger").fetchone()
     if row is None:
         return None
     try:
-        ledger = Ledger(LogKey(bytes.fromhex(sealer.open(row[0], *_ROW))))
+        opened: Any = sealer.open(row[0], *_ROW)
+        has_row_macs = not isinstance(opened, str)
+        ledger = Ledger(LogKey(bytes.fromhex(opened["key"] if has_row_macs else opened)), has_row_macs=has_row_macs)
     except StoreError as error:
         if error.error_code != UNREADABLE:
             raise
@@ -134,7 +139,7 @@ def load_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger | None:
 def make_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
     """Create a ledger; one that replaces a ledger with a lost key stays marked as changed."""
     secret = secrets.token_bytes(KEY_BYTES)
-    ledger, sealed = Ledger(LogKey(secret)), sealer.seal(secret.hex(), *_ROW)
+    ledger, sealed = Ledger(LogKey(secret)), _seal_key(secret.hex(), sealer)
     if db.execute("UPDATE ledger SET key = ?, seal = x''", (sealed,)).rowcount:
         _log.warning("the key of the event log was changed: what was told before cannot be verified any more")
         ledger.load(db)
@@ -142,6 +147,17 @@ def make_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
     db.execute("INSERT INTO ledger VALUES (1, ?, 0, 0, 0, x'', x'')", (sealed,))
     ledger.save(db)
     return ledger
+
+
+def mark_row_macs(db: sqlite3.Connection, ledger: Ledger, sealer: RowSealer) -> None:
+    """Seal with the key of a log of an earlier version that its rows have their MACs now."""
+    (sealed,) = db.execute("SELECT key FROM ledger").fetchone()
+    db.execute("UPDATE ledger SET key = ?", (_seal_key(sealer.open(sealed, *_ROW), sealer),))
+    ledger.has_row_macs = True
+
+
+def _seal_key(secret: str, sealer: RowSealer) -> bytes:
+    return sealer.seal({"key": secret, "row_macs": True}, *_ROW)
 
 
 class EventAppender:

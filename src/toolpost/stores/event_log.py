@@ -33,6 +33,8 @@ from toolpost.stores.database import Reader
 from toolpost.stores.event_appender import HEAD_COLUMNS, EventAppender, Ledger
 from toolpost.stores.liveness import Liveness
 from toolpost.stores.pending import STATUS_COLUMNS, status_seal
+from toolpost.stores.row_authentication import find_changed_rows
+from toolpost.stores.sealing import RowSealer
 from toolpost.stores.writer import Writer
 
 _now = time.time
@@ -75,11 +77,14 @@ _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_
 class SQLiteEventLog:
     """Append-only log of events; reading flushes first, so that it includes all that this process emitted."""
 
-    def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, liveness: Liveness) -> None:
+    def __init__(
+        self, writer: Writer, reader: Reader, *, appender: EventAppender, liveness: Liveness, sealer: RowSealer
+    ) -> None:
         self._writer = writer
         self._reader = reader
         self._appender = appender
         self._liveness = liveness
+        self._sealer = sealer
 
     def emit(self, event: RunEvent) -> None:
         self._writer.put(event)
@@ -183,7 +188,8 @@ class SQLiteEventLog:
         def work(db: sqlite3.Connection) -> list[str]:
             db.execute("BEGIN")  # All queries see the same snapshot.
             try:
-                return _verify_log(db, key, tenant) if run_id is None else _verify_run(db, key, run_id, tenant)
+                problems = _verify_log(db, key, tenant) if run_id is None else _verify_run(db, key, run_id, tenant)
+                return problems + list(find_changed_rows(db, key, self._sealer, tenant=tenant, run_id=run_id))
             finally:
                 db.execute("ROLLBACK")
 

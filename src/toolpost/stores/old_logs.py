@@ -29,8 +29,9 @@ from toolpost.stores.chain import (
     render_segments,
 )
 from toolpost.stores.database import in_transaction, secure_delete
-from toolpost.stores.event_appender import HEAD_COLUMNS, Ledger, load_ledger, make_ledger
+from toolpost.stores.event_appender import HEAD_COLUMNS, Ledger, load_ledger, make_ledger, mark_row_macs
 from toolpost.stores.pending import STATUS_COLUMNS, status_seal
+from toolpost.stores.row_authentication import authenticate_older_rows
 from toolpost.stores.sealing import RowSealer
 
 _log = logging.getLogger("toolpost.stores")
@@ -126,10 +127,15 @@ def open_ledger(db: sqlite3.Connection, sealer: RowSealer) -> Ledger:
             _move_sealed(db, ledger)
         if known is None and ledger.is_intact:
             _move_unkeyed(db, ledger)
+        if known is None:  # there were no keys of callers before there was a ledger
+            authenticate_older_rows(db, ledger.key, sealer, caller_keys=False)
+        elif not known.has_row_macs:
+            authenticate_older_rows(db, ledger.key, sealer, caller_keys=True)
+            mark_row_macs(db, ledger, sealer)
         return ledger
 
     ledger = load_ledger(db, sealer)
-    if ledger is not None and not _has_table(db, "runs_sealed"):
+    if ledger is not None and ledger.has_row_macs and not _has_table(db, "runs_sealed"):
         return ledger
     with _waiting(db, _MOVING_S), secure_delete(db):  # who is forgotten later must not be left in the old tables
         return in_transaction(db, make)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.principal import Principal
@@ -40,7 +40,8 @@ from toolpost.stores.liveness import Liveness
 from toolpost.stores.old_logs import open_ledger
 from toolpost.stores.pending import SQLitePendingStore
 from toolpost.stores.retention import Forgetter, Pruner
-from toolpost.stores.sealing import RowSealer, readable_rows
+from toolpost.stores.row_authentication import CALL_RECORDS, SealedColumn
+from toolpost.stores.sealing import UNREADABLE, RowSealer, readable_rows
 from toolpost.stores.state import SealedStateStore, SQLiteStateTable
 from toolpost.stores.tokens import SQLiteTokenRows
 from toolpost.stores.webhooks import SQLiteWebhookStore
@@ -64,6 +65,12 @@ _OWNERS = """
 SELECT tenant FROM runs WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
 UNION SELECT tenant FROM pending WHERE call_id = :id
 """
+_NAME_OF_INTENT = """
+SELECT tenant, user, call_id, step, run_id, tool_name FROM journal WHERE call_id = ? AND step = ?
+"""
+_NAME_OF_KEY = """
+SELECT tenant, user, key, call_id, tool_name, arguments_hash FROM keys WHERE tenant = ? AND user = ? AND key = ?
+"""
 _REQUEST = "INSERT OR REPLACE INTO cancels (target_id, tenant, requested_by, at) VALUES (?, ?, ?, ?)"
 _REQUESTED = "SELECT target_id, at, tenant FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
 
@@ -79,7 +86,8 @@ class SQLiteJournal:
 
     async def begin(self, entry: JournalEntry) -> None:
         tenant, user = entry.principal
-        call = self._sealer.seal(dict(entry.call), "journal", tenant, user, entry.call_id, entry.step, "call")
+        name = ("journal", tenant, user, entry.call_id, entry.step, entry.run_id, entry.tool_name)
+        call = self._sealer.seal(dict(entry.call), *name, "call")
         row = (entry.call_id, entry.step, entry.run_id, entry.tool_name, tenant, user, entry.at)
         sql = f"INSERT OR REPLACE INTO journal ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"  # noqa: S608 - constants
         await self._writer.submit(lambda db: db.execute(sql, (*row, self._liveness.owner_id, call)).close())
@@ -105,12 +113,10 @@ class SQLiteJournal:
         return await self._writer.submit(self._adopt)
 
     def _finish(self, db: sqlite3.Connection, call_id: str, step: str, result: Any) -> None:
-        found = db.execute(
-            "SELECT tenant, user FROM journal WHERE call_id = ? AND step = ?", (call_id, step)
-        ).fetchone()
+        found = db.execute(_NAME_OF_INTENT, (call_id, step)).fetchone()
         if found is None:
             raise StoreError(f"call {call_id!r}, step {step!r}: a result without an intent; `begin` comes first")
-        sealed = self._sealer.seal(result, "journal", *found, call_id, step, "result")
+        sealed = self._sealer.seal(result, "journal", *found, "result")
         db.execute("UPDATE journal SET result = ? WHERE call_id = ? AND step = ?", (sealed, call_id, step))
 
     def _adopt(self, db: sqlite3.Connection) -> list[JournalEntry]:
@@ -127,18 +133,18 @@ class SQLiteJournal:
 
     def _entry(self, row: tuple[Any, ...]) -> JournalEntry:
         call_id, step, run_id, tool_name, tenant, user, at, owner, call, result = row
-        name = ("journal", tenant, user, call_id, step)
+        name = ("journal", tenant, user, call_id, step, run_id, tool_name)
         return JournalEntry(
             call_id=call_id,
             step=step,
             run_id=run_id,
             tool_name=tool_name,
             principal=Principal(tenant, user),
-            call=self._sealer.open(call, *name, "call"),
+            call=_open_record(self._sealer, call, *name, "call"),
             at=at,
             owner=owner,
             done=result is not None,
-            result=None if result is None else self._sealer.open(result, *name, "result"),
+            result=None if result is None else _open_record(self._sealer, result, *name, "result"),
         )
 
 
@@ -171,9 +177,13 @@ class SQLiteKeyStore:
         return None if row is None else self._record(principal, row[0], row[1:])
 
     async def settle(self, principal: Principal, key: str, outcome: Mapping[str, Any]) -> None:
-        sealed = self._sealer.seal(dict(outcome), "keys", *principal, key, "outcome")
-        values = (sealed, self._clock(), *principal, key)
-        await self._writer.submit(lambda db: db.execute(_SETTLE, values).close())
+        def work(db: sqlite3.Connection) -> None:
+            found = db.execute(_NAME_OF_KEY, (*principal, key)).fetchone()
+            if found is not None:
+                sealed = self._sealer.seal(dict(outcome), "keys", *found, "outcome")
+                db.execute(_SETTLE, (sealed, self._clock(), *principal, key)).close()
+
+        await self._writer.submit(work)
 
     async def release(self, principal: Principal, key: str, *, call_id: str = "") -> None:
         values = (*principal, key, call_id)
@@ -181,13 +191,26 @@ class SQLiteKeyStore:
 
     def _record(self, principal: Principal, key: str, row: tuple[Any, ...]) -> KeyRecord:
         call_id, tool_name, arguments_hash, outcome, owner = row
+        name = ("keys", *principal, key, call_id, tool_name, arguments_hash, "outcome")
         return KeyRecord(
             call_id=call_id,
             tool_name=tool_name,
             arguments_hash=arguments_hash,
-            outcome=None if outcome is None else self._sealer.open(outcome, "keys", *principal, key, "outcome"),
+            outcome=None if outcome is None else _open_record(self._sealer, outcome, *name),
             owner_alive=self._liveness.alive(owner),
         )
+
+
+def _open_record(sealer: RowSealer, sealed: bytes, *row: str) -> Any:
+    """Open what is recorded of a call; one that was changed is an error that says so, and is not used."""
+    try:
+        return sealer.open(sealed, *row)
+    except StoreError as error:
+        if error.error_code != UNREADABLE:
+            raise
+        msg = f"what is recorded of this call was changed outside of toolpost, or its key is gone ({error.message})"
+        advice = "it is not used; `toolpost runs verify` names such rows"
+        raise StoreError(f"{msg}; {advice}", code=UNREADABLE, cause=error) from error
 
 
 class SQLiteCancelStore:
@@ -222,7 +245,6 @@ _CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("st
 
 # Few enough that other writes do not wait long behind one step.
 ROWS_A_STEP = 200
-_JOURNAL = ("tenant", "user", "call_id", "step")
 _PENDING = ("tenant", "user", "id")
 _TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
 
@@ -243,25 +265,14 @@ def _newest_prefixes(db: sqlite3.Connection, table: str, column: str) -> list[by
     return [prefix for (prefix,) in db.execute(sql)]
 
 
-class _Sealed(NamedTuple):
-    """A sealed column, and the columns that name its row; `suffix` ends the name."""
-
-    table: str
-    column: str
-    named_by: tuple[str, ...]
-    suffix: tuple[str, ...]
-
-
 _SEALED = (
-    _Sealed("journal", "call", _JOURNAL, ("call",)),
-    _Sealed("journal", "result", _JOURNAL, ("result",)),
-    _Sealed("pending", "action", _PENDING, ("action",)),
-    _Sealed("pending", "answer", _PENDING, ("answer",)),
-    _Sealed("pending", "outcome", _PENDING, ("outcome",)),
-    _Sealed("keys", "outcome", ("tenant", "user", "key"), ("outcome",)),
-    _Sealed("tokens", "body", _TOKENS, ("body",)),
-    _Sealed("ledger", "key", ("id",), ("key",)),
-    _Sealed("state", "body", ("kind", "key", "item"), ()),
+    *CALL_RECORDS,
+    SealedColumn("pending", "action", _PENDING, ("action",)),
+    SealedColumn("pending", "answer", _PENDING, ("answer",)),
+    SealedColumn("pending", "outcome", _PENDING, ("outcome",)),
+    SealedColumn("tokens", "body", _TOKENS, ("body",)),
+    SealedColumn("ledger", "key", ("id",), ("key",)),
+    SealedColumn("state", "body", ("kind", "key", "item"), ()),
 )
 
 
@@ -307,7 +318,7 @@ class KeyRotation:
                 counts["unreadable"] += 1
         return counts
 
-    def _older(self, db: sqlite3.Connection, *, sealed: _Sealed, after: int) -> list[int]:
+    def _older(self, db: sqlite3.Connection, *, sealed: SealedColumn, after: int) -> list[int]:
         mark = self._sealer.mark()
         table, column = sealed.table, sealed.column
         sql = f"""
@@ -316,7 +327,7 @@ class KeyRotation:
         """  # noqa: S608 - constants, here and below
         return [rowid for (rowid,) in db.execute(sql, (after, len(mark), mark))]
 
-    def _step(self, db: sqlite3.Connection, *, sealed: _Sealed, rowids: list[int]) -> dict[str, int]:
+    def _step(self, db: sqlite3.Connection, *, sealed: SealedColumn, rowids: list[int]) -> dict[str, int]:
         table, column = sealed.table, sealed.column
         read = f"SELECT {column}, {', '.join(sealed.named_by)} FROM {table} WHERE rowid = ?"  # noqa: S608
         write = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
@@ -415,11 +426,11 @@ class SQLiteStore:
         )
         self._agent_files = AgentFiles(data_dir)
         self._key_rotation = KeyRotation(writer, reader, sealer, files)
-        self.events: EventLog = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness)
+        self.events: EventLog = SQLiteEventLog(writer, reader, appender=appender, liveness=liveness, sealer=rows)
         self.journal: Journal = SQLiteJournal(writer, reader, sealer=rows, liveness=liveness)
         self.pending: PendingStore = SQLitePendingStore(writer, reader, key=ledger.key, sealer=rows, liveness=liveness)
         self.keys: KeyStore = SQLiteKeyStore(writer, reader, sealer=rows, liveness=liveness, clock=clock)
-        self.caller_keys: CallerKeyStore = SQLiteCallerKeys(writer, reader)
+        self.caller_keys: CallerKeyStore = SQLiteCallerKeys(writer, reader, key=ledger.key)
         self.webhooks: WebhookStore = SQLiteWebhookStore(writer, reader, liveness=liveness)
         self.cancels: CancelStore = SQLiteCancelStore(writer, reader, appender=appender, clock=clock)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files)

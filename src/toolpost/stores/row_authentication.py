@@ -1,0 +1,93 @@
+"""Authenticate rows that grant rights: keys of callers, journal entries and outcomes of idempotency keys.
+
+A caller's key has a MAC over its columns. Journal entries and outcomes are encrypted with all that identifies their row
+as associated data, so that none can be moved to another call, tool or user. `verify` names the rows that do not fit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from toolpost.contracts.errors import StoreError
+from toolpost.stores.caller_keys import COLUMNS, is_authentic, row_mac
+from toolpost.stores.chain import LogKey
+from toolpost.stores.sealing import RowSealer
+
+_OF_TENANT = " AND (:tenant IS NULL OR tenant = :tenant)"
+_CALLER_KEYS = f"SELECT {COLUMNS}, mac FROM caller_keys WHERE 1{_OF_TENANT} ORDER BY created_at, id"  # noqa: S608 - constants, here and below
+
+
+class SealedColumn(NamedTuple):
+    """An encrypted column, and the columns that name its row; `suffix` ends the name."""
+
+    table: str
+    column: str
+    named_by: tuple[str, ...]
+    suffix: tuple[str, ...]
+
+
+_INTENT = ("tenant", "user", "call_id", "step", "run_id", "tool_name")
+CALL_RECORDS = (
+    SealedColumn("journal", "call", _INTENT, ("call",)),
+    SealedColumn("journal", "result", _INTENT, ("result",)),
+    SealedColumn("keys", "outcome", ("tenant", "user", "key", "call_id", "tool_name", "arguments_hash"), ("outcome",)),
+)
+# How the names of rows began before they covered the run, the tool and the arguments.
+_SHORTER = {"journal": 4, "keys": 3}
+
+
+def find_changed_rows(
+    db: sqlite3.Connection, key: LogKey, sealer: RowSealer, *, tenant: str | None, run_id: str | None = None
+) -> Iterator[str]:
+    """Report rows that were changed or added by somebody without the key; with a run only its journal entries."""
+    values = {"tenant": tenant, "run_id": run_id}
+    for column in CALL_RECORDS:
+        if run_id is None or "run_id" in column.named_by:
+            yield from _changed_records(db, sealer, column, values)
+    if run_id is None:
+        for row in db.execute(_CALLER_KEYS, values):
+            if not is_authentic(key, row):
+                yield f"key {row[0]!r} of {row[2]}:{row[3]} was changed, or was not created by toolpost; it is refused"
+
+
+def _changed_records(
+    db: sqlite3.Connection, sealer: RowSealer, column: SealedColumn, values: dict[str, Any]
+) -> Iterator[str]:
+    table, cell = column.table, column.column
+    one_run = " AND run_id = :run_id" if values["run_id"] is not None else ""
+    names = ", ".join(column.named_by)
+    sql = f"SELECT {cell}, call_id, {names} FROM {table} WHERE {cell} IS NOT NULL{_OF_TENANT}{one_run}"  # noqa: S608
+    for body, call_id, *named in db.execute(sql, values):
+        if not _opens(sealer, body, table, *map(str, named), *column.suffix):
+            what = "the outcome under an idempotency key" if table == "keys" else f"the {cell} in the journal"
+            yield f"{what} of call {call_id!r} of {named[0]}:{named[1]} was changed or moved; it is not used"
+
+
+def _opens(sealer: RowSealer, body: Any, *row: str) -> bool:
+    try:
+        sealer.open(body, *row)
+    except (StoreError, TypeError, ValueError):  # SQLite keeps a value of any type in any column
+        return False
+    return True
+
+
+def authenticate_older_rows(db: sqlite3.Connection, key: LogKey, sealer: RowSealer, *, caller_keys: bool) -> None:
+    """Bind records of an earlier version to all that identifies their rows, and give its `caller_keys` their MACs.
+
+    The caller runs this once for a database, in one transaction with the mark that it is done. Values that do not open
+    by the earlier names are left as they are: `verify` names them.
+    """
+    for table, column, named_by, suffix in CALL_RECORDS:
+        rows = db.execute(f"SELECT rowid, {column}, {', '.join(named_by)} FROM {table} WHERE {column} IS NOT NULL")  # noqa: S608
+        for rowid, body, *named in rows.fetchall():
+            names = tuple(map(str, named))
+            try:
+                value = sealer.open(body, table, *names[: _SHORTER[table]], *suffix)
+            except (StoreError, TypeError, ValueError):
+                continue
+            anew = sealer.seal(value, table, *names, *suffix)
+            db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (anew, rowid))  # noqa: S608
+    for row in db.execute(f"SELECT {COLUMNS} FROM caller_keys").fetchall() if caller_keys else ():  # noqa: S608
+        db.execute("UPDATE caller_keys SET mac = ? WHERE id = ?", (row_mac(key, row), row[0]))
