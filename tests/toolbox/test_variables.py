@@ -1,13 +1,16 @@
 """Variables of a configuration: from the environment or `.env`, and what happens where one is not set."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolpost import ConfigError, Failed, Toolbox
+from tests.wire.site import Site, reply
+from toolpost import ConfigError, Failed, ReactPlanner, Settings, Toolbox
 from toolpost.auth.secret import parse_env
 from toolpost.configuration.loading import load_settings
+from toolpost.testing import ScriptedModel
 
 TOOLS = """
 from toolpost import tool
@@ -120,3 +123,71 @@ async def test_a_command_is_started_with_the_variables_of_its_own_file(config: A
     assert "MINE=own" in seen
     assert "KEY=" in seen
     assert "s3cret-of-the-file" not in told
+
+
+KEYED: dict[str, Any] = {"webSearch": {"provider": "brave", "apiKey": "${SEARCH_KEY}"}}
+SEARCH_KEY = "brave-0123456789"
+
+
+@pytest.mark.parametrize("form", ["mapping", "object", "chain"])
+async def test_a_variable_in_settings_of_code_is_substituted(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_KEY", SEARCH_KEY)
+    async with Site(reply(200, b"{}", content_type="application/json")) as there:
+        link = {**KEYED["webSearch"], "url": there.url}
+        tools = {"webSearch": {"chain": [link]} if form == "chain" else link}
+        facts = {"data_dir": None, "policy": "exploratory", "tools": tools}
+        settings: Any = facts if form == "mapping" else Settings.model_validate(facts)
+        async with Toolbox(settings=settings, builtins=["web_search"]) as box:
+            await box.call("web_search", {"query": "tea"})
+            assert SEARCH_KEY not in box.redactor.text(f"the key is {SEARCH_KEY}")
+    assert there.last.all("x-subscription-token") == [SEARCH_KEY]
+
+
+@pytest.mark.parametrize("form", [dict, Settings.model_validate])
+def test_a_variable_in_settings_of_code_that_is_not_set_is_refused(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEARCH_KEY", raising=False)
+    facts = {"data_dir": None, "tools": KEYED}
+    said = r"environment variables are not set: SEARCH_KEY \(at tools.web_search.api_key\)"
+    with pytest.raises(ConfigError, match=said):
+        Toolbox(settings=form(facts))
+    with pytest.raises(ConfigError, match=said):
+        ReactPlanner(catalog=[], llm=ScriptedModel(), settings=form(facts))
+
+
+def test_two_dollar_signs_mean_the_text_itself() -> None:
+    made = Toolbox(settings={"data_dir": None, "tools": {"webSearch": {"provider": "brave", "apiKey": "$${A}"}}})
+    assert made.settings.tools.web_search.api_key is not None
+    assert made.settings.tools.web_search.api_key.get_secret_value() == "${A}"
+
+
+async def test_a_variable_anywhere_in_a_source_of_code_is_substituted_or_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "shop-0123456789")
+    async with Site(reply(200, b"{}", content_type="application/json")) as there:
+        document = {
+            "openapi": "3.1.0",
+            "info": {"title": "shop", "version": "1"},
+            "servers": [{"url": there.url}],
+            "paths": {
+                "/look": {
+                    "get": {
+                        "operationId": "look",
+                        "parameters": [{"name": "key", "in": "query", "schema": {"type": "string"}}],
+                        "responses": {"200": {"description": "done"}},
+                    }
+                }
+            },
+        }
+        (tmp_path / "shop.json").write_text(json.dumps(document))
+        source = {"name": "shop", "transport": "http", "connection": str(tmp_path / "shop.json")}
+        fixed = {"look": {"fix": {"key": "${SHOP_KEY}"}}}
+        unset = {**source, "name": "odd", "overrides": {"look": {"fix": {"key": "${NOT_SET_HERE}"}}}}
+        settings = Settings.model_validate({"data_dir": None, "sources": [{**source, "overrides": fixed}, unset]})
+        async with Toolbox(settings=settings) as box:
+            await box.wait_for_sources()
+            await box.call("shop.look")
+            good, odd = box.report
+    assert there.last.path == "/look?key=shop-0123456789"
+    assert "NOT_SET_HERE" in str(odd.error)
+    assert good.ok

@@ -11,7 +11,7 @@ from toolpost.builtin.agent_tools import agent_tools
 from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
 from toolpost.catalog.registry import CatalogChange, ToolRegistry, as_tool
-from toolpost.configuration.loading import parse_settings
+from toolpost.configuration.loading import fill_settings, parse_settings
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.errors import ConfigError
 from toolpost.stores.agent_folders import TASK_FOLDER
@@ -125,7 +125,7 @@ def _read_catalog(catalog: Catalog) -> tuple[Toolbox | None, list[Tool], ToolReg
 
 
 def _read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
-    return settings if isinstance(settings, Settings) else parse_settings(settings or {})
+    return fill_settings(settings if isinstance(settings, Settings) else parse_settings(settings or {}))[0]
 
 
 def _with_artifact_tools(settings: Settings, taken: set[str]) -> list[str] | str:

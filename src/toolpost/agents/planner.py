@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from msgspec import Struct, field
@@ -606,7 +607,7 @@ class RunCalls:
             return None
         if any(run.box.registry.has(name) for name in VIEW_TOOLS):
             return None
-        return SearchView(run.box, only={"where": lambda spec: spec.is_deferred})
+        return SearchView(run.box, only={"where": attrgetter("is_deferred")})
 
     def _view_of(self, run: Run, name: str) -> SearchView | None:
         """Return the view that answers a call: the catalog's own, or that of deferred tools for calls of its tools."""

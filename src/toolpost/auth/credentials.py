@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from toolpost.auth.variables import VariableFiller
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, PermittedCall
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.questions import Question
@@ -21,12 +21,10 @@ from toolpost.schema.secrets import is_secret_header, is_secret_name
 from toolpost.wire.network import parse_target
 
 if TYPE_CHECKING:
-    from toolpost.contracts.config import ExternalToolConfig, WebhookOptions
+    from toolpost.contracts.config import ExternalToolConfig
 
 ORIGIN = "origin"
 """Key of `auth_config`: the only origin that the credential is sent to."""
-_FILLED_ALWAYS = ("base_url", "env", "cwd", "headers", "auth_config")
-_VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _log = logging.getLogger("toolpost.auth")
 _SECRET_TOO = frozenset({"assertion", "discovery", "id_token"})
 _INSIDE = re.compile(r"(?:[?&;\s-](?P<name>[A-Za-z][\w.-]*)(?:=|\s+)|://[^\s/@:]*:(?=[^\s/@]+@))(?P<secret>[^\s&;#@]+)")
@@ -77,44 +75,21 @@ def _headers(config: ExternalToolConfig) -> dict[str, str]:
 
 def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | None = None) -> ExternalToolConfig:
     """Return the configuration with every `${VAR}` substituted; ToolAuthError names the first one that is not set."""
-    environment = os.environ if environ is None else environ
-    names = _FILLED_ALWAYS if is_inline(config) else ("connection", *_FILLED_ALWAYS)
-    filled = {key: _fill(getattr(config, key), config.name, environment) for key in names}
-    variables = _fill(config.utcp.variables, config.name, environment)
-    filled["utcp"] = config.utcp.model_copy(update={"variables": variables})
-    filled["webhook"] = _fill_webhook(config, environment)
-    return config.model_copy(update=filled)
+    filler, filled = _filled(config, os.environ if environ is None else environ)
+    for name in filler.missing:
+        _log.warning("environment variable %r is not set; source %r cannot be used without it", name, config.name)
+        raise ToolAuthError(f"Missing required environment variable '{name}' for ToolNode '{config.name}'")
+    return filled
 
 
-def _fill_webhook(config: ExternalToolConfig, environ: Mapping[str, str]) -> WebhookOptions:
-    """Substitute variables in webhook URLs, which may hold a key, and in the signing secret."""
-    signature, tools = config.webhook.signature, config.webhook.tools
-    if signature is not None:
-        signature = signature.model_copy(update={"secret": _fill(signature.secret, config.name, environ)})
-    urls = {name: _fill(tool.url, config.name, environ) for name, tool in tools.items()}
-    filled = {name: tool.model_copy(update={"url": urls[name]}) for name, tool in tools.items()}
-    return config.webhook.model_copy(update={"signature": signature, "tools": filled})
+def _filled(config: ExternalToolConfig, environ: Mapping[str, str]) -> tuple[VariableFiller, ExternalToolConfig]:
+    filler = VariableFiller(environ)
+    return filler, filler.fill_model(config, without=("connection",) if is_inline(config) else ())
 
 
 def is_inline(config: ExternalToolConfig) -> bool:
     """Return whether the connection is a whole UTCP manual, whose `${VAR}` are the manual's own."""
     return config.transport is TransportType.UTCP and config.connection.lstrip()[:1] in ("{", "[")
-
-
-def _fill(value: Any, source: str, environ: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match[1], source, environ), value)
-    if isinstance(value, dict):
-        return {key: _fill(inner, source, environ) for key, inner in cast("dict[str, Any]", value).items()}
-    return value
-
-
-def _variable(name: str, source: str, environ: Mapping[str, str]) -> str:
-    value = environ.get(name)
-    if value is None:
-        _log.warning("environment variable %r is not set; source %r cannot be used without it", name, source)
-        raise ToolAuthError(f"Missing required environment variable '{name}' for ToolNode '{source}'")
-    return value
 
 
 def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]:
@@ -167,13 +142,7 @@ def _tells(match: re.Match[str]) -> bool:
 
 def substituted(before: ExternalToolConfig, after: ExternalToolConfig, environ: Mapping[str, str]) -> set[str]:
     """Return the values that replaced variables."""
-    if before is after:
-        return set()
-    texts = [] if is_inline(before) else [before.connection]
-    signature = before.webhook.signature
-    texts += [*_urls(before), *([] if signature is None else [signature.secret])]
-    text = json.dumps([*texts, before.env, before.headers, before.auth_config, before.utcp.variables], default=str)
-    return {environ[name] for name in _VARIABLE.findall(text) if environ.get(name)}
+    return set() if before is after else _filled(before, environ)[0].used
 
 
 class SourceAccess:

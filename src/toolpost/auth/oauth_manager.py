@@ -79,6 +79,11 @@ class OAuthProviderConfig:
     issuer: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        for member in ("auth_url", "token_url", "client_id", "redirect_uri", "scopes"):
+            if "${" in str(getattr(self, member)):  # only the secret may be a reference
+                raise errors.ConfigError(
+                    f"{member} of OAuth provider {self.name!r} has a `${{`; give the value itself, as of os.environ"
+                )
         for place in ("auth_url", "token_url", "redirect_uri"):
             try:
                 parse_target(getattr(self, place))

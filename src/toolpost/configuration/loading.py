@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from toolpost.configuration.defaults import DEFAULT_FOLDER, ENV_FILE, FILE_BUILTINS, FILE_NAME, GATEWAY_BUILTINS
-from toolpost.configuration.literal_secrets import literal_secrets
+from toolpost.configuration.literal_secrets import MIN_SECRET, literal_secrets
 from toolpost.configuration.settings import McpServerSettings, Settings, ToolsSettings
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.records import represent
@@ -143,6 +143,28 @@ def parse_settings(data: Mapping[str, Any], *, shown: str = "settings", secrets:
         text = describe_errors(error, data, shown, secrets)
     # Outside the handler: pydantic's error quotes the values, and a traceback would show them.
     raise ConfigError(text)
+
+
+def fill_settings(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[Settings, frozenset[str]]:
+    """Substitute `${NAME}` in settings that were given in code; return them and the values of the variables.
+
+    ConfigError names the variables that are not set. Sources are left as they are: each is filled when it connects,
+    and is left out where a variable of it is not set.
+    """
+    if not settings.model_fields_set:
+        return settings, frozenset()
+    from toolpost.auth.variables import VariableFiller  # noqa: PLC0415 - most settings are of a file
+
+    filler = VariableFiller(os.environ if environ is None else environ)
+    filled = filler.fill_model(settings, without=("sources", "tools"))
+    tools = filler.fill_model(settings.tools, without=("mcp_servers",), place="tools")
+    if filler.missing:
+        listed = ", ".join(f"{name} (at {place})" for name, place in filler.missing.items())
+        remedy = "set them, or write $${...} for a plain $"
+        raise ConfigError(f"settings: environment variables are not set: {listed}; {remedy}")
+    if tools is not settings.tools:
+        filled = filled.model_copy(update={"tools": tools})
+    return filled, frozenset(value for value in filler.used if len(value) >= MIN_SECRET)
 
 
 def with_only(loaded: LoadedSettings, names: Collection[str]) -> LoadedSettings:

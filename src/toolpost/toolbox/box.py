@@ -96,12 +96,13 @@ class Toolbox:
         servers: Mapping[str, Any] | None = None,
     ) -> None:
         from toolpost.catalog.registry import ToolRegistry, as_tool  # noqa: PLC0415 - as said above, here and below
-        from toolpost.configuration.loading import parse_settings  # noqa: PLC0415
+        from toolpost.configuration.loading import fill_settings, parse_settings  # noqa: PLC0415
         from toolpost.configuration.settings import Settings  # noqa: PLC0415
         from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
         from toolpost.toolbox.wiring import ToolboxInputs  # noqa: PLC0415
 
-        own_settings = settings if isinstance(settings, Settings) else parse_settings(settings or {})
+        given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
+        own_settings, secrets = fill_settings(given)
         self.settings = with_builtins(own_settings, builtins)
         self.config_path: Path | None = None
         self.registry = ToolRegistry()
@@ -111,6 +112,7 @@ class Toolbox:
             tools=[as_tool(tool) for tool in tools],
             sinks=sinks,
             on_pending=on_pending,
+            secrets=secrets,
             credentials=credentials or {},
             chat_model=chat_model,
             servers=servers or {},
@@ -148,14 +150,13 @@ class Toolbox:
         loaded = replace(config, settings=with_builtins(config.settings, builtins))
         box = cls(
             tools=tools,
-            settings=loaded.settings,
             on_pending=on_pending,
             sinks=sinks,
             credentials=credentials,
             chat_model=chat_model,
             servers=servers,
         )
-        box.config_path = loaded.path
+        box.settings, box.config_path = loaded.settings, loaded.path
         box._only, box._builtins = only, builtins
         used = loaded if only is None else with_only(loaded, only)
         names = {source.name for source in loaded.settings.all_sources()}

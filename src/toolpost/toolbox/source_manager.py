@@ -597,7 +597,7 @@ class SourceManager:
         filled_config = managed.config if managed.from_data else with_token_variable(managed.config)
         resolve = not managed.from_data and (self._resolve or not managed.declared)
         config = self._with_env_file(with_environment(filled_config) if resolve else filled_config)
-        managed.config = config
+        managed.config = managed.tools.config = config
         filled_in = substituted(filled_config, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
         managed.access.secrets = named_secrets(config)

@@ -88,7 +88,7 @@ class SourceTools:
         self.withdrawn = False  # no tools enter the catalog any more
         self._registry = registry
         self.rank = rank
-        self._config = config
+        self.config = config
         self._overrides = overrides
 
     def prepare(self, source: ToolSource, tools: Sequence[Tool]) -> list[PreparedTool]:
@@ -103,7 +103,7 @@ class SourceTools:
         earlier_tool = self.listing.tools.get(tool.spec.name)
         same = earlier_tool is not None and earlier_tool.spec == tool.spec
         entry = None if same else self._entry(tool, source, checks, read_pins)
-        unchecked = not declares_schemas(self._config) and _is_unchecked(tool.spec, checks.shared)
+        unchecked = not declares_schemas(self.config) and _is_unchecked(tool.spec, checks.shared)
         return PreparedTool(tool, entry, unchecked)
 
     def _entry(
@@ -124,7 +124,7 @@ class SourceTools:
 
     def _new_entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks | None = None) -> Entry:
         override = self._override(tool)
-        return new_entry(tool, source=source, config=self._config, override=override, rank=self.rank, checks=checks)
+        return new_entry(tool, source=source, config=self.config, override=override, rank=self.rank, checks=checks)
 
     def draft(
         self, prepared: Sequence[PreparedTool], problems: Sequence[str] = (), *, instead_of: SourceTools | None = None
@@ -148,7 +148,7 @@ class SourceTools:
             if error is None:
                 tools[name] = tool
                 continue
-            remarks.append(f"tool {name!r} of source {self._config.name!r} is set aside: {error}")
+            remarks.append(f"tool {name!r} of source {self.config.name!r} is set aside: {error}")
             if isinstance(error, ToolCollisionError):
                 collisions[name] = remarks[-1]
         for gone in old.values():
@@ -209,7 +209,7 @@ class SourceTools:
         shown = [contents.entries[name] for name in names if name in contents.entries]
         for entry in shown:
             for place in entry.spec.extra.get(HIDDEN, ()):
-                where = f"tool {entry.original.name!r} of source {self._config.name!r}"
+                where = f"tool {entry.original.name!r} of source {self.config.name!r}"
                 problems.append(f"{where}: hidden characters are taken out of its {place}")
         return RegisteredTools(
             tools=tools,
@@ -230,7 +230,7 @@ class SourceTools:
             f" and {len(tool_names) - 3} more" if len(tool_names) > 3 else ""
         )
         why = "cannot be matched in bounded time and are not checked; `toolpost tools show NAME` lists them"
-        return [f"source {self._config.name!r}: patterns of {shown} {why}"]
+        return [f"source {self.config.name!r}: patterns of {shown} {why}"]
 
     def commit(self, draft: CatalogDraft) -> list[Any] | None:
         """Put a draft into effect and return what it replaced; None when it is out of date."""
@@ -272,15 +272,15 @@ class SourceTools:
         return canonical_name(tool.spec.source, renamed) if renamed else tool.spec.name
 
     def _override(self, tool: Tool) -> ToolOverride | None:
-        if not (self._config.overrides or self._overrides):
+        if not (self.config.overrides or self._overrides):
             return None
         name = tool.spec.name
-        own, general = self._config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
+        own, general = self.config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
         return _merge_overrides(general, own) if own is not None and general is not None else own or general
 
     def has_overrides(self, overrides: Mapping[str, ToolOverride]) -> bool:
         """Return whether these are the overrides that the tools of this source were registered with."""
-        return _overrides_of(self._config.name, overrides) == _overrides_of(self._config.name, self._overrides)
+        return _overrides_of(self.config.name, overrides) == _overrides_of(self.config.name, self._overrides)
 
     def _hides(self, tool: Tool) -> bool:
         override = self._override(tool)
