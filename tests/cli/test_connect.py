@@ -456,3 +456,21 @@ def test_a_person_is_asked_whether_a_source_is_trusted(home: Path, typed: bytes,
     assert done.code == 0
     assert _sources(home)["small"].get("trust", False) is trusted
     assert (home / "toolpost.lock").exists() is trusted
+
+
+def test_a_dry_run_names_the_variables_that_a_server_inherits_and_those_that_are_withheld(
+    toolpost: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ssl/corp.pem")
+    monkeypatch.setenv("HTTPS_PROXY", "http://ann:hunter2@proxy.example")
+    (home / "toolpost.yaml").write_text("sources:\n  - {name: srv, transport: mcp, connection: python server.py}\n")
+
+    shown = toolpost("tools", "connect", "filesystem", ".", "--dry-run")
+    checked = toolpost("config", "check").out
+    document = toolpost("config", "check", "--json").json
+
+    assert "SSL_CERT_FILE" in shown.out.partition("with these variables of the environment: ")[2].partition("\n")[0]
+    assert "HTTPS_PROXY" in shown.out.partition("without ")[2].partition(", which holds a login")[0]
+    assert "hunter2" not in shown.out + checked
+    assert "SSL_CERT_FILE" in checked
+    assert ("SSL_CERT_FILE" in document["inherited"], document["withheld"]) == (True, ["HTTPS_PROXY"])

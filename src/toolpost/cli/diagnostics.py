@@ -84,6 +84,9 @@ def check(
 
 
 def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -> dict[str, Any]:
+    from toolpost.cli.new_source import starts_program
+    from toolpost.processes.network_variables import network_variables
+
     settings = loaded.settings
     down_sources = box.sources.left_out
     problems = [problem for problem in box.problems if problem not in down_sources]
@@ -94,6 +97,7 @@ def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -
         if connected
         else [_unstarted_source(source) for source in settings.all_sources() if source.enabled]
     )
+    starts = any(starts_program(source) for source in settings.all_sources() if source.enabled)
     fine = all(source["ok"] is not False for source in sources) and len(warnings) == len(problems)
     return {
         "status": "ok" if fine else "failed",
@@ -103,6 +107,8 @@ def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -
         "builtins": settings.builtins,
         "allowed_paths": [str(path) for path in settings.tools.allowed_paths or []],
         "sources": sources,
+        "inherited": list(network_variables().passed_on) if starts else [],
+        "withheld": list(network_variables().withheld) if starts else [],
         "disabled": [source.name for source in settings.all_sources() if not source.enabled],
         "problems": problems,
         "warnings": warnings,
@@ -150,6 +156,10 @@ def _print_config(document: dict[str, Any], output: Output) -> None:
     ]
     rows += [(f"source {source['name']}", _state_text(source)) for source in document["sources"]]
     rows += [(f"source {name}", "disabled") for name in document["disabled"]]
+    if document["inherited"]:
+        rows.append(("variables passed on to programs", ", ".join(document["inherited"])))
+    if document["withheld"]:
+        rows.append(("withheld: a login or a token", f"{', '.join(document['withheld'])}; name them in `env`"))
     output.table(["", "read as"], rows)
     for problem in document["problems"]:
         output.note(f"{'warning' if problem in document['warnings'] else 'wrong'}: {problem}")

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -52,6 +52,7 @@ from toolpost.contracts.records import represent
 from toolpost.contracts.source_kinds import AuthType, McpTransport, TransportType
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
+from toolpost.processes.network_variables import network_variables
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.transports.registry import describe_transport
 from toolpost.wire.callback_server import DEFAULT_PORT, callback_server_url
@@ -443,12 +444,32 @@ def describe_source(source: ExternalToolConfig) -> Iterator[str]:
     yield f"  {escape_invisible(source.connection)}"
     if source.env:
         yield f"with the environment variables {', '.join(map(escape_invisible, source.env))}"
+    if starts_program(source):
+        yield from describe_inherited(source.env)
     if source.headers:
         yield f"with the headers {', '.join(map(escape_invisible, source.headers))}"
     if source.auth_type is not AuthType.NONE:
         yield f"with the credentials of auth_type {source.auth_type.value}"
     if source.cwd is not None:
         yield f"in the folder {escape_invisible(source.cwd)}"
+
+
+def starts_program(source: ExternalToolConfig) -> bool:
+    """Return whether a source starts programs on this machine."""
+    is_started = source.transport is TransportType.CLI or (
+        source.transport is TransportType.MCP and not source.connection.startswith("memory:")
+    )
+    return is_started and not is_remote(source)
+
+
+def describe_inherited(given: Collection[str] = ()) -> Iterator[str]:
+    """Describe which variables for the network a started program inherits, beside those that are `given` to it."""
+    passed_on, withheld = network_variables()
+    names = [name for name in passed_on if name not in given]
+    if names:
+        yield f"with these variables of the environment: {', '.join(names)}"
+    if kept := [name for name in withheld if name not in given]:
+        yield f"without {', '.join(kept)}, which holds a login or a token; name it in `env` to pass it on"
 
 
 def _verb(source: ExternalToolConfig) -> str:

@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError
 from toolpost.contracts.records import represent
+from toolpost.processes.network_variables import network_variables
 
 _WINDOWS = (
     "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT",
     "TEMP", "USERNAME", "USERPROFILE",
 )  # fmt: skip
 INHERITED = _WINDOWS if sys.platform == "win32" else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""Variables that a child inherits from this process; any other may be a secret."""
+"""Variables that every child inherits from this process, beside those for the network; any other may be a secret."""
 LOCALE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 _LOADER = ("DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
@@ -48,8 +49,14 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole environment of a child: the inherited variables, then the given ones."""
-    return {**inherited_variables(INHERITED), **extra}
+    """Return the whole environment of a child: the inherited variables and those for the network, then the given ones.
+
+    A proxy that is given in one case does not come in the other from this process.
+    """
+    given = {name.upper() for name in extra}
+    network = network_variables().passed_on
+    inherited = {name: value for name, value in network.items() if name.upper() not in given}
+    return {**inherited_variables(INHERITED), **inherited, **extra}
 
 
 def supervisor_environment() -> dict[str, str]:

@@ -354,6 +354,8 @@ async def test_a_command_line_is_split_and_gets_its_own_environment_and_nothing_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUR_SECRET", "hush")
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ssl/corp.pem")
+    monkeypatch.setenv("HTTPS_PROXY", "http://ann:secret@proxy.example")
     rogue = Rogue(tmp_path, tool("echo"), name="with-dash")
     config = rogue.config(env={"TOKEN_OF_MINE": "t ${OUR_SECRET}"}, cwd=str(tmp_path))
     config = config.model_copy(update={"connection": f"{config.connection} --mode 'two words'"})
@@ -364,6 +366,8 @@ async def test_a_command_line_is_split_and_gets_its_own_environment_and_nothing_
     assert started["argv"][-2:] == ["--mode", "two words"]
     assert started["env"]["TOKEN_OF_MINE"] == "t hush"
     assert "OUR_SECRET" not in started["env"]
+    assert started["env"]["SSL_CERT_FILE"] == "/etc/ssl/corp.pem"
+    assert "HTTPS_PROXY" not in started["env"]
     assert started["cwd"] == str(tmp_path)
 
 
