@@ -210,6 +210,14 @@ async def test_outside_of_a_graph_a_pause_is_a_message(box: Toolbox) -> None:
     assert "This call waits for a person (approval)" in await wipe.ainvoke({"disk": "sda"})
 
 
+async def test_outside_of_a_graph_a_repeated_call_that_waits_asks_once(box: Toolbox) -> None:
+    *_, wipe, _ = (await converter_in(box)).to_langchain_tools()
+    for _ in range(2):
+        await wipe.ainvoke({"disk": "sda"})
+
+    assert len(await box.pending.list(by="local:somebody")) == 1
+
+
 async def test_names_in_messages_are_mapped_both_ways(box: Toolbox) -> None:
     converter = await converter_in(box)
     said = [

@@ -390,3 +390,15 @@ async def test_the_budget_counts_what_was_used_before_the_pause() -> None:
     assert isinstance(result, PlannerFinish)
     assert (result.reason, result.metadata["iterations"]) == ("budget_exhausted", 2)
     assert ran == ["charge 2", "book 2"]
+
+
+async def test_two_equal_calls_of_one_step_are_two_pending_actions() -> None:
+    model = ScriptedModel(tool_calls(("drop", {"name": "t"}), ("drop", {"name": "t"})), "Both are gone.")
+    async with Toolbox(tools=[drop], settings=Settings(data_dir=None)) as box:
+        planner = ReactPlanner(catalog=box, llm=model)
+        await paused(planner)
+        waiting = await box.pending.list(by="acme:bob")
+        for one in waiting:
+            await box.approve(one.id, by="acme:bob")
+
+    assert (len(waiting), ran) == (2, ["drop t", "drop t"])

@@ -216,7 +216,7 @@ async def test_artifacts_are_listed_by_pages(gate: Served) -> None:
 
 async def test_what_waits_is_listed_by_pages_while_it_is_being_answered(gate: Served) -> None:
     bot = await gate.key("acme:bot", "call")
-    asked = [(await paused(gate))["pending"]["id"] for _ in range(4)]
+    asked = [(await paused(gate, **{"Idempotency-Key": key}))["pending"]["id"] for key in "abcd"]
     await gate.http.post("/api/v1/calls", json={"tool": "drop", "arguments": {"name": "x"}}, headers=bot)
     first = (await gate.http.get("/api/v1/pending", params={"limit": 2})).json()
     await answer(gate, first["items"][-1]["id"], decision="deny")
@@ -320,7 +320,7 @@ async def test_an_answer_runs_the_call_once_with_the_arguments_that_were_approve
 
 
 async def test_a_card_says_what_was_decided(gate: Served) -> None:
-    ids = [(await paused(gate))["pending"]["id"] for _ in range(4)]
+    ids = [(await paused(gate, **{"Idempotency-Key": key}))["pending"]["id"] for key in "abcd"]
     await answer(gate, ids[0], decision="approve")
     changes = [
         {"op": "replace", "path": "/name", "value": "other"},

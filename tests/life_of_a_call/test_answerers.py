@@ -154,7 +154,7 @@ async def test_whoever_approves_is_not_told_where_the_asker_signs_in(make_box: M
         return "no news"
 
     async with make_box(read_mail) as box:
-        approvals = [await box.call("read_mail", user=ANN) for _ in range(2)]
+        approvals = [await box.call("read_mail", user=ANN, run_id=run) for run in ("r1", "r2")]
         by_bob, by_ann = [
             await box.approve(one.pending_id, by=by) for one, by in zip(approvals, (BOB, ANN), strict=True)
         ]

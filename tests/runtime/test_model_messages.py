@@ -1,11 +1,13 @@
 """What a model reads of an outcome."""
 
+import ast
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import toolpost
 from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, model_text, tool
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import OpenQuestion
@@ -104,7 +106,8 @@ async def test_a_call_that_waits_for_several_answers_says_for_what_each() -> Non
     paused = Paused("call_1", "run_1", "flow", "ask_approval", asked[0].question, inside=asked)
 
     assert model_text(paused) == (
-        "This call waits for a person (approval): Allow it?\nand for a person (input): Which colour?"
+        "This call waits for a person (approval): Allow it?\nand for a person (input): Which colour?\n"
+        "Do not repeat the call: it goes on once it is answered."
     )
 
 
@@ -117,3 +120,15 @@ def pay() -> str:
 def test_half_a_character_can_be_sent_to_a_model() -> None:
     outcome = Completed("call_1", "run_1", "t", {"name": "\ud800"})
     assert model_text(outcome).encode().decode() == '{"name": "\\ud800"}'
+
+
+def test_no_message_tells_a_model_to_try_again() -> None:
+    said: list[str] = []
+    for path in Path(toolpost.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+                said += [f"{path.name}:{node.lineno}"] if "try again" in node.value.lower() else []
+
+    assert said == []

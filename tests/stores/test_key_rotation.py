@@ -28,7 +28,7 @@ COLUMNS = [
     ("ledger", "key"),
 ]
 # Made with a key or a digest of one: there is nothing to open.
-MACS = frozenset({"digest", "hash", "last_hash", "seal", "forgotten", "total", "mac"})
+MACS = frozenset({"digest", "hash", "last_hash", "same_call", "seal", "forgotten", "total", "mac"})
 
 
 def opened(folder: Path) -> tuple[SQLiteStore, FileSealer]:

@@ -159,7 +159,7 @@ class PostTaskReflector:
         try:
             action = await self._actor.run_step(step, own, context)
         except PauseSignal as pause:
-            return _json({"error": f"this call waits for a person: {pause.question.prompt}"})
+            return _json({"error": f"this call waits for a person, do not repeat it: {pause.question.prompt}"})
         return _json(action.result) if action.success else _json({"error": action.error})
 
     async def _prompt(self, task: TaskContext, context: ToolContext) -> str:

@@ -342,7 +342,7 @@ class TokenRefresher:
             if row.holder == holder:
                 return await self._refresh_as_holder(account, refresh, holder)
             await self._wait_for_change(row)
-        message = f"the tokens of {account.key.issuer!r} are being renewed elsewhere and it takes too long; try again"
+        message = f"the tokens of {account.key.issuer!r} are being renewed by another process, which takes too long"
         raise ToolTimeoutError(message)
 
     async def _wait_for_change(self, row: TokenRow) -> None:

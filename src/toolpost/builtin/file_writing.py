@@ -612,7 +612,7 @@ def locked_file(access: FileAccess, path: str, check_cancelled: Callable[[], Non
                 yield opened
                 return
         if time.monotonic() > deadline:
-            message = f"{display_path(path)!r} was held by somebody else for {_WAIT_S:g} s; try again later"
+            message = f"{display_path(path)!r} was held by somebody else for {_WAIT_S:g} s; nothing was written"
             raise ToolServerError(message, tool_name=access.tool_name, code="file_locked")
         time.sleep(_PAUSE_S)
 
@@ -629,7 +629,7 @@ def folder_lock(access: FileAccess, folder: str, check_cancelled: Callable[[], N
         while not _try_lock(fd):
             check_cancelled()
             if time.monotonic() > deadline:
-                message = f"{display_path(folder)!r} was held by somebody else for {_WAIT_S:g} s; try again later"
+                message = f"{display_path(folder)!r} was held by somebody else for {_WAIT_S:g} s; nothing was written"
                 raise ToolServerError(message, tool_name=access.tool_name, code="file_locked")
             time.sleep(_PAUSE_S)
         yield

@@ -117,6 +117,11 @@ class DeferredTool(FunctionTool):
         return self._load()(*args, **kwargs)
 
     @property
+    def takes_context(self) -> bool:
+        """False, whatever the function is given: built-in tools ask nobody once they have begun."""
+        return False
+
+    @property
     def previewer(self) -> Preview | None:
         """The function that previews a call, if the tool has one."""
         return self._load().previewer

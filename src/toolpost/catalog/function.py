@@ -145,6 +145,11 @@ class FunctionTool:
         return self.spec.input_schema
 
     @property
+    def takes_context(self) -> bool:
+        """Whether the function is given a context, by which it can ask a person or call other tools."""
+        return self._context_parameter is not None
+
+    @property
     def previewer(self) -> Preview | None:
         """The function that previews a call, if the tool has one."""
         return self._previewer

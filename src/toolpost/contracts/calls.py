@@ -32,8 +32,21 @@ def writable(given: str) -> str:
     return str(given).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
+class OutcomeKey(str):
+    """An idempotency key that keeps the outcome of a call for later requests.
+
+    A caller's own key makes a call another one than those with other keys; this one does not.
+    """
+
+    __slots__ = ()
+
+
 class RequestedCall(Struct, frozen=True):
-    """A call as the caller requested it; nothing has been checked."""
+    """A call as the caller requested it; nothing has been checked.
+
+    `session` is within which a repeated call is the same as one that waits; None where no other call is the same. A
+    resumed call has the `same_call` of its pending action.
+    """
 
     call_id: str
     run_id: str
@@ -49,6 +62,8 @@ class RequestedCall(Struct, frozen=True):
     pending_id: str | None = None
     started: bool = False
     held: tuple[object, ...] = ()
+    session: str | None = None
+    same_call: str = ""
 
     def __repr__(self) -> str:
         return represent(self, "arguments", "answers", "context", "idempotency_key")

@@ -163,7 +163,8 @@ class PendingAction(Struct, frozen=True, kw_only=True):
 
     It holds the exact call, so that an answer runs that call and nothing else. `answers` are the earlier answers of
     the same call; `answerers` are patterns of `tenant:user` that may answer (None: anyone in the tenant). `outcome`
-    is the outcome of the call once it was answered.
+    is the outcome of the call once it was answered. `same_call` is the hash of who asked for which call in which
+    session: a repeated call with the same hash waits for this action. It is empty where no other call is the same.
     """
 
     id: str
@@ -189,6 +190,7 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     answered_by: str | None = None
     answered_at: float | None = None
     outcome: Mapping[str, Any] | None = None
+    same_call: str = ""
 
     def __repr__(self) -> str:
         return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome"))

@@ -23,7 +23,7 @@ from toolpost.contracts.events import (
     StoredEvent,
 )
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.contracts.records import represent
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
@@ -244,8 +244,20 @@ class Journal(Protocol):
 class PendingStore(Protocol):
     """Pending actions; arguments, payloads and answers are sealed."""
 
-    async def add(self, action: PendingAction) -> None:
-        """Store a new pending action."""
+    async def add(self, action: PendingAction, *, unless_waiting: bool = False) -> PendingAction | None:
+        """Store a new pending action and return None.
+
+        With `unless_waiting`, if an open action has the same `same_call`, store nothing and return that action. Of
+        several processes that add the same call at once, one stores it.
+        """
+        ...
+
+    async def find_waiting(self, same_call: str, *, at: float) -> PendingAction | None:
+        """Return the open action of the same call that has not expired."""
+        ...
+
+    async def renew(self, pending_id: str, question: Question) -> None:
+        """Replace the question of an open action, such as by one with a new link to sign in."""
         ...
 
     async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from toolpost import __version__
+from toolpost.contracts.calls import OutcomeKey
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolApprovalDenied, ToolCancelledError, ToolConflictError, ToolError
 from toolpost.contracts.events import EventCode
@@ -276,7 +277,8 @@ def _start(ask: _Ask) -> tuple[str, asyncio.Task[Outcome]]:
     if message.get("taskId"):
         raise _RpcError(_UNSUPPORTED, "a task takes no further message: what it waits for is answered by a person")
     tool, arguments = _read_call(message)
-    context = message.get("contextId") or f"ctx_{secrets.token_hex(8)}"
+    given = message.get("contextId") or ""
+    context = given or f"ctx_{secrets.token_hex(8)}"
     if not isinstance(context, str) or not _CONTEXT.fullmatch(context):
         raise _RpcError(_INVALID_PARAMS, "contextId must be up to 100 letters, digits, - and _")
     run_id = f"{context}.{ask.service.box.router.new_id('task')}"
@@ -285,8 +287,10 @@ def _start(ask: _Ask) -> tuple[str, asyncio.Task[Outcome]]:
         raise _RpcError(_INVALID_PARAMS, f"messageId must be a text of up to {_LONGEST_ID} characters")
     tools = ask.service.tools_for(ask.caller)
     made_by = ToolContext(caller=ask.caller.id)
-    key = f"a2a:{message_id}"
-    calling = tools.call(tool, arguments, user=ask.user, idempotency_key=key, run_id=run_id, context=made_by)
+    key, session = OutcomeKey(f"a2a:{message_id}"), f"{ask.caller.id} {given}"
+    calling = tools.call(
+        tool, arguments, user=ask.user, idempotency_key=key, run_id=run_id, context=made_by, session=session
+    )
     return run_id, ask.service.start_call(calling)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,6 +38,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolpost import __version__
 from toolpost.configuration.settings import ViewSettings
+from toolpost.contracts.calls import OutcomeKey
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolNotFoundError
 from toolpost.contracts.outcomes import Completed, Failed, Paused
@@ -108,7 +110,8 @@ class McpServer:
     default nobody does. Approvals are never answered by a client.
 
     Clients see the tools of `view`, by default all, and the resources and prompts of the MCP servers behind them.
-    `relay` must be among the sinks of the Toolbox for progress to reach clients.
+    `relay` must be among the sinks of the Toolbox for progress to reach clients. `session` says in which session a
+    request is, within which a repeated call that waits is the same call; by default all requests are in one.
     """
 
     def __init__(
@@ -117,13 +120,20 @@ class McpServer:
         *,
         principal: Callable[[Context], str],
         interactive: Callable[[Context], bool] = _nobody,
+        session: Callable[[Context], str] | None = None,
         relay: ProgressRelay | None = None,
         view: View | None = None,
         name: str = "toolpost",
     ) -> None:
+        own_session = secrets.token_hex(8)
         self._box = box
         self._principal = principal
         self._interactive = interactive
+
+        def one_session(_ctx: Context) -> str:
+            return own_session
+
+        self._session = session or one_session
         self._view = view or View(box, "all", ViewSettings())
         self._names = Names(self._view)
         self._contents = Contents(box, self._names, sees=self._sees)
@@ -134,7 +144,9 @@ class McpServer:
         self._lists: dict[str, dict[str, Any]] = {}
         self._encoded_lists: dict[str, bytes] = {}
         self._header_schemas: dict[str, Mapping[str, Any] | None] = {}
-        self._listed = [self._view.shown()]  # what clients may have seen since they were last told of a change
+        self._listed: list[Mapping[str, ToolSpec]] = [
+            self._view.shown()
+        ]  # what clients may have seen since they were last told of a change
         self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self.server: Server[Any] = _ListingServer(
             name,
@@ -288,7 +300,7 @@ class McpServer:
             user,
             tool_name,
             arguments or {},
-            run=partial(self._view.call, name, params.arguments, user=user),
+            run=partial(self._view.call, name, params.arguments, user=user, session=self._session(ctx)),
             finish=partial(self._tool_result, user=user, spec=spec, is_own=self._view.is_own(params.name)),
         )
         return cast("CallToolResult", await self._serve(call))
@@ -322,7 +334,7 @@ class McpServer:
         finish: Callable[[Outcome], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         """Serve a request about a resource or a prompt by the tool of its source."""
-        run = partial(self._box.call, tool_name, arguments, user=user)
+        run = partial(self._box.call, tool_name, arguments, user=user, session=self._session(ctx))
         return await self._serve(_Call(ctx, params, user, tool_name, arguments, run, finish))
 
     async def _serve(self, call: _Call) -> dict[str, Any]:
@@ -344,7 +356,7 @@ class McpServer:
             return await self._present(call, await self._outcome(call, client, context), context)
         # Under the key of its run the outcome is kept, for a task that is asked about after a restart.
         run_id = self._box.router.new_id("run")
-        call = call._replace(run=partial(call.run, idempotency_key=f"run:{run_id}"))
+        call = call._replace(run=partial(call.run, idempotency_key=OutcomeKey(f"run:{run_id}")))
         running = asyncio.get_running_loop().create_task(self._outcome(call, client, context, run_id))
         try:
             await _first(running, client.is_task.wait(), within_s=_TASK_AFTER_S)

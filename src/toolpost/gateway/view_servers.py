@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolpost.gateway.views import View
     from toolpost.toolbox.box import Toolbox
 
+_SESSION_HEADER = "mcp-session-id"  # of the older protocol
 _DEFAULT = ""  # stands for the name of the view at `/mcp` itself
 _MODULES = ("toolpost.gateway.mcp_http", "toolpost.gateway.mcp_server")
 
@@ -151,7 +152,14 @@ class ViewServers:
         from toolpost.gateway.mcp_http import gateway_sessions  # noqa: PLC0415 - as said above
         from toolpost.gateway.mcp_server import McpServer  # noqa: PLC0415
 
-        mcp = McpServer(self._box, principal=_principal_of, interactive=_is_interactive, relay=self._relay, view=view)
+        mcp = McpServer(
+            self._box,
+            principal=_principal_of,
+            interactive=_is_interactive,
+            session=_session_of,
+            relay=self._relay,
+            view=view,
+        )
         return _Server(mcp, gateway_sessions(mcp))
 
 
@@ -167,6 +175,11 @@ def _principal_of(ctx: Any) -> str:
 def _is_interactive(ctx: Any) -> bool:
     """Return whether a person uses the client of a request that an MCP server handles."""
     return _caller_of(ctx.request.scope).interactive
+
+
+def _session_of(ctx: Any) -> str:
+    """Return the session of a request: of its caller, and of its connection where the protocol has such."""
+    return f"{_caller_of(ctx.request.scope).id} {ctx.request.headers.get(_SESSION_HEADER, '')}"
 
 
 def _caller_of(scope: Scope) -> Caller:

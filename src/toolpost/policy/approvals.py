@@ -212,6 +212,11 @@ def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     return digest([tool_hash(spec), arguments])
 
 
+def same_call_hash(tool: CalledTool, arguments: Mapping[str, Any], who: Principal, session: str) -> str:
+    """Return the hash by which a repeated call is the same as one that waits."""
+    return digest([tool.digest, arguments, str(who), session])
+
+
 def tool_hash(spec: ToolSpec) -> str:
     """Return the hash of a tool's description, schemas, effects and target."""
     effects = [spec.side_effects, spec.replay, *spec.safety]

@@ -120,6 +120,7 @@ class Attempt(Struct, eq=False):
     expiries: int = 0  # cancellations of the task because the current try expired
     announced: bool = False
     invoked: bool = False
+    joined: bool = False  # the same call waits already, and this one waits for that
     renewals: int = 0  # of a credential that was refused
     journaled: bool = False
     intent_written: bool = False  # unlike `journaled`, only once the store has confirmed it

@@ -21,6 +21,7 @@ _READ = (
     "give the reply of Chat Completions or its message, the response of Responses or its output, or the message of "
     "Anthropic's Messages, as the client's own object or as a dict"
 )
+_GOES_ON = "Do not repeat the call: it goes on once it is answered."
 _LONGEST_ERROR = 4000
 _LONGEST_ISSUE = 200
 _QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # these repeat what the other side said
@@ -152,7 +153,7 @@ def model_text(outcome: Outcome) -> str:
     if isinstance(outcome, Failed):
         return _error_text(outcome.tool_name, outcome.error)
     asked = [f"({one.question.kind}): {clean_text(one.question.prompt).text}" for one in outcome.questions]
-    return "This call waits for a person " + "\nand for a person ".join(asked)
+    return "This call waits for a person " + "\nand for a person ".join(asked) + f"\n{_GOES_ON}"
 
 
 def _result_text(outcome: Completed) -> str:

@@ -35,6 +35,7 @@ from toolpost.policy.approvals import (
     call_hash,
     masked_paths,
     refuse_masks,
+    same_call_hash,
     target_summary,
     tool_hash,
 )
@@ -73,6 +74,7 @@ _BEFORE_ANEW = {"approval": "deny it and ", "unknown": "say whether it happened 
 _OUTER_WAIT_S = 60.0
 _MOST_WAITING = 1000  # pending actions that are looked through for those that wait for a definition
 _POLL_S = 0.1  # another process may answer
+_NEVER_SAME = frozenset({"restart", "unknown"})  # nobody is asked, or about an earlier try
 _DECIDED = frozenset({"approval", "unknown"})  # the other kinds ask for what only the caller can give
 _ASKED = (EventCode.APPROVAL_REQUESTED, EventCode.CALL_PAUSED)
 _ANSWER_CODES = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
@@ -455,6 +457,7 @@ class PendingActions:
                 {**action.answers, action.question.key: answer},
                 action.id,
                 action.started,
+                same_call=action.same_call,
             )
         )
 
@@ -679,23 +682,64 @@ class PauseWriter:
         paused = await paused_outcome(self._store.pending, action)
         writing = self._background.start(self._write(action, journaled=attempt.journaled))
         try:
-            await asyncio.shield(writing)
+            waiting = await asyncio.shield(writing)
         except asyncio.CancelledError:
             if attempt.stopped != "stopping":
                 attempt.journaled = False
                 self._background.start(self._retract(writing, action))
                 raise
-            await writing  # it stops here anyway, and can be answered in another process
+            waiting = await writing  # it stops here anyway, and can be answered in another process
         attempt.journaled = False
+        if waiting is not None:
+            return await self._join(attempt, runtime, action, waiting)
         self._emitter.emit_pause(attempt.call, action)
         return replace(paused, duration_ms=attempt.elapsed_ms)
 
-    async def _write(self, action: PendingAction, *, journaled: bool) -> None:
-        await self._store.pending.add(action)
+    async def find_waiting(self, attempt: Attempt, runtime: ToolRuntime) -> Paused | None:
+        """Return the pause of the same call if it waits already; None for a call that may be another one."""
+        same_call = _same_call(attempt, runtime)
+        if not same_call or attempt.request.answers:
+            return None
+        waiting = await self._store.pending.find_waiting(same_call, at=time.time())
+        if waiting is None:
+            return None
+        attempt.joined = True
+        return await paused_outcome(self._store.pending, waiting)
+
+    async def _write(self, action: PendingAction, *, journaled: bool) -> PendingAction | None:
+        """Write an action, unless the same call waits already; a call that goes on after an answer is its own."""
+        waiting = await self._store.pending.add(action, unless_waiting=not action.answers)
         if journaled:
             await self._store.journal.forget(action.call_id, "")
+        return waiting
 
-    async def _retract(self, writing: asyncio.Task[None], action: PendingAction) -> None:
+    async def _join(
+        self, attempt: Attempt, runtime: ToolRuntime, action: PendingAction, waiting: PendingAction
+    ) -> Paused:
+        """Return the pause of the same call that waits already, and close what this call had begun."""
+        attempt.joined = True
+        source = runtime.entry.source
+        if isinstance(source, HoldingSource):
+            source.release(action.call_id)
+        await self._close_inside(attempt, action)
+        if waiting.question.kind == action.question.kind == "consent":  # a link to sign in does not last
+            await self._store.pending.renew(waiting.id, action.question)
+            waiting = replace(waiting, question=action.question)
+        paused = await paused_outcome(self._store.pending, waiting)
+        return replace(paused, duration_ms=attempt.elapsed_ms)
+
+    async def _close_inside(self, attempt: Attempt, action: PendingAction) -> None:
+        """Cancel the pending actions of calls inside a call that does not wait for them."""
+        for call_id in inner_calls(action):
+            for closed in await self._store.pending.cancel(call_id, tenant=action.asked_by.tenant):
+                error = ToolCancelledError("the call around it was the same as one that waits already")
+                failed = Failed(closed.call_id, closed.run_id, closed.tool_name, error)
+                call = replace(attempt.call, call_id=closed.call_id, tool_name=closed.tool_name)
+                self._emitter.emit_end(call, failed)
+                await self._store.pending.settle(closed.id, closed.status, outcome=dump_outcome(failed))
+                await self._close_inside(attempt, closed)
+
+    async def _retract(self, writing: asyncio.Task[PendingAction | None], action: PendingAction) -> None:
         """Close the question of a call that was cancelled while the question was being written."""
         await writing
         for closed in await self._store.pending.cancel(action.call_id, tenant=action.asked_by.tenant):
@@ -729,7 +773,16 @@ class PauseWriter:
             task_id=request.task_id,
             timeout_s=request.timeout_s,
             context=dump_context(request.context),
+            same_call="" if question.kind in _NEVER_SAME else _same_call(attempt, runtime),
         )
+
+
+def _same_call(attempt: Attempt, runtime: ToolRuntime) -> str:
+    """Return the hash by which a repeated call is the same as this one; empty where none is."""
+    request = attempt.request
+    if request.session is None:
+        return request.same_call
+    return same_call_hash(runtime.called, attempt.original_arguments, request.principal, request.session)
 
 
 class OutcomeReporter:

@@ -72,7 +72,7 @@ class CircuitBreaker:
         if left <= 0 and not self._probing:
             self._probing = True
             return
-        wait = f"try again in {left:.0f} s" if left > 0 else "a probe is under way"
+        wait = f"the next is let through in {left:.0f} s" if left > 0 else "a probe is under way"
         msg = f"{self.name!r} failed {self.failures} times in a row, so its calls are held back; {wait}"
         raise ToolCircuitOpenError(msg, tool_name=tool_name, retry_after_s=max(left, 0.0))
 

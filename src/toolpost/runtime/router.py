@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from toolpost.catalog.threads import is_interrupt, loop_error
-from toolpost.contracts.calls import AuthorizedCall, RequestedCall, writable
+from toolpost.contracts.calls import AuthorizedCall, OutcomeKey, RequestedCall, writable
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     PauseSignal,
@@ -192,6 +192,7 @@ class ToolRouter:
         correlation_id: str = "",
         held: tuple[object, ...] = (),
         call_id: str | None = None,
+        session: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name; the arguments may be JSON text, as models write it."""
         # No parameter is for keywords alone, because the interpreter is quicker to call functions without such.
@@ -200,6 +201,10 @@ class ToolRouter:
         if timeout_s is not None and not timeout_s > 0:  # NaN too
             raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")
         tick = self._ids.tick()
+        if call_id is not None or (idempotency_key is not None and idempotency_key.__class__ is not OutcomeKey):
+            session = None  # a call inside another is known by its place, one with a key by its key
+        elif session is None:
+            session = "" if run_id is None else f"run:{run_id}"
         run_id = f"run_{tick}" if run_id is None else writable(run_id)
         key = None if idempotency_key is None else writable(idempotency_key)
         snapshot = snapshot_arguments({} if arguments is None else arguments)
@@ -215,6 +220,7 @@ class ToolRouter:
             task_id,
             context,
             held=held,
+            session=session,
         )
         running = self._run(request, snapshot)
         return running if self.tracer is None else self.tracer.trace(request, running)
@@ -290,8 +296,8 @@ class ToolRouter:
         if type(attempt.snapshot) is NotJson:
             raise ToolValidationError("$: the arguments are nested too deeply or not JSON", tool_name=runtime.name)
 
-        if request.idempotency_key is not None:
-            earlier = await self._keys.reserve(validated, runtime)
+        if request.idempotency_key is not None or runtime.asks_midway:
+            earlier = await self._find_earlier(attempt, runtime, validated)
             if earlier is not None:
                 return earlier
 
@@ -323,6 +329,14 @@ class ToolRouter:
             readable = self._runtimes.find("artifact_read") is not None
             result = await self._results.store(result, attempt.call, readable=readable)
         return self._complete(attempt, runtime, permitted, result)
+
+    async def _find_earlier(self, attempt: Attempt, runtime: ToolRuntime, call: ValidatedCall) -> Outcome | None:
+        """Return the outcome of an earlier call with the same key, or the pause of the same call that waits."""
+        if attempt.request.idempotency_key is not None:
+            earlier = await self._keys.reserve(call, runtime)
+            if earlier is not None:
+                return earlier
+        return await self._pauses.find_waiting(attempt, runtime) if runtime.asks_midway else None
 
     async def _wait_for_runtime(self, attempt: Attempt) -> ToolRuntime:
         """Wait for a tool whose source is connecting, or whose schemas take a while to compile.
@@ -438,6 +452,8 @@ class ToolRouter:
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         """Count the call and emit its end; a pause is no end."""
         if type(outcome) is Paused:
+            if outcome.call_id != attempt.request.call_id:
+                self.emitter.emit_end(attempt.call, _repeated(attempt, outcome))
             return
         if not attempt.announced:  # its source never connected, so that no schema says which arguments are secret
             arguments: object = attempt.original_arguments
@@ -669,6 +685,14 @@ def failure_of(raised: BaseException, tool_name: str) -> ToolError:
     return error
 
 
+def _repeated(attempt: Attempt, waiting: Paused) -> Failed:
+    """Return the end of a call for which an earlier one waits: in the log, each call has its own."""
+    request, name = attempt.request, attempt.call.tool_name
+    message = f"nothing was run: the same call waits as {waiting.pending_id}"
+    error = ToolConflictError(message, tool_name=name, code="already_waiting")
+    return Failed(request.call_id, request.run_id, name, error, attempt.elapsed_ms)
+
+
 def _is_unbegun(attempt: Attempt, error: ToolError) -> bool:
     """Return whether a resumed call could not begin, because its intent could not be written."""
     return isinstance(error, StoreError) and not attempt.invoked and attempt.request.pending_id is not None
@@ -759,10 +783,11 @@ class IdempotencyKeys:
         msg = f"a call with idempotency key {key!r} has just been started elsewhere; ask again when it has ended"
         raise ToolConflictError(msg, code="in_progress", retry_after_s=1.0)
 
-    async def settle(self, request: RequestedCall, outcome: Outcome, data: Mapping[str, Any], *, began: bool) -> None:
+    async def settle(self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any]) -> None:
         """Store the outcome under the call's key, or release the key of a failed call that never began."""
+        request, began = attempt.request, attempt.invoked
         key = request.idempotency_key
-        if key is None or outcome.call_id != request.call_id:
+        if key is None or (outcome.call_id != request.call_id and not attempt.joined):
             return
         if isinstance(outcome, Failed) and isinstance(outcome.error, ToolConflictError):
             return
@@ -801,4 +826,4 @@ class OutcomeRecorder:
     async def _write(self, attempt: Attempt, outcome: Outcome, data: Mapping[str, Any]) -> None:
         if attempt.journaled:
             await self._journal.finish(attempt.request.call_id, "", data)
-        await self._keys.settle(attempt.request, outcome, data, began=attempt.invoked)
+        await self._keys.settle(attempt, outcome, data)

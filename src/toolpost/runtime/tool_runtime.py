@@ -18,6 +18,7 @@ from toolpost.contracts.calls import AuthorizedCall, RequestedCall, ToolOutput, 
 from toolpost.contracts.errors import ToolNotFoundError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.events import CallRef
 from toolpost.contracts.retries import RetryPolicy
+from toolpost.contracts.sources import HoldingSource
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
 from toolpost.policy.approvals import Approvals, CalledTool
 from toolpost.policy.redaction import RedactingTool, Redactor, secret_values
@@ -66,6 +67,7 @@ class ToolRuntime:
         "_is_valid",
         "_redactor",
         "access",
+        "asks_midway",
         "cache_ttl_s",
         "counts",
         "deadline_s",
@@ -131,6 +133,7 @@ class ToolRuntime:
         self.redact = redactor.for_tool(arguments=arguments, results=results)
         self._called: CalledTool | None = None
         self.journaled = entry.spec.has_effects
+        self.asks_midway = self.journaled and _may_ask_midway(entry)
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._is_valid = entry.input_validator.is_valid if plain else None
@@ -515,3 +518,10 @@ def read_arguments(text: str) -> Any:
         return UnreadableArguments(str(error))
     except RecursionError:
         return UnreadableArguments(_TOO_DEEP)
+
+
+def _may_ask_midway(entry: Entry) -> bool:
+    """Return whether a tool may ask a person after it has begun: one with a context, a workflow, or an MCP server's."""
+    if isinstance(entry.tool, FunctionTool):
+        return entry.tool.takes_context
+    return entry.source is None or entry.spec.resumes or isinstance(entry.source, HoldingSource)

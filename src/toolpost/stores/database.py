@@ -27,8 +27,8 @@ _ADVICE = {
     sqlite3.SQLITE_READONLY: "it is read-only; give this user write permission or set data_dir to another folder",
     sqlite3.SQLITE_PERM: "permission denied; give this user write permission or set data_dir to another folder",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; look at the folder's permissions or set data_dir to another one",
-    sqlite3.SQLITE_BUSY: "it is locked by another program; close that program (a database browser?) and try again",
-    sqlite3.SQLITE_LOCKED: "it is locked by another program; close that program (a database browser?) and try again",
+    sqlite3.SQLITE_BUSY: "it is locked by another program; close that program (a database browser?)",
+    sqlite3.SQLITE_LOCKED: "it is locked by another program; close that program (a database browser?)",
     sqlite3.SQLITE_CORRUPT: "it is damaged; restore it from a backup, or move it away to start with an empty one",
     sqlite3.SQLITE_NOTADB: "it is not a SQLite database; move it away, or set data_dir to another folder",
 }
@@ -85,7 +85,9 @@ def truncate_wal(path: Path, *, busy_s: float) -> None:
     except sqlite3.Error as exc:
         raise store_error(exc, path) from exc
     if is_busy:
-        raise StoreError(f"the write-ahead log of {str(path)!r} could not be emptied: another program reads; try again")
+        raise StoreError(
+            f"the write-ahead log of {str(path)!r} could not be emptied: another program reads it; close that program"
+        )
 
 
 def store_error(exc: BaseException, path: Path) -> StoreError:

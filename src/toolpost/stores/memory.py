@@ -28,7 +28,7 @@ from toolpost.contracts.events import (
     StoredEvent,
 )
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import Answer, PendingAction, PendingStatus
+from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.contracts.storage import ArtifactRef, CancelRequest, JournalEntry, KeyRecord, Retention
 from toolpost.stores.artifacts import new_artifact_id
 from toolpost.stores.caller_keys import MemoryCallerKeys
@@ -408,11 +408,34 @@ class MemoryPendingStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.actions: dict[str, PendingAction] = {}
+        self._newest: dict[str, str] = {}  # the id of the newest action, by its `same_call`
 
-    async def add(self, action: PendingAction) -> None:
-        if action.id in self.actions:
-            raise StoreError(f"question {action.id!r} is there already; every question needs an id of its own")
-        self.actions[action.id] = copy_action(action)
+    async def add(self, action: PendingAction, *, unless_waiting: bool = False) -> PendingAction | None:
+        with self._lock:
+            waiting = self._waiting(action.same_call, action.created_at) if unless_waiting else None
+            if waiting is not None:
+                return copy_action(waiting)
+            if action.id in self.actions:
+                raise StoreError(f"question {action.id!r} is there already; every question needs an id of its own")
+            self.actions[action.id] = copy_action(action)
+            if action.same_call:
+                self._newest[action.same_call] = action.id
+        return None
+
+    async def find_waiting(self, same_call: str, *, at: float) -> PendingAction | None:
+        with self._lock:
+            waiting = self._waiting(same_call, at)
+        return None if waiting is None else copy_action(waiting)
+
+    def _waiting(self, same_call: str, at: float) -> PendingAction | None:
+        action = self.actions.get(self._newest.get(same_call, ""))
+        if action is not None and action.status == "open" and action.expires_at > at:
+            return action
+        self._newest.pop(same_call, None)  # it was answered, or is gone
+        return None
+
+    async def renew(self, pending_id: str, question: Question) -> None:
+        self._change(lambda action: action.id == pending_id and action.status == "open", question=question)
 
     async def get(self, pending_id: str, *, tenant: str | None = None) -> PendingAction | None:
         action = self.actions.get(pending_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -267,6 +268,7 @@ class Toolbox:
         idempotency_key: str | None = None,
         run_id: str | None = None,
         context: ToolContext | None = None,
+        session: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name for `user`, written `tenant:user` (default: the local user).
 
@@ -274,6 +276,10 @@ class Toolbox:
         `Failed`, not an exception. With an `idempotency_key` the call runs once, and a repeated call returns its
         outcome, also after a pause. `run_id` groups calls into one run. `context` is passed to the tool beside its
         arguments; if it names a user, the call is for that user, and `user` must not be another.
+
+        A call that is repeated while it waits for a person returns the same pause: for the same user, tool and
+        arguments, in the same `session` (default: the run of `run_id`). Calls with an `idempotency_key` are the same
+        only if the key is.
         """
         principals = self._principals
         return self.router.call(
@@ -284,6 +290,7 @@ class Toolbox:
             timeout_s,
             idempotency_key,
             context,
+            session=session,
         )
 
     async def call_many(
@@ -295,11 +302,15 @@ class Toolbox:
         run_id: str | None = None,
         context: ToolContext | None = None,
     ) -> list[Outcome]:
-        """Call several tools concurrently, at most `limits.absolute_max_parallel`; return the outcomes in order."""
+        """Call several tools concurrently, at most `limits.absolute_max_parallel`; return the outcomes in order.
+
+        A call that is listed twice is meant twice: where it waits for a person, there are two pending actions.
+        """
         most = self.settings.limits.absolute_max_parallel
+        numbered = _number_repeated(calls, run_id)
         return await map_concurrent(
-            calls,
-            lambda one: self.call(one[0], one[1], user=user, run_id=run_id, context=context),
+            numbered,
+            lambda one: self.call(one[0], one[1], user=user, run_id=run_id, context=context, session=one[2]),
             max_concurrency=min(max_parallel or most, most),
         )
 
@@ -423,6 +434,19 @@ class Toolbox:
         return await self.store.events.read(
             tenant=tenant, run_id=run, after=after, limit=limit, only=only, newest=newest
         )
+
+
+def _number_repeated(
+    calls: Sequence[tuple[str, Mapping[str, Any] | str | None]], run_id: str | None
+) -> list[tuple[str, Mapping[str, Any] | str | None, str | None]]:
+    """Give calls that are listed more than once a session each, the same whenever the list is called again."""
+    counts: Counter[tuple[str, str]] = Counter()
+    numbered: list[tuple[str, Mapping[str, Any] | str | None, str | None]] = []
+    for name, arguments in calls:
+        same = (name, repr(arguments))
+        numbered.append((name, arguments, f"{run_id or ''}#{counts[same]}" if counts[same] else None))
+        counts[same] += 1
+    return numbered
 
 
 async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:

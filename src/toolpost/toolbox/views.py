@@ -41,6 +41,7 @@ class CallOptions(TypedDict, total=False):
     idempotency_key: str | None
     run_id: str | None
     context: ToolContext | None
+    session: str | None
 
 
 class ViewedBox(Protocol):
@@ -64,6 +65,7 @@ class ViewedBox(Protocol):
         idempotency_key: str | None = None,
         run_id: str | None = None,
         context: ToolContext | None = None,
+        session: str | None = None,
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool."""
         ...

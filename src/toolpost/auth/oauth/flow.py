@@ -170,7 +170,9 @@ def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] =
     problem = parse_problem(reply, secrets=secrets)
     if reply.status == 429 or reply.status >= 500:
         text = f": {problem.message}" if problem.code else ""
-        return from_status(reply.status, f"{subject} answered {reply.status}{text}. Try again later.")
+        return from_status(
+            reply.status, f"{subject} answered {reply.status}{text}. It has a problem of its own, which may pass."
+        )
     if problem.code:
         code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
         message = f"OAuth error: {problem.message} ({subject}, {problem.code})"

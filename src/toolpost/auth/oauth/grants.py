@@ -403,7 +403,9 @@ def _outcome(reply: FlowResponse, request: TokenRequest, old: TokenSet) -> Refre
         return GrantRevoked(problem.message)
     # Mostly the old token is as good as before; if it was used up, the next outcome is GrantRevoked.
     if reply.status >= 500:
-        raise ToolConnectionError(f"{request.subject} fails now ({reply.status}). Try again later.", sent=False)
+        raise ToolConnectionError(
+            f"{request.subject} fails now ({reply.status}). It has a problem of its own, which may pass.", sent=False
+        )
     if reply.status == 429:
         raise refusal_error(request.subject, reply, secrets=request.secrets)
     if 400 <= reply.status < 500 or problem.code:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from toolpost.contracts.callers import OPERATOR_ID
+from toolpost.contracts.calls import OutcomeKey
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import PendingNotFoundError
 from toolpost.contracts.events import RunFilter
@@ -95,7 +96,7 @@ def _start(
         raise Problem(503, "stopping", "the gateway is stopping; call again in a moment", headers={"Retry-After": "2"})
     run_id, key = ask.box.router.new_id("run"), ask.raw.headers.get(_KEY_HEADER)
     if kept:
-        key = key or f"run:{run_id}"
+        key = key or OutcomeKey(f"run:{run_id}")
     calling = ask.tools.call(
         tool,
         arguments,
@@ -104,6 +105,7 @@ def _start(
         idempotency_key=key,
         run_id=run_id,
         context=ToolContext(caller=ask.caller.id),
+        session=ask.caller.id,
     )
     return run_id, ask.service.start_call(calling)
 
