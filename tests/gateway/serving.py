@@ -69,6 +69,8 @@ async def served(
         async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
             own = () if place is None else (closing.enter_context(listen_unix(place.socket_of(place.number))),)
             siblings = None if place is None else Siblings(place, callers.token)
+            if siblings is not None:
+                closing.enter_context(siblings.serving())
             app = whole_app(box, callers, url, relay=relay, feed=feed, siblings=siblings)
             bearer = {"Authorization": f"Bearer {(folder / 'token').read_text()}"}
             async with (

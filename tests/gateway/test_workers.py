@@ -285,6 +285,24 @@ async def test_a_worker_that_dies_is_started_again_and_all_end_with_the_one_that
 
 
 @pytest.mark.programs
+async def test_workers_that_die_together_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    home, errors = furnish(tmp_path), tmp_path / "stderr"
+    with errors.open("w") as stderr, running(home, "--workers", "2", stderr=stderr, warm=False) as gateway:
+        workers = psutil.Process(gateway.process.pid).children()
+        for worker in workers:
+            worker.kill()
+        async with asyncio.timeout(60), httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
+            metrics = gateway.address.replace("/mcp", "/metrics")
+            while 'worker="1"' not in (text := (await http.get(metrics)).text) or 'worker="0"' not in text:
+                await asyncio.sleep(0.05)
+
+    told = errors.read_text()
+    assert len(workers) == 2
+    assert told.count("ended with SIGKILL") == 2
+    assert "did not answer GET /workers/source-changes" not in told
+
+
+@pytest.mark.programs
 async def test_what_came_of_a_changed_configuration_is_said_once_for_all_workers(tmp_path: Path) -> None:
     home, errors = furnish(tmp_path), tmp_path / "stderr"
     with errors.open("w") as stderr, running(home, "--workers", "2", stderr=stderr) as gateway:

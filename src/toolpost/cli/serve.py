@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -231,6 +231,7 @@ async def _serve_on(
             return _as_gateway(load_settings(box.config_path), address)
 
         is_first = worker is None or worker.number == 0
+        is_serving = nullcontext() if siblings is None else siblings.serving()
         async with _following(box, load, show_views, output, tells=is_first):
             stop = _Stop(box, "" if worker is None else f"worker {worker.number} is ", options, output)
             if worker is None:
@@ -245,7 +246,8 @@ async def _serve_on(
                 feed.close()
 
             finish = partial(box.router.park, within_s=stop.limit_s)
-            await serve_until_stopped(app, *sockets, on_stop=on_stop, finish=finish, frees_address=stop.is_orphan)
+            with is_serving:
+                await serve_until_stopped(app, *sockets, on_stop=on_stop, finish=finish, frees_address=stop.is_orphan)
     return 0
 
 

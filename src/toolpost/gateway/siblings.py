@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.gateway.problems import ProblemResponse
 from toolpost.gateway.source_changes import FROM_SIBLING, SOURCE_CHANGES, ChangedSources
+from toolpost.stores.liveness import try_lock
 from toolpost.wire.unix_http import UnixHttpError, unix_request
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -44,6 +45,10 @@ class WorkerPlace(NamedTuple):
     def socket_of(self, number: int) -> Path:
         """Return where a worker listens to its siblings."""
         return Path(self.folder) / f"{number}.sock"
+
+    def lock_of(self, number: int) -> Path:
+        """Return the file that a worker has locked while it serves; the kernel unlocks it when the worker dies."""
+        return Path(self.folder) / f"{number}.serving"
 
 
 class Siblings:
@@ -151,15 +156,39 @@ class Siblings:
         ) as reply:
             await _send_reply(reply, send)
 
+    @contextmanager
+    def serving(self) -> Generator[None]:
+        """Let the others know that this worker answers them."""
+        with self._place.lock_of(self.number).open("wb") as file:
+            try_lock(file.fileno(), shared=False)
+            yield
+
+    def _is_serving(self, number: int) -> bool:
+        try:
+            with self._place.lock_of(number).open("rb") as file:
+                return not try_lock(file.fileno(), shared=True)
+        except FileNotFoundError:
+            return False
+
     async def changed_sources(self) -> ChangedSources:
-        """Return how sources were changed before this worker was started, as the one tells it that saw most of it."""
-        replies = [ChangedSources(**reply) for reply in await self.ask("GET", SOURCE_CHANGES)]
+        """Return how sources were changed before this worker was started, as the one tells it that saw most of it.
+
+        A sibling that is only starting is not asked: it knows nothing, and would wait for this one.
+        """
+        serving = [number for number in self._others if self._is_serving(number)]
+        replies = [ChangedSources(**reply) for reply in await self._ask_all(serving, "GET", SOURCE_CHANGES)]
         return max([*replies, ChangedSources()], key=lambda known: known.count)
 
     async def ask(self, method: str, target: str, value: Any = None) -> list[Any]:
         """Send a request of this worker's own to all others, and return what those say that answer with JSON."""
-        others = [number for number in range(self._place.workers) if number != self.number]
-        replies = await asyncio.gather(*(self._ask(number, method, target, value) for number in others))
+        return await self._ask_all(self._others, method, target, value)
+
+    @property
+    def _others(self) -> list[int]:
+        return [number for number in range(self._place.workers) if number != self.number]
+
+    async def _ask_all(self, numbers: Sequence[int], method: str, target: str, value: Any = None) -> list[Any]:
+        replies = await asyncio.gather(*(self._ask(number, method, target, value) for number in numbers))
         return [reply for reply in replies if reply is not None]
 
     async def _ask(self, number: int, method: str, target: str, value: Any) -> Any:
