@@ -196,6 +196,17 @@ async def test_fifty_megabytes_are_refused_as_soon_as_that_is_known(
     await assert_still_serves(gate)
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/api/v1/calls", "/a2a"])
+@pytest.mark.parametrize("arguments", [b"[" + b"{}," * 130_000 + b"0]", b"[" * 150_000 + b"]" * 150_000])
+async def test_a_body_with_more_values_than_may_be_decoded_is_refused(
+    gate: Served, path: str, arguments: bytes
+) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":' + arguments + b"}}"
+    answer = await gate.http.post(path, content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (413, "message_too_large")
+    assert (await gate.http.get("/healthz")).status_code == 200
+
+
 async def sent(gate: Served, headers: dict[str, str], message: dict[str, Any]) -> asyncio.StreamWriter:
     """Send a request on a connection of its own, whose answer nobody reads."""
     body, port = json.dumps(message).encode(), int(urlsplit(gate.url).port or 0)

@@ -158,8 +158,10 @@ class ToolOutput(Struct, frozen=True):
         """Return the output with a note for the model, which is kept even where the content is cut."""
         if not note:
             return self
+        notes = f"{self.meta['note']}\n{note}" if "note" in self.meta else note
+        if isinstance(self.content, bytes):
+            return replace(self, meta={**self.meta, "note": notes})
         text = self.text or (
             self.content if isinstance(self.content, str) else json.dumps(self.content, separators=(",", ":"))
         )
-        notes = f"{self.meta['note']}\n{note}" if "note" in self.meta else note
         return replace(self, text=f"{text}\n\n{note}", meta={**self.meta, "note": notes})

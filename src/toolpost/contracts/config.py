@@ -278,6 +278,16 @@ class ExternalToolConfig(SourceModel):
     connect_timeout_s: float = Field(default=30.0, ge=0.1, le=600.0)
     retry_policy: RetryPolicy = Field(default_factory=RetryPolicy.defaults)
     max_concurrency: int = Field(default=10, ge=1, le=100)
+    max_values: int = Field(
+        default=2_500_000,
+        ge=1000,
+        description="A message with more JSON values is refused before it is decoded (message_too_large)",
+    )
+    inline_values: int = Field(
+        default=100_000,
+        ge=1000,
+        description="A result with more JSON values is checked in another process and becomes an artifact",
+    )
     tool_filter: list[str] | None = None
     tool_exclude: list[str] | None = None
     overrides: dict[str, ToolOverride] = Field(default_factory=dict)

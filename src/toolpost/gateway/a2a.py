@@ -26,7 +26,7 @@ from toolpost.gateway.access import AGENT_CARD, CALLER, insufficient_scope
 from toolpost.gateway.event_feed import events_after
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.event_stream import event_stream
-from toolpost.gateway.rest.operations import JSON_BYTES, json_bytes, read_body
+from toolpost.gateway.rest.operations import json_bytes, read_json_body
 from toolpost.runtime.persistence import kept_outcome
 from toolpost.schema.json_values import is_array, is_object
 
@@ -206,7 +206,7 @@ def _skill(spec: ToolSpec) -> dict[str, Any]:
 
 async def _read(request: Request) -> dict[str, Any]:
     """Read a request; numbers come as floats, because A2A has no others."""
-    body = await read_body(request, JSON_BYTES)
+    body = await read_json_body(request)
     try:
         message = json.loads(body, parse_float=_number)
     except (ValueError, RecursionError):

@@ -41,11 +41,14 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import Response
 
+from toolpost.contracts.errors import ToolClientError
 from toolpost.gateway.access import CALLER
+from toolpost.gateway.problems import ProblemResponse
+from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL, measure_json
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
     from mcp.server.lowlevel import Server
@@ -234,11 +237,16 @@ class _Sessions(StreamableHTTPSessionManager):
         """Answer a request that is as it should be; all that is odd is the SDK's to refuse."""
         if (caller := scope.get(CALLER)) is not None:
             scope["user"] = _sdk_user(caller)
-        if scope["method"] != "POST" or self._checks_hosts:
+        if scope["method"] != "POST":
             await self._limited(scope, receive, send)
             return
-        first = await receive()
-        plain = _plain_request(scope, first)
+        waiting = await _receive_body(receive)
+        try:
+            _measure(waiting)
+        except ToolClientError as error:
+            await ProblemResponse(413, error.error_code, error.message)(scope, receive, send)
+            return
+        plain = None if self._checks_hosts else _plain_request(scope, waiting[0])
         if plain is not None:
             if (answer := self._list_answer(plain)) is not None:
                 await answer(scope, receive, send)
@@ -248,10 +256,9 @@ class _Sessions(StreamableHTTPSessionManager):
                     self.app, plain.route, self._lifespan_state, receive
                 )
                 return
-        waiting = [first]
 
         async def replay() -> Message:
-            return waiting.pop() if waiting else await receive()
+            return waiting.pop(0) if waiting else await receive()
 
         await self._limited(scope, replay, send)
 
@@ -329,6 +336,23 @@ class _PlainRequest(NamedTuple):
     request: Request
     message: dict[str, Any]
     route: InboundModernRoute | None
+
+
+async def _receive_body(receive: Receive) -> list[Message]:
+    """Receive the messages of a body, up to the first that makes it too large, which the SDK refuses."""
+    messages = [await receive()]
+    size = len(messages[0].get("body", b""))
+    while messages[-1].get("more_body") and size <= _MAX_BODY:
+        messages.append(await receive())
+        size += len(messages[-1].get("body", b""))
+    return messages
+
+
+def _measure(messages: Sequence[Message]) -> None:
+    """Raise ToolClientError where a body has too many values to be decoded."""
+    bodies = [message.get("body", b"") for message in messages]
+    if sum(map(len, bodies)) > SMALL:
+        measure_json(b"".join(bodies), MAX_INLINE_VALUES)
 
 
 def _plain_request(scope: Scope, first: Message) -> _PlainRequest | None:

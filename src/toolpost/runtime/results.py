@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 from msgspec.structs import replace
 
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import Credential, ToolOutput, writable
+from toolpost.contracts.calls import JSON, Credential, ToolOutput, writable
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import CallRef, JsonText
 from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES, Completed
 from toolpost.contracts.storage import ArtifactRef, ArtifactStore
 from toolpost.policy.redaction import Redactor
+from toolpost.schema.json_size import CheckedJson
 from toolpost.schema.json_values import compact_encoder, text_within
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class ResultProcessor:
             meta = {**meta, **runtime.origin}
         if content.__class__ is bytes:
             return LargeResult(content, output.media_type, None, meta)
+        if content.__class__ is CheckedJson:
+            return LargeResult(bytes(content), JSON, content[:_PREVIEW_SEARCHED].decode("utf-8", "replace"), meta)
         is_valid = runtime.output_fits
         try:
             fits = is_valid is None or is_valid(content)
@@ -198,7 +201,10 @@ class CredentialScrubber:
 def _scrub(output: ToolOutput, redactor: Redactor) -> tuple[ToolOutput, str | None]:
     content, text = output.content, output.text
     if isinstance(content, bytes):
-        return replace(output, content=_scrub_bytes(content, redactor)), None
+        scrubbed = _scrub_bytes(content, redactor)
+        if isinstance(content, CheckedJson):  # a mask has nothing that JSON would escape
+            scrubbed = CheckedJson(scrubbed)
+        return replace(output, content=scrubbed), None
     try:
         encoded = json_text(content)
     except ToolOutputError:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.lines import LineSplitter
+from toolpost.schema.json_size import MAX_DIRECT_VALUES, SMALL, CheckedJson, measure_json
 from toolpost.schema.json_values import refuse_constant
 
 Kind = Literal["json", "lines", "events", "form", "multipart", "yaml", "xml", "text", "binary"]
@@ -133,6 +134,8 @@ class Content(NamedTuple):
 
 def parse_body(data: bytes, content_type: str, *, declared: Collection[str] = ()) -> Content:
     """Parse a body; `declared` are the media types that the document declares, to detect a wrong Content-Type."""
+    if isinstance(data, CheckedJson):
+        return Content(data, "application/json")
     kind = parse_media_type(content_type)
     if not kind.essence:
         return _parse_unlabelled(data, declared)
@@ -157,7 +160,15 @@ def decode_text(data: bytes, charset: str | None = None) -> str:
 
 
 def parse_json(data: bytes, charset: str | None = None) -> Any:
-    """Parse a JSON document; raise ValueError when it is invalid or nested too deeply."""
+    """Parse a JSON document; raise ValueError when it is invalid or nested too deeply.
+
+    A document that was checked in another process is returned as it is. ToolClientError (`message_too_large`) where it
+    was not, and has more values than can be decoded on the spot.
+    """
+    if len(data) > SMALL:
+        if isinstance(data, CheckedJson):
+            return data
+        measure_json(data, MAX_DIRECT_VALUES)
     try:
         return _decoder.decode(data.decode(_encoding(data, charset), "surrogatepass"))
     except RecursionError as error:

@@ -25,13 +25,16 @@ from toolpost.contracts import errors
 from toolpost.contracts.spec import JsonSchema
 from toolpost.contracts.storage import ArtifactStore
 from toolpost.policy.redaction import Redactor
+from toolpost.schema.json_size import SMALL
 from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.web.content import OCTETS, decode_text, looks_like_json, parse_json, parse_media_type
+from toolpost.web.large_json import check_large_json
 from toolpost.wire.messages import Follow, Headers, Request, Response, parse_retry_after
 
 if TYPE_CHECKING:
     from toolpost.contracts.calls import Credential
     from toolpost.contracts.principal import Principal
+    from toolpost.schema.json_size import JsonLimits
     from toolpost.wire.client import HttpClient
 
 
@@ -387,11 +390,17 @@ def _with_query(address: str, pairs: Sequence[Pair]) -> str:
 
 
 def make_sender(
-    client: HttpClient, *, timeout_s: float | None = None, max_bytes: int | None = None, reads: bool = False
+    client: HttpClient,
+    *,
+    timeout_s: float | None = None,
+    max_bytes: int | None = None,
+    reads: bool = False,
+    limits: JsonLimits | None = None,
 ) -> Send:
     """Return a function that sends requests through a client; the client's limits apply where none are given.
 
-    `reads` says that the requests change nothing, whatever their method.
+    `reads` says that the requests change nothing, whatever their method. With `limits`, a JSON body of many values is
+    checked in another process.
     """
 
     async def send(planned: PlannedRequest) -> Response:
@@ -399,7 +408,9 @@ def make_sender(
             response = await client.send(planned.to_wire(timeout_s, max_bytes))
             end = _STREAM_ENDS.get(parse_media_type(response.headers.get("content-type") or "").kind)
             if end is None:
-                await response.read()
+                body = await response.read()
+                if limits is not None and len(body) > SMALL:
+                    response.body = await check_large_json(body, limits)
             else:
                 await _read_stream(response, end)
             return response

@@ -102,7 +102,7 @@ async def test_an_error_in_an_answer_is_a_failure_with_its_message(answer: str, 
 
 @pytest.mark.parametrize(
     "rubbish",
-    ["<html>", "", '{"a": NaN}', '{"a": 1} {"b": 2}', b"\xff\xfe", "[" * 100_000, '{"a":' * 100_000],
+    ["<html>", "", '{"a": NaN}', '{"a": 1} {"b": 2}', b"\xff\xfe", "[" * 100_000, '{"a":' * 50_000],
     ids=["page", "empty", "nan", "two", "no text", "deep list", "deep object"],
 )
 async def test_an_answer_that_is_not_json_is_told_as_such(rubbish: str | bytes) -> None:
@@ -110,6 +110,12 @@ async def test_an_answer_that_is_not_json_is_told_as_such(rubbish: str | bytes) 
     assert error.error_code == "output_invalid"
     assert "the answer is not JSON" in str(error)
     assert len(str(error)) < 300
+
+
+@pytest.mark.parametrize("large", ['{"a":' * 100_000, "[" + "{}," * 300_000 + "0]"], ids=["deep", "many"])
+async def test_an_answer_of_too_many_values_is_not_decoded(large: str) -> None:
+    error = (await answered(large)).error
+    assert error.error_code == "message_too_large"
 
 
 async def test_texts_go_as_they_are_where_the_format_is_text() -> None:

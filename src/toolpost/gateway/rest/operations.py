@@ -15,10 +15,11 @@ from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.gateway.access import CALLER, insufficient_scope
 from toolpost.gateway.problems import Problem, problem_of
 from toolpost.gateway.rest.schemas import resolve
+from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL, measure_json
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
         if kind != "application/json":
             raise Problem(415, "unsupported_media_type", "the body must be JSON: send `Content-Type: application/json`")
         try:
-            value = json.loads(await read_body(request, JSON_BYTES), parse_constant=_no_constant)
+            value = json.loads(await read_json_body(request), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             where = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
             raise Problem(400, "malformed_json", f"the body is no JSON{where}") from None
@@ -194,6 +195,17 @@ def _parse(name: str, text: str, schema: JsonSchema) -> Any:
     if issues:
         raise Problem(400, "invalid_parameter", f"the parameter {name!r} does not fit: {issues[0].removeprefix('$: ')}")
     return value
+
+
+async def read_json_body(request: Request) -> bytes:
+    """Read a body of JSON that may be decoded here: within the limits on its bytes, values and depth."""
+    body = await read_body(request, JSON_BYTES)
+    if len(body) > SMALL:
+        try:
+            measure_json(body, MAX_INLINE_VALUES)
+        except ToolClientError as error:
+            raise Problem(413, error.error_code, error.message) from None
+    return body
 
 
 async def read_body(request: Request, most: int) -> bytes:

@@ -28,11 +28,13 @@ from toolpost.contracts.spec import JsonSchema, ToolCategory, ToolSpec, ToolTarg
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandLimits, CommandResult, CommandRunner, Stream
 from toolpost.processes.launch import Launch, child_environment, locate
+from toolpost.schema.json_size import SMALL, JsonLimits
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import drop_secrets
 from toolpost.schema.templates import Slot, fill_template, only_slot, slot_names, split_template
 from toolpost.transports.base import BaseSource, Services
 from toolpost.web.content import parse_json
+from toolpost.web.large_json import check_large_json
 
 Format = Literal["auto", "json", "lines", "text", "bytes"]
 
@@ -176,6 +178,7 @@ def _decode_output(stdout: bytes) -> str:
 _MOST_NAMES = 10
 WHOLE_COMMAND = "call"
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
+_JSON_FORMATS = frozenset({"auto", "json"})
 _PROGRESS_FORMATS = frozenset({"auto", "lines", "text"})
 _MOST_REASONS = 3
 _UNTIL_CANCELLED_S = 24 * 3600.0  # A call has its deadline from whoever runs it, and is cancelled then.
@@ -413,6 +416,8 @@ class CliSource(BaseSource):
             )
         finally:
             progress.end()
+        if tool.output in _JSON_FORMATS and len(done.stdout) > SMALL:
+            done = done._replace(stdout=await check_large_json(done.stdout, JsonLimits.of(self.config)))
         return parse_output(
             done, name=argv[0], kind=tool.output, success_codes=tool.success_codes, redact=self._redactor.text
         )

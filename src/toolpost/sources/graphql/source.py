@@ -40,6 +40,8 @@ from toolpost.contracts.errors import (
     from_status,
 )
 from toolpost.contracts.spec import JsonSchema, SafetyProfile, ToolCategory, ToolSpec, ToolTarget
+from toolpost.processes.json_documents import cut_document
+from toolpost.schema.json_size import CheckedJson, JsonLimits
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.graphql.operations import (
@@ -104,8 +106,8 @@ class GraphqlSource(BaseSource):
         self._http_request = PlannedRequest("POST", address, query=split_query(query))
         self._headers = tuple(config.headers.items())
         self._secrets = tuple(value for name, value in self._headers if is_secret_header(name, value))
-        self._write = make_sender(self._client)
-        self._read = make_sender(self._client, reads=True)
+        self._write = make_sender(self._client, limits=JsonLimits.of(config))
+        self._read = make_sender(self._client, reads=True, limits=JsonLimits.of(config))
         self._send_introspection = make_sender(self._client, timeout_s=config.connect_timeout_s, reads=True)
 
     async def discover(self) -> Sequence[GraphqlTool]:
@@ -179,7 +181,10 @@ class GraphqlSource(BaseSource):
         headers, body = _encode(request)
         http_request = replace(self._http_request, headers=headers, body=body, presented=presentation)
         response = await send(http_request.with_headers(self._headers))
-        return parse_response(request.subject, response, secrets=(*presentation.secrets, *self._secrets))
+        secrets = (*presentation.secrets, *self._secrets)
+        if isinstance(response.body, CheckedJson):
+            return await _parse_large(request, response, secrets)
+        return parse_response(request.subject, response, secrets=secrets)
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
@@ -340,6 +345,15 @@ def parse_response(subject: str, response: Response, *, secrets: Sequence[str] =
     if not ok:
         raise response_error(subject, status, headers, response.body, remedy=_REMEDY, secrets=secrets)
     raise unusable_error(subject, status, response.body, reason, secrets)
+
+
+async def _parse_large(request: GraphqlRequest, response: Response, secrets: Sequence[str]) -> GraphqlResponse:
+    """Parse a response of many values without those of the operation's field, which stay JSON."""
+    response.body, value = await cut_document(response.body, ("data", request.operation_name))
+    parsed = parse_response(request.subject, response, secrets=secrets)
+    if value is not None and is_object(parsed.data):
+        parsed.data[request.operation_name] = CheckedJson(value)
+    return parsed
 
 
 def output_of(operation: GraphqlOperation, response: GraphqlResponse, subject: str) -> ToolOutput:

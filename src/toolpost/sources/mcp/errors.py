@@ -76,6 +76,12 @@ def describe_too_long(size: int, limit: int) -> tuple[str, dict[str, Any]]:
     return text, {"kind": "too_long", "size": size, "limit": limit}
 
 
+def too_many_values_error(message: bytes, reason: str) -> bytes | None:
+    """Build an error in place of a response that must not be decoded; None when it has no id."""
+    request_id = _find_id(message[:EDGE_BYTES], message[-EDGE_BYTES:])
+    return None if request_id is None else build_error(request_id, reason, {"kind": "too_long"})
+
+
 def build_error(request_id: Any, text: str, facts: dict[str, Any], *, code: int = -32000) -> bytes:
     """Build a JSON-RPC error that the waiting request receives in place of a response."""
     error = {"code": code, "message": text, "data": {FACTS_KEY: facts}}
@@ -116,7 +122,7 @@ def _from_rpc_error(raised: MCPError) -> ToolError:
     facts: Mapping[str, Any] = data.get(FACTS_KEY, {}) if is_object(data) else {}
     match facts.get("kind"):
         case "too_long":
-            return ToolClientError(f"MCP tool error: {text}", cause=raised, code="result_too_large")
+            return ToolClientError(f"MCP tool error: {text}", cause=raised, code="message_too_large")
         case "refused":
             return _from_status(facts, text, raised)
         case _:

@@ -24,16 +24,26 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, RequestId
 from pydantic_core import from_json, to_json
 
-from toolpost.contracts.errors import ToolConnectionError
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.contracts.lines import LineSplitter
-from toolpost.schema.json_values import cooperative_decoder, decode_in_pieces, finite_number, is_array, is_object
-from toolpost.sources.mcp.errors import split_messages, unreadable_error
+from toolpost.processes.json_documents import cut_document, measure
+from toolpost.schema.json_size import SMALL, CheckedJson, JsonLimits
+from toolpost.schema.json_values import (
+    as_object,
+    cooperative_decoder,
+    decode_in_pieces,
+    finite_number,
+    is_array,
+    is_object,
+)
+from toolpost.sources.mcp.errors import split_messages, too_many_values_error, unreadable_error
 from toolpost.wire.tracing import TRACEPARENT, traceparent
 
 Message: TypeAlias = dict[str, Any]
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 
-LARGE_MESSAGE = 256 * 1024
+LARGE_MESSAGE = SMALL
+_STRUCTURED = ("result", "structuredContent")
 _MAX_UNREAD = 64 * 1024 * 1024  # what a process may leave unread on its stdin
 _CLOSE_S = 1.0
 _IDS = frozenset({int, str, float, type(None)})
@@ -457,8 +467,29 @@ def read_messages(text: str | bytes) -> list[Message]:
     return _checked(value, text)
 
 
-def read_large(text: str | bytes) -> list[Message]:
-    """Parse a large message as `read_messages` does, but let other threads run."""
+async def read_large(text: str | bytes, limits: JsonLimits) -> list[Message]:
+    """Parse a large message as `read_messages` does, but let others run; refuse one that has too many values.
+
+    The structured content of a result with many values is checked in another process, and stays JSON.
+    """
+    data = text.encode() if isinstance(text, str) else text
+    try:
+        values = await measure(data, limits.max_values)
+    except ToolClientError as error:
+        refusal = too_many_values_error(data, error.message)
+        return [] if refusal is None else [from_json(refusal)]
+    if values > limits.inline_values and b'"structuredContent"' in data:
+        with suppress(ValueError):
+            rest, part = await cut_document(data, _STRUCTURED)
+            messages = await asyncio.to_thread(_read_in_pieces, rest)
+            if part is not None:
+                for message in messages:
+                    as_object(message.get("result"))["structuredContent"] = CheckedJson(part)
+            return messages
+    return await asyncio.to_thread(_read_in_pieces, text)
+
+
+def _read_in_pieces(text: str | bytes) -> list[Message]:
     with suppress(ValueError):  # nearly all are lists
         return _checked(decode_in_pieces(text.encode() if isinstance(text, str) else text), text)
     try:
@@ -502,8 +533,9 @@ class MessageReader(asyncio.Protocol):
     A large one is parsed in a thread, and those behind it wait, so that messages keep their order.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, values: JsonLimits) -> None:
         self._limit = limit
+        self._values = values
         self._lines: LineSplitter = split_messages(limit)
         self._receive: Callable[[Message], None] | None = None
         self._waiting: deque[bytes] = deque()
@@ -518,7 +550,7 @@ class MessageReader(asyncio.Protocol):
             while self._waiting:
                 line = self._waiting.popleft()
                 large = len(line) > LARGE_MESSAGE
-                for message in await asyncio.to_thread(read_large, line) if large else read_messages(line):
+                for message in await read_large(line, self._values) if large else read_messages(line):
                     receive(message)
             if self._has_ended:
                 continue

@@ -25,6 +25,7 @@ from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolErro
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.launch import Launch, child_environment
 from toolpost.processes.process_supervisor import Process, start
+from toolpost.schema.json_size import JsonLimits
 from toolpost.schema.json_values import is_array
 from toolpost.sources.mcp import sdk
 from toolpost.sources.mcp.elicitation import SessionCalls
@@ -387,7 +388,7 @@ class McpConnection:
     async def _stdio(self, argv: tuple[str, ...]) -> AsyncGenerator[Link]:
         environment = child_environment({**self.config.env, **self._token_variable()})
         launch = Launch(argv=argv, env=environment, cwd=self.config.cwd)
-        reader = MessageReader(self.config.mcp.max_message_bytes)
+        reader = MessageReader(self.config.mcp.max_message_bytes, JsonLimits.of(self.config))
         async with await start(launch, receiver=reader) as process:
             self.process = process
             self.closed_by_peer = self.is_negotiated = False

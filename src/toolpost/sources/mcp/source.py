@@ -32,6 +32,7 @@ from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.outcomes import SERVER_META
 from toolpost.contracts.questions import Question
 from toolpost.contracts.sources import ServerContents, SourceHealth, SourceListener
+from toolpost.schema.json_size import SMALL, CheckedJson, JsonLimits, too_large
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.mcp.callbacks import ClientCapabilities, SessionCallbacks
@@ -54,6 +55,7 @@ from toolpost.sources.mcp.metadata import UI_EXTENSION, passed_meta, with_passed
 from toolpost.sources.mcp.session import McpConnection, McpSession, RequestOptions, limit_sdk_logs
 from toolpost.sources.mcp.tools import AnonymousListing, ConnectionMonitor, UtilityTool, list_tools
 from toolpost.transports.base import BaseSource, Services
+from toolpost.web.large_json import check_large_json
 from toolpost.web.session_pool import SessionPool
 
 if TYPE_CHECKING:
@@ -72,6 +74,9 @@ if TYPE_CHECKING:
 
 _RELAYED = {"resources_read": "resources/read", "prompts_get": "prompts/get"}
 _MAX_ROUNDS = 10
+_MAX_BLOCKS = 10_000
+_MAX_SPELLED = 4096
+_LIMITS = JsonLimits()
 _MAX_HOLD_S = 900.0
 _PROGRESS_PER_SECOND = 20.0
 _TASKS = "io.modelcontextprotocol/tasks"
@@ -94,6 +99,7 @@ class McpSource(BaseSource):
         services: Services,
     ) -> None:
         limit_sdk_logs()
+        self._values = JsonLimits.of(config)
         super().__init__(config, services)
         credential = services.credential
         self._server = services.servers.get(config.name)
@@ -244,7 +250,7 @@ class McpSource(BaseSource):
             session.client_session.register_header_arguments(tool.remote_name, tool.spec.input_schema)
         params: dict[str, Any] = {"name": tool.remote_name, "arguments": call.permitted.validated.arguments}
         raw = await self._calls.run(session, call, "tools/call", params)
-        return raw if isinstance(raw, Question) else await parse_result(raw, call.context)
+        return raw if isinstance(raw, Question) else await parse_result(raw, call.context, self._values)
 
     async def complete(self, call: AuthorizedCall, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Complete an argument of a prompt or a template, on the session of the call's credential."""
@@ -679,21 +685,23 @@ async def read_resource(session: McpSession, uri: str, context: Callable[[], Too
     return await parse_result({"content": [{"type": "resource", "resource": held} for held in contents]}, context)
 
 
-async def parse_result(raw: dict[str, Any], context: Callable[[], ToolContext]) -> ToolOutput:
+async def parse_result(
+    raw: dict[str, Any], context: Callable[[], ToolContext], limits: JsonLimits = _LIMITS
+) -> ToolOutput:
     """Convert the result of a tools/call; raise ToolClientError when it reports an error."""
-    output = await _parse_output(raw, context)
+    output = await _parse_output(raw, context, limits)
     passed = passed_meta(raw["_meta"]) if "_meta" in raw else None
     return replace(output, meta={**output.meta, SERVER_META: passed}) if passed else output
 
 
-async def _parse_output(raw: dict[str, Any], context: Callable[[], ToolContext]) -> ToolOutput:
+async def _parse_output(raw: dict[str, Any], context: Callable[[], ToolContext], limits: JsonLimits) -> ToolOutput:
     blocks = _blocks(raw)
     if len(blocks) == 1 and blocks[0].get("type") == "text" and not raw.get("isError"):
         text = str(blocks[0].get("text", ""))  # the most common result
         structured = raw.get("structuredContent")
         if structured is not None:
             return ToolOutput(structured, text or None)
-        return ToolOutput(_parse_json_text(text) if text[:1] in ("{", "[") else text, text)
+        return ToolOutput(await _parse_json_text(text, limits) if text[:1] in ("{", "[") else text, text)
     if raw.get("isError"):
         raise ToolClientError(f"MCP tool error: {_error_text(raw, blocks)}", code="tool_reported_error")
     return await _combine_parts(raw, blocks, context)
@@ -705,14 +713,23 @@ def _blocks(raw: dict[str, Any]) -> list[dict[str, Any]]:
         return []
     if not is_array(content):
         raise ToolOutputError("the MCP server's answer has no list of content")
+    if len(content) > _MAX_BLOCKS:
+        raise too_large(f"it has {len(content):,} parts, and at most {_MAX_BLOCKS:,} are taken in")
     return [block for block in content if is_object(block)]
+
+
+def _spell(structured: Any) -> str:
+    """Write structured content as JSON; one that is JSON already is cut, because it is stored whole."""
+    if isinstance(structured, CheckedJson):
+        return structured[:_MAX_SPELLED].decode("utf-8", "replace")
+    return json.dumps(structured, ensure_ascii=False)
 
 
 def _error_text(raw: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
     text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text").strip()
     structured = raw.get("structuredContent")
     if structured is not None and not text:
-        text = json.dumps(structured)[:2000]
+        text = _spell(structured)[:2000]
     return text or "the tool reported a failure without saying why"
 
 
@@ -724,7 +741,7 @@ async def _combine_parts(
         return ToolOutput(file[0], media_type=file[1])
     parts = [await _part(block, context) for block in blocks]
     if structured is not None and not any(part.get("type") == "text" for part in parts):
-        parts.insert(0, {"type": "text", "text": json.dumps(structured, ensure_ascii=False)})  # for the model
+        parts.insert(0, {"type": "text", "text": _spell(structured)})  # for the model
     text = "\n".join(_render_part(part, named=len(parts) > 1) for part in parts)
     if structured is not None:
         return ToolOutput(structured, text)
@@ -772,8 +789,15 @@ def _render_part(part: dict[str, Any], *, named: bool) -> str:
     return json.dumps(part, ensure_ascii=False)
 
 
-def _parse_json_text(text: str) -> Any:
-    """Parse a text that is a whole JSON object or array; return any other text unchanged."""
+async def _parse_json_text(text: str, limits: JsonLimits) -> Any:
+    """Parse a text that is a whole JSON object or array; return any other text unchanged.
+
+    One of many values is checked in another process, and stays JSON.
+    """
+    if len(text) > SMALL:
+        data = await check_large_json(text.encode("utf-8", "surrogatepass"), limits)
+        if isinstance(data, CheckedJson):
+            return data
     try:
         return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):

@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from toolpost.auth.oauth.jose import dpop_nonce
 from toolpost.contracts.errors import ToolConnectionError, ToolError
+from toolpost.schema.json_size import JsonLimits
 from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp.errors import FACTS_KEY, describe_too_long, split_messages
 from toolpost.sources.mcp.jsonrpc import LARGE_MESSAGE, encode_message, read_large, read_messages
@@ -111,6 +112,7 @@ class HttpRequests:
         self._connect_s = connection.config.connect_timeout_s
         self.url = url
         self.limit = connection.config.mcp.max_message_bytes
+        self.values = JsonLimits.of(connection.config)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> ResponseHead:
         """Send a request and wait for the head of its response; follow redirects that keep origin and method."""
@@ -418,7 +420,8 @@ class StreamableHttp:
     async def _deliver(self, text: str | bytes, pending: PendingRequest | None) -> bool:
         """Deliver what a body or an event contains; return whether the response to a request was in it."""
         large = len(text) > LARGE_MESSAGE
-        return self._receive(await asyncio.to_thread(read_large, text) if large else read_messages(text), pending)
+        messages = await read_large(text, self._http.values) if large else read_messages(text)
+        return self._receive(messages, pending)
 
     def _receive(self, messages: list[Message], pending: PendingRequest | None) -> bool:
         answered = False
@@ -579,7 +582,7 @@ class EventStream:
                 async for event in self._stream:
                     if event.kind == "message" and event.data:
                         large = len(event.data) > LARGE_MESSAGE
-                        read = asyncio.to_thread(read_large, event.data) if large else None
+                        read = read_large(event.data, self._http.values) if large else None
                         for message in read_messages(event.data) if read is None else await read:
                             rpc.receive(message)
         if self._posts:  # their own failures say whether they were sent

@@ -19,6 +19,7 @@ from toolpost.contracts.errors import ConfigError, ToolAuthError, ToolClientErro
 from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
+from toolpost.schema.json_size import JsonLimits
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.schema.unions import types_of
@@ -467,7 +468,7 @@ class OpenApiSource(BaseSource):
         client = self._client.for_document(config.base_url or connection) if remote else HttpClient(hosts)
         client.timeout_s, client.max_bytes, client.max_redirects = config.timeout_s, _RESPONSE_BYTES, 0
         self._call_client = client
-        self._send = make_sender(client)
+        self._send = make_sender(client, limits=JsonLimits.of(config))
         self._tokens = ClientTokens(make_sender(client, reads=True))
         self._credentials = Credentials(
             schemes, values, source=config.name, tokens=self._tokens, headers=config.headers

@@ -13,6 +13,7 @@ from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.records import represent
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandRunner
+from toolpost.schema.json_size import JsonLimits
 from toolpost.schema.json_values import is_object
 from toolpost.sources.utcp.templates import CallTemplate, OAuth2Auth, SocketTemplate, TemplateTokens, WebTemplate
 from toolpost.web.content import parse_json
@@ -232,7 +233,7 @@ class ContextFactory:
         context = ManualContext(
             source=config.name,
             client=client,
-            send=make_sender(client),
+            send=make_sender(client, limits=JsonLimits.of(config)),
             tokens=TemplateTokens(make_sender(client, reads=True)),
             commands=self._commands,
             headers=tuple(config.headers.items()),

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError, ToolValidationError
 from toolpost.contracts.outcomes import NO_META
+from toolpost.processes.json_documents import cut_document
+from toolpost.schema.json_size import CheckedJson
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp import templates
 from toolpost.sources.utcp.context import MAX_BYTES, STREAM_TIME_SHARE, argument_text, json_or_text
@@ -225,6 +227,11 @@ async def call_graphql(tool: CompiledTool, invocation: Invocation, context: Manu
     planned = plain_request("POST", template.url, accepted, compact_json(sent).encode())
     response, presentation = await send_authenticated(planned, tool, invocation, context, context.send)
     secrets = (*presentation.secrets, *tool.secrets, *context.header_secrets)
+    if isinstance(response.body, CheckedJson):
+        response.body, data = await cut_document(response.body, ("data",))
+        answer = parse_response(tool, response, secrets).content
+        if data is not None and is_object(answer) and not answer.get("errors"):
+            return ToolOutput(CheckedJson(data))
     return _graphql_output(tool, parse_response(tool, response, secrets).content, secrets)
 
 

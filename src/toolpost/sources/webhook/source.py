@@ -12,6 +12,7 @@ from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.questions import Question
 from toolpost.contracts.source_kinds import AuthType
+from toolpost.schema.json_size import CheckedJson, JsonLimits
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.secrets import is_secret_header
 from toolpost.sources.webhook.hooks import (
@@ -109,7 +110,7 @@ def _parse_content(subject: str, response: Response, *, declares_output: bool, s
         content = parse_body(response.body, response.headers.get("content-type") or "", declared=declared)
     except UnreadableError as error:
         raise unusable_error(subject, response.status, response.body, error, secrets) from error
-    if declares_output and isinstance(content.value, bytes):
+    if declares_output and isinstance(content.value, bytes) and not isinstance(content.value, CheckedJson):
         raise errors.ToolOutputError(f"{subject} answered with {content.media_type} where JSON was promised")
     return content
 
@@ -255,7 +256,7 @@ class WebhookSource(BaseSource):
             max_redirects=0,
         )
         self._own_origins = frozenset(origin_of(url) for url in filter(None, (config.connection, config.base_url)))
-        self._send = make_sender(self._client)
+        self._send = make_sender(self._client, limits=JsonLimits.of(config))
         self._problems: list[str] = []
 
     async def discover(self) -> Sequence[HookTool]:
@@ -335,7 +336,9 @@ class WebhookSource(BaseSource):
         if origin_of(hook.address) in self._own_origins:
             request = request.with_headers(_without_api_key(self.config.headers))
             presentation = _presentation(self.config, hook, call.credential)
-        send = self._send if hook.timeout_s is None else make_sender(self._client, timeout_s=hook.timeout_s)
+        send = self._send
+        if hook.timeout_s is not None:
+            send = make_sender(self._client, timeout_s=hook.timeout_s, limits=JsonLimits.of(self.config))
         response = await send(request.presenting(presentation))
         secrets = (*presentation.secrets, *self._secrets())
         return output_of(

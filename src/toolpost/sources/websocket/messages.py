@@ -9,6 +9,7 @@ from json.scanner import make_scanner
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolOutputError, ToolValidationError
+from toolpost.schema.json_size import MAX_DIRECT_VALUES, SMALL, measure_json
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.templates import fill_template, only_slot, slot_names, split_template
 from toolpost.web.requests import UnsendableError, format_value, sanitize
@@ -36,6 +37,10 @@ def json_text(value: Any) -> str:
 
 def json_value(message: str | bytes) -> Any:
     """Parse a JSON message; raise a ToolOutputError with its beginning when it is none."""
+    if len(message) > SMALL:
+        measure_json(
+            message.encode("utf-8", "surrogatepass") if isinstance(message, str) else message, MAX_DIRECT_VALUES
+        )
     try:
         text = message if isinstance(message, str) else message.decode()
         if text[:1] == "{":  # half the price of `decode`, where there is no white space around it

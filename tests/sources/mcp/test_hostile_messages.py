@@ -1,0 +1,73 @@
+"""Messages of servers with more values than may be decoded: large results stay JSON, the rest is refused."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bench.mcp
+from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox
+
+pytestmark = pytest.mark.programs
+SERVER = Path(str(bench.mcp.__file__)).with_name("hostile_server.py")
+
+
+def toolbox(count: int, **options: Any) -> Toolbox:
+    connection = f"{sys.executable} {SERVER} {count}"
+    config = ExternalToolConfig.model_validate(
+        {"name": "bad", "transport": "mcp", "connection": connection, "connect_timeout_s": 120, **options}
+    )
+    return Toolbox(settings=Settings(data_dir=None, policy="exploratory", startup_wait_s=120, sources=[config]))
+
+
+@pytest.mark.parametrize("name", ["objects", "text"])
+async def test_a_result_of_many_values_is_stored_without_being_decoded(name: str) -> None:
+    async with toolbox(200_000, inline_values=1000) as box:
+        outcome = await box.call("bad." + name, {}, timeout_s=120)
+        assert isinstance(outcome, Completed)
+        (artifact_id,) = outcome.artifacts
+        data = await box.store.artifacts.read(artifact_id, tenant="local")
+    assert outcome.content["media_type"] == "application/json"
+    assert outcome.content["preview"].startswith(('{"items":[{},{}', "[{},{}"))
+    decoded = json.loads(data)
+    assert (decoded["items"] if name == "objects" else decoded) == [{}] * 200_000
+
+
+@pytest.mark.parametrize("name", ["objects", "text", "deep", "parts"])
+async def test_a_message_of_too_many_values_is_refused_and_the_session_goes_on(name: str) -> None:
+    async with toolbox(200_000, max_values=100_000) as box:
+        outcome = await box.call("bad." + name, {}, timeout_s=120)
+        assert isinstance(outcome, Failed)
+        assert outcome.error.error_code == "message_too_large"
+        again = await box.call("bad." + name, {}, timeout_s=120)
+        assert isinstance(again, Failed)
+        assert again.error.error_code == "message_too_large"
+
+
+async def test_a_result_of_few_values_is_decoded_as_before() -> None:
+    async with toolbox(10) as box:
+        outcome = await box.call("bad.objects", {}, timeout_s=120)
+    assert isinstance(outcome, Completed)
+    assert outcome.content == {"items": [{}] * 10}
+
+
+async def test_the_output_of_a_command_is_bounded_too(tmp_path: Path) -> None:
+    program = tmp_path / "many"
+    program.write_text(f"#!{sys.executable}\nprint('[' + ','.join(['{{}}'] * 200_000) + ']')\n".replace("{{}}", "{}"))
+    program.chmod(0o755)
+    outcomes = [await _run(program, inline_values=1000), await _run(program, max_values=100_000)]
+    stored, refused = outcomes
+    assert isinstance(stored, Completed)
+    assert stored.content["media_type"] == "application/json"
+    assert isinstance(refused, Failed)
+    assert refused.error.error_code == "message_too_large"
+
+
+async def _run(program: Path, **options: Any) -> Any:
+    config = ExternalToolConfig.model_validate(
+        {"name": "cmd", "transport": "cli", "connection": str(program), "cli": {"tools": {"run": {}}}, **options}
+    )
+    async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[config])) as box:
+        return await box.call("cmd.run", {})
