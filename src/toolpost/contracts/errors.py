@@ -85,6 +85,7 @@ class ToolError(Exception):
     error_code: str = "tool_error"
     origin: str = ""  # the external source whose words the message may repeat
     challenges: tuple[str, ...] = ()  # WWW-Authenticate challenges of the server (RFC 9110 section 11.6.1)
+    is_repeatable: bool = True  # False where the call may have taken effect and must not run twice
     is_uncaught: bool = False  # whether the cause is an exception that the code of a tool raised and did not handle
     traceback: str = ""  # of that exception, redacted; for the log and the operator, never for a model or a caller
 
@@ -128,8 +129,8 @@ class ToolError(Exception):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether a retry could help, if the replay class permits it."""
-        return self.category in _RETRYABLE
+        """Whether a retry could help, if the replay class permits it; in the outcome of a call, whether it does."""
+        return self.is_repeatable and self.category in _RETRYABLE
 
     @property
     def retry_after_seconds(self) -> float | None:
@@ -308,6 +309,9 @@ class ToolTimeoutError(ToolNodeError):
 
     category = ErrorCategory.RETRYABLE_SERVER
     error_code = "timeout"
+    # Of an error that was stored, too, which has no more than its class, its message and its codes.
+    timeout_ms: float | None = None
+    bound: Literal["attempt", "call"] | None = None
 
     def __init__(
         self,
@@ -334,6 +338,7 @@ class ToolConnectionError(ToolNodeError):
     category = ErrorCategory.NETWORK
     error_code = "connection_failed"
     incident: object | None = None
+    sent: bool = True
 
     def __init__(self, message: str, *, sent: bool = True, **facts: Any) -> None:
         super().__init__(message, **facts)

@@ -130,6 +130,7 @@ def _load_error(data: Mapping[str, Any]) -> ToolError:
         status_code=data["status_code"],
         code=data["error_code"],
     )
+    error.is_repeatable = data.get("is_retryable", True) or not error.is_retryable
     if isinstance(error, errors.ToolValidationError):
         error.issues = list(data.get("issues", []))
     return error

@@ -477,6 +477,7 @@ class ToolRouter:
         error.tool_name = error.tool_name or name
         if attempt.runtime is not None:
             error.origin = attempt.runtime.entry.origin or error.origin  # the error of a call inside keeps its own
+            error.is_repeatable = error.is_repeatable and not _is_in_doubt(attempt, attempt.runtime, error)
         redactor = self.redactor if attempt.runtime is None else attempt.runtime.redactor_for(request)
         error.conceal(redactor.message)
         if error.is_uncaught:
@@ -701,6 +702,13 @@ def _is_unbegun(attempt: Attempt, error: ToolError) -> bool:
 def _private(arguments: Any, snapshot: Any) -> Any:
     """Return arguments that the caller cannot change, so that the validated arguments are those that run."""
     return json.loads(snapshot) if snapshot.__class__ is JsonText else arguments
+
+
+def _is_in_doubt(attempt: Attempt, runtime: ToolRuntime, error: ToolError) -> bool:
+    """Return whether a call may have taken effect, and would take it twice if it were made again."""
+    if not attempt.invoked or runtime.spec.replay != "unsafe":
+        return False
+    return isinstance(error, ToolTimeoutError) or (isinstance(error, ToolConnectionError) and error.sent)
 
 
 def _stopped(attempt: Attempt) -> ToolError:

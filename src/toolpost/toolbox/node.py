@@ -424,11 +424,15 @@ def _client_error(error: errors.ToolError, *, connected: bool = True) -> errors.
         "retry_after_s": error.retry_after_s,
         "cause": error,
     }
+    raised: errors.MCPClientError
     if isinstance(error, errors.ToolConnectionError):
-        return errors.MCPConnectionError(error.message, sent=error.sent, **facts)
-    if not connected:  # refused, for example
-        return errors.MCPConnectionError(error.message, **facts)
-    return errors.MCPToolExecutionError(error.message, **facts)
+        raised = errors.MCPConnectionError(error.message, sent=error.sent, **facts)
+    elif not connected:  # refused, for example
+        raised = errors.MCPConnectionError(error.message, **facts)
+    else:
+        raised = errors.MCPToolExecutionError(error.message, **facts)
+    raised.is_repeatable = error.is_repeatable
+    return raised
 
 
 class StandaloneRouter:
