@@ -12,6 +12,8 @@ import pytest
 from tests.gateway.serving import Served, served
 from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, tool
 from toolpost.auth.keys import FileSealer
+from toolpost.contracts.principal import Principal
+from toolpost.gateway.callers import create_caller_key, revoke_caller_key
 from toolpost.stores.sealing import RowSealer
 
 ANN = "acme:ann"
@@ -118,6 +120,22 @@ async def test_a_key_that_was_inserted_answers_nothing_and_can_be_revoked(tmp_pa
     assert refused == 401
     assert problems == ["key 'abc' of acme:eve was changed, or was not created by toolpost; it is refused"]
     assert (others, removed, after) == ([], True, [])
+
+
+async def test_a_revoked_key_whose_row_is_put_back_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with box(folder) as opened:
+        key, _ = await create_caller_key(opened, "bot", Principal("acme", "bot"), ["call"], by="acme:olga")
+        with closing(sqlite3.connect(folder / "toolpost.db")) as db:
+            (row,) = db.execute("SELECT * FROM caller_keys").fetchall()
+        assert await revoke_caller_key(opened, key.id, by="acme:olga")
+        revoked = await opened.store.events.verify()
+        with closing(sqlite3.connect(folder / "toolpost.db")) as db, db:
+            db.execute(f"INSERT INTO caller_keys VALUES ({', '.join('?' * len(row))})", row)
+        [problem] = await opened.store.events.verify()
+
+    assert revoked == []
+    assert f"key {key.id!r} of acme:bot was revoked, and its row was put back" in problem
 
 
 async def test_a_database_that_was_made_to_look_older_has_no_row_of_it_authenticated(tmp_path: Path) -> None:

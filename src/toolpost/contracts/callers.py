@@ -17,6 +17,8 @@ SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin")
 """To call tools; to answer what waits for a person; to change sources and to export the record."""
 KEY_PREFIX = "tpk_"
 """How the text of a key begins; its id and its secret follow, with an underscore between."""
+CALLER_KEY_RUN = "caller_keys"
+"""The run of each tenant whose events tell of its keys."""
 OPERATOR_ID = "operator"
 KEY_ID = "key:"
 """How the id of a caller that has a key begins; no other caller's id does."""

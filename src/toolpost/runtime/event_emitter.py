@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from toolpost.contracts.callers import CALLER_KEY_RUN
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.contracts.events import JOURNALED, TRACEBACK, CallRef, EventCode, JsonText
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
@@ -146,9 +147,9 @@ class EventEmitter:
 
     def emit_caller_key(self, code: EventCode, key: CallerKey, *, by: str) -> None:
         """Emit that a person created or revoked the key of a caller, to the tenant of the key; not the key itself."""
-        call = CallRef("caller_keys", "", "", key.principal.tenant, "toolpost", "", self._redactor.plain)
+        call = CallRef(CALLER_KEY_RUN, "", "", key.principal.tenant, "toolpost", "", self._redactor.plain)
         shown = key.to_dict()
-        facts = {name: shown[name] for name in ("name", "user", "scopes", "expires_at")}
+        facts = {name: shown[name] for name in ("name", "user", "scopes", "expires_at", "interactive")}
         self.emit(call, code, {"key_id": key.id, **facts, "by": by})
 
     def emit_source(self, name: str, code: EventCode, facts: Mapping[str, Any], *, tenant: str = LOCAL_TENANT) -> None:

@@ -6,17 +6,22 @@ as associated data, so that none can be moved to another call, tool or user. `ve
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from toolpost.contracts.callers import CALLER_KEY_RUN
 from toolpost.contracts.errors import StoreError
+from toolpost.contracts.events import EventCode
 from toolpost.stores.caller_keys import COLUMNS, is_authentic, row_mac
 from toolpost.stores.chain import LogKey
 from toolpost.stores.sealing import RowSealer
 
 _OF_TENANT = " AND (:tenant IS NULL OR tenant = :tenant)"
 _CALLER_KEYS = f"SELECT {COLUMNS}, mac FROM caller_keys WHERE 1{_OF_TENANT} ORDER BY created_at, id"  # noqa: S608 - constants, here and below
+
+_KEY_EVENTS = "SELECT events FROM segments JOIN runs ON runs.nr = segments.run WHERE runs.run_id = ?"
 
 
 class SealedColumn(NamedTuple):
@@ -47,9 +52,25 @@ def find_changed_rows(
         if run_id is None or "run_id" in column.named_by:
             yield from _changed_records(db, sealer, column, values)
     if run_id is None:
+        revoked = _revoked_keys(db)
         for row in db.execute(_CALLER_KEYS, values):
+            name = f"key {row[0]!r} of {row[2]}:{row[3]}"
             if not is_authentic(key, row):
-                yield f"key {row[0]!r} of {row[2]}:{row[3]} was changed, or was not created by toolpost; it is refused"
+                yield f"{name} was changed, or was not created by toolpost; it is refused"
+            elif row[0] in revoked:
+                yield f"{name} was revoked, and its row was put back: it is valid; revoke it again"
+
+
+def _revoked_keys(db: sqlite3.Connection) -> set[str]:
+    """Return the ids of the keys that were revoked, as far as the log still tells of it."""
+    found = set[str]()
+    for (events,) in db.execute(_KEY_EVENTS, (CALLER_KEY_RUN,)):
+        try:
+            entries = json.loads(events)
+            found |= {facts["key_id"] for code, _, facts in entries if code == EventCode.CALLER_KEY_REVOKED}
+        except (ValueError, TypeError, KeyError):  # damaged, as the check of its run says
+            continue
+    return found
 
 
 def _changed_records(
