@@ -1,15 +1,17 @@
 """Providers swapped by configuration alone: one program, and for each provider other lines of YAML."""
 
+import asyncio
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import warm
 from tests.builtin.recorded import KEY, recorded
-from tests.wire.site import Site, reply
-from toolpost import Toolbox
+from tests.wire.site import Received, Site, reply
+from toolpost import ConfigError, Toolbox
 from toolpost.builtin.providers.document_stores import EmbeddedRetriever, StoredDocument
 from toolpost.configuration.loading import load_settings
 from toolpost.contracts.outcomes import Completed
@@ -120,3 +122,60 @@ async def test_who_retrieves_is_a_matter_of_configuration(name: str, tmp_path: P
         "https://tea.example/green",
     )
     assert chunk["metadata"]["lang"] == "en"
+
+
+def searching(site: Site, name: str) -> dict[str, Any]:
+    return {"provider": name, "apiKey": KEY, "url": site.url}
+
+
+@pytest.mark.req("NPRV-03")
+@pytest.mark.parametrize("way", ["code", "file"])
+async def test_who_searches_changes_while_the_program_runs(way: str, tmp_path: Path) -> None:
+    file = tmp_path / "toolpost.yaml"
+
+    def write(link: dict[str, Any]) -> None:
+        facts = {"data_dir": None, "builtins": ["web_search"], "tools": {"webSearch": link}}
+        file.write_text(yaml.safe_dump(facts), encoding="utf-8")
+
+    async with Site(recorded("brave/found")) as old, Site(recorded("jina/found")) as new:
+        write(searching(old, "brave"))
+        async with Toolbox.open(file) as box:
+            before: Any = await box.call("web_search", {"query": "tea"})
+            if way == "code":
+                await box.use_providers(web_search=searching(new, "jina"))
+            else:
+                write(searching(new, "jina"))
+                reload = await box.reload()
+                assert (reload.applied, reload.restart) == (["tools.web_search"], [])
+            after: Any = await box.call("web_search", {"query": "tea"})
+            assert await old.all_closed()
+            with pytest.raises(ConfigError, match="provider"):
+                await box.use_providers(web_search={"chain": [{"provider": "embedded", "path": "x.db"}]})
+            still: Any = await box.call("web_search", {"query": "tea"})
+    assert [one.content["provider"] for one in (before, after, still)] == ["brave", "jina", "jina"]
+    assert (len(old.requests), len(new.requests)) == (1, 2)
+
+
+@pytest.mark.req("NPRV-03")
+async def test_a_call_in_progress_finishes_with_the_providers_that_it_began_with() -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(received: Received, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await go_on.wait()
+        writer.write(recorded("brave/found"))
+
+    async with Site(slow) as old, Site(recorded("jina/page")) as new:
+        tools = {"webSearch": searching(old, "brave")}
+        async with Toolbox(settings={"data_dir": None, "tools": tools}, builtins=["web_search", "web_fetch"]) as box:
+            calling = asyncio.create_task(box.call("web_search", {"query": "tea"}))
+            await asked.wait()
+            await box.use_providers(
+                web_search=searching(new, "jina"), web_fetch={"chain": [{"provider": "jina", "url": new.url}]}
+            )
+            go_on.set()
+            outcome: Any = await calling
+            page: Any = await box.call("web_fetch", {"url": "https://localhost.invalid/"})
+    assert outcome.content["provider"] == "brave"
+    assert box.settings.tools.web_fetch.chain[0].provider == "jina"
+    assert page.status == "failed"  # the name does not exist, so nobody is told of it

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from toolpost.builtin.history import OpenLog, TaskFolder
     from toolpost.builtin.providers.config import ProviderSettings
+    from toolpost.builtin.providers.protocols import Chain
     from toolpost.builtin.system import TaskEnvironment
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.context import ToolContext
@@ -76,6 +77,28 @@ class Builtins:
     def load_all(self) -> list[FunctionTool]:
         """Import and return every tool, whether it is enabled or not."""
         return [self.load(name) for names, _ in _GROUPS for name in names]
+
+    async def exchange_providers(self, parts: BuiltinParts) -> dict[str, FunctionTool]:
+        """Build the web tools whose providers differ in `parts`, and return them by name.
+
+        ConfigError, and no change, when one cannot be built. Calls in progress finish with the providers of before.
+        """
+        before = self._parts
+        differ = {
+            "web_search": (parts.search, parts.max_results) != (before.search, before.max_results),
+            "web_fetch": parts.scrape != before.scrape,
+        }
+        other = Builtins(before._replace(search=parts.search, scrape=parts.scrape, max_results=parts.max_results))
+        built = {name: other.load(name) for name, is_other in differ.items() if is_other}
+        self._parts = other._parts
+        self._loaded |= built
+        self._shared.closing += other._shared.closing
+        retired = [self._shared.chains[name] for name in built if name in self._shared.chains]
+        self._shared.chains |= other._shared.chains
+        for chain in retired:
+            self._shared.closing.remove(chain.close)
+            await chain.retire()
+        return built
 
     async def close(self) -> None:
         """Close connections, commands and files of all tools; safe to call twice."""
@@ -163,6 +186,7 @@ class _SharedServices:
 
     def __init__(self, parts: BuiltinParts) -> None:
         self.closing: list[Callable[[], Awaitable[None]]] = []
+        self.chains: dict[str, Chain[Any]] = {}  # by the tool that asks it
         self._env = parts.env
         self._commands: CommandRunner | None = None
         self._environment: TaskEnvironment | None = None
@@ -211,6 +235,7 @@ def _search(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTo
     from toolpost.builtin.web_tools import web_search_tools  # noqa: PLC0415 - the same
 
     chain = build_search_chain(parts.search or _default_provider("duckduckgo"), parts.network())
+    shared.chains["web_search"] = chain
     shared.closing.append(chain.close)
     return web_search_tools(chain, max_results=parts.max_results)
 
@@ -221,6 +246,7 @@ def _pages(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionToo
 
     links = share_timeout(parts.scrape or _default_provider("direct"))
     chain = build_scrape_chain(links, parts.network())
+    shared.chains["web_fetch"] = chain
     shared.closing.append(chain.close)
     return web_fetch_tools(chain, timeout_s=sum(link.timeout_s for link in links))
 

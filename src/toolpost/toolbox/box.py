@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.recovery import Recovery
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.accounts import AccountManager
+    from toolpost.toolbox.local_tools import WebProviders
     from toolpost.toolbox.reload import Reload
     from toolpost.toolbox.source_manager import SourceManager, SourceState
     from toolpost.toolbox.views import SearchView
@@ -80,6 +81,7 @@ class Toolbox:
     redactor: OpenPart[Redactor] = OpenPart()
     sources: OpenPart[SourceManager] = OpenPart()
     webhooks: OpenPart[WebhooksOnDemand] = OpenPart()
+    providers: OpenPart[WebProviders] = OpenPart()
     accounts: OpenPart[AccountManager] = OpenPart()
     report: OpenPart[LiveList[SourceState]] = OpenPart()
     problems: OpenPart[LiveList[str]] = OpenPart()
@@ -186,6 +188,7 @@ class Toolbox:
             "redactor": parts.redactor,
             "sources": parts.sources,
             "webhooks": parts.webhooks,
+            "providers": parts.providers,
             "report": LiveList(lambda: parts.sources.states),
             "problems": LiveList(
                 lambda: [
@@ -205,12 +208,35 @@ class Toolbox:
     async def __aexit__(self, *_: object) -> None:
         await self._exit.aclose()
 
+    async def use_providers(
+        self, *, web_search: Mapping[str, Any] | None = None, web_fetch: Mapping[str, Any] | None = None
+    ) -> None:
+        """Exchange the providers of web_search or web_fetch, from the next call on; calls in progress finish.
+
+        The mappings have the keys of `tools.webSearch` and `tools.webFetch` of the configuration. ConfigError, and no
+        change, when they are wrong.
+        """
+        from toolpost.configuration.literal_secrets import literal_secrets  # noqa: PLC0415
+        from toolpost.configuration.loading import fill_settings, parse_settings  # noqa: PLC0415
+
+        given = {"web_search": web_search, "web_fetch": web_fetch}
+        named = {key: value for key, value in given.items() if value is not None}
+        filled, secrets = fill_settings(parse_settings({"tools": named}))
+        async with self._reloading:
+            now = self._inputs.settings
+            tools = now.tools.model_copy(update={key: getattr(filled.tools, key) for key in named})
+            applied = now.model_copy(update={"tools": tools})
+            self.redactor.learn({*secrets, *literal_secrets(filled)})
+            await self.providers.apply(applied)
+            self._inputs = self._inputs._replace(settings=applied)
+            self.settings = applied
+
     async def reload(self, config: str | Path | LoadedSettings | None = None) -> Reload:
         """Apply other settings while the Toolbox is open, by default those that its file has now; return what changed.
 
         Sources that differ are added, replaced as `sources.replace` does, and removed; policy, approvals, collections,
-        overrides of sources' tools, views and webhooks are applied, too. `restart` of the result names what else
-        differs. ConfigError, and no change at all, when the file is wrong.
+        overrides of sources' tools, views, webhooks, and the providers of web_search and web_fetch are applied, too.
+        `restart` of the result names what else differs. ConfigError, and no change at all, when the file is wrong.
         """
         from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
         from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
@@ -222,7 +248,12 @@ class Toolbox:
         used = loaded if self._only is None else with_only(loaded, self._only)
         async with self._reloading:
             applied, reload = await apply_settings(
-                used, self._inputs.settings, registry=self.registry, router=self.router, sources=self.sources
+                used,
+                self._inputs.settings,
+                registry=self.registry,
+                router=self.router,
+                sources=self.sources,
+                providers=self.providers,
             )
             if "webhooks" in reload.applied:
                 await self.webhooks.apply(applied, self.pending)

@@ -132,6 +132,27 @@ def builtin_parts(
     )
 
 
+class WebProviders:
+    """The providers of web_search and web_fetch, which can be exchanged while calls run."""
+
+    def __init__(self, builtins: Builtins, parts: BuiltinParts, registry: ToolRegistry) -> None:
+        self._builtins = builtins
+        self._parts = parts
+        self._registry = registry
+
+    async def apply(self, settings: Settings) -> None:
+        """Use the providers of other settings from the next call on; ConfigError, and no change, if they are wrong."""
+        tools = settings.tools
+        parts = self._parts._replace(
+            search=tools.web_search.providers(),
+            scrape=tools.web_fetch.chain,
+            max_results=tools.web_search.max_results,
+        )
+        for name, tool in (await self._builtins.exchange_providers(parts)).items():
+            if self._registry.has(name) and self._registry.find(name).original.target == tool.spec.target:
+                self._registry.register(tool, override=settings.overrides.get(name), replace=True)
+
+
 def chosen_builtins(settings: Settings) -> list[str] | str:
     """Return `all`, `none`, or names; `all` and collections within a list are expanded to names."""
     wanted = settings.builtins

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ToolOverride
     from toolpost.runtime.router import ToolRouter
+    from toolpost.toolbox.local_tools import WebProviders
     from toolpost.toolbox.source_manager import SourceManager
 
 _APPLIED = ("policy", "approvals", "collections", "overrides", "views", "view", "webhooks")
 _SERVERS = "mcp_servers"
+_PROVIDERS = ("web_search", "web_fetch")
 
 
 class Reload(Struct, frozen=True, kw_only=True):
@@ -56,7 +58,13 @@ class Reload(Struct, frozen=True, kw_only=True):
 
 
 async def apply_settings(
-    wanted: LoadedSettings, now: Settings, *, registry: ToolRegistry, router: ToolRouter, sources: SourceManager
+    wanted: LoadedSettings,
+    now: Settings,
+    *,
+    registry: ToolRegistry,
+    router: ToolRouter,
+    sources: SourceManager,
+    providers: WebProviders,
 ) -> tuple[Settings, Reload]:
     """Apply what can be applied of other settings, and return the settings that hold then and what changed.
 
@@ -65,13 +73,20 @@ async def apply_settings(
     settings = wanted.settings.model_copy(update={"overrides": _overrides(wanted.settings, now)})
     applied = [key for key in _APPLIED if getattr(settings, key) != getattr(now, key)]
     restart = list(_restart_keys(wanted.settings, now))
+    changed = [key for key in _PROVIDERS if getattr(settings.tools, key) != getattr(now.tools, key)]
+    secrets = wanted.secrets.union(literal_secrets(settings))
+    if changed:
+        router.redactor.learn(secrets)  # before a provider is asked
+        await providers.apply(now.model_copy(update={"tools": settings.tools}))
+        applied += [f"tools.{key}" for key in changed]
     registry.define_collections({**COLLECTIONS, **settings.collections})
     if "policy" in applied or "approvals" in applied:
         router.set_policy(policy_of(settings))
-    secrets = wanted.secrets.union(literal_secrets(settings))
     changes = await sources.apply(settings.all_sources(), overrides=settings.overrides, secrets=secrets)
     updates: dict[str, Any] = {key: getattr(settings, key) for key in (*_APPLIED, "sources")}
-    updates["tools"] = now.tools.model_copy(update={_SERVERS: settings.tools.mcp_servers})
+    updates["tools"] = now.tools.model_copy(
+        update={key: getattr(settings.tools, key) for key in (_SERVERS, *_PROVIDERS)}
+    )
     reload = Reload(**asdict(changes), applied=applied, restart=restart)
     return now.model_copy(update=updates), reload
 
@@ -97,7 +112,7 @@ def _restart_keys(settings: Settings, now: Settings) -> Iterator[str]:
         if getattr(settings, key) != getattr(now, key):
             yield key
     for key in type(settings.tools).model_fields:
-        if key != _SERVERS and getattr(settings.tools, key) != getattr(now.tools, key):
+        if key not in (_SERVERS, *_PROVIDERS) and getattr(settings.tools, key) != getattr(now.tools, key):
             yield f"tools.{key}"
     for tool in sorted({*settings.overrides, *now.overrides}):
         if _is_unsourced(tool, settings, now) and settings.overrides.get(tool) != now.overrides.get(tool):

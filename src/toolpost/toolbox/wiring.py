@@ -27,7 +27,13 @@ from toolpost.runtime.router import ToolRouter
 from toolpost.stores.agent_folders import TASK_FOLDER
 from toolpost.stores.memory import MemoryStore
 from toolpost.stores.sealing import CacheFolder
-from toolpost.toolbox.local_tools import builtin_parts, chosen_builtins, network_policy, register_local_tools
+from toolpost.toolbox.local_tools import (
+    WebProviders,
+    builtin_parts,
+    chosen_builtins,
+    network_policy,
+    register_local_tools,
+)
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.transports.base import Services
 from toolpost.transports.registry import Plugins, load_plugins
@@ -82,6 +88,7 @@ class ToolboxParts(NamedTuple):
     sources: SourceManager
     accounts: AccountsOnDemand
     webhooks: WebhooksOnDemand
+    providers: WebProviders
     problems: Callable[[Settings], list[str]]
 
 
@@ -144,6 +151,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         sources=sources,
         accounts=accounts,
         webhooks=webhooks,
+        providers=WebProviders(builtins, parts, registry),
         problems=problems,
     )
 

@@ -121,12 +121,23 @@ class Chain(Generic[P_co]):
         if not providers:
             raise ValueError("a chain needs at least one provider")
         self.providers = tuple(providers)
+        self._asking = 0
+        self._is_retired = False
 
     async def first(self, ask: Callable[[P_co], Awaitable[T]], ctx: ToolContext) -> T:
         """Return the result of the first provider that does not fail; raise all failures as one error.
 
         Each fallback is an event. A refusal of the guard ends the chain: it holds for every provider.
         """
+        self._asking += 1
+        try:
+            return await self._first(ask, ctx)
+        finally:
+            self._asking -= 1
+            if self._is_retired and not self._asking:
+                await self.close()
+
+    async def _first(self, ask: Callable[[P_co], Awaitable[T]], ctx: ToolContext) -> T:
         failures: list[tuple[P_co, ToolError]] = []
         for provider in self.providers:
             if failures:
@@ -139,6 +150,12 @@ class Chain(Generic[P_co]):
             except ToolError as failed:
                 failures.append((provider, failed))
         raise _all_failed(failures)
+
+    async def retire(self) -> None:
+        """Close every provider once the calls in progress have ended; others took their place."""
+        self._is_retired = True
+        if not self._asking:
+            await self.close()
 
     async def close(self) -> None:
         """Close every provider."""
