@@ -122,6 +122,14 @@ class EventRecorder(Protocol):
         ...
 
 
+class WriteHealth(NamedTuple):
+    """Why the last write to a store failed, empty where it did not; how many have failed, and how many events wait."""
+
+    reason: str = ""
+    failures: int = 0
+    waiting: int = 0
+
+
 class EventLog(EventSink, Protocol):
     """The append-only log of runs: per run a sequence from 1 without gaps, chained by keyed digests.
 
@@ -131,6 +139,11 @@ class EventLog(EventSink, Protocol):
     @property
     def congested(self) -> bool:
         """Whether too many events wait to be written, so that emitters should `drain` first."""
+        ...
+
+    @property
+    def health(self) -> WriteHealth:
+        """Whether what is emitted can be written, as the last try showed."""
         ...
 
     async def drain(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from toolpost.gateway.rest.service import RestService
     from toolpost.toolbox.box import Toolbox
 
+_LEAST_SPACE = 64 * 1024  # bytes; a transaction writes a few pages
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -51,9 +53,11 @@ def service_routes(service: RestService) -> list[Route]:
         )
 
     async def readyz(_request: Request) -> Response:
-        """Tell whether calls can be taken: the store answers, and the gateway is not stopping."""
+        """Tell whether calls can be taken: the store answers and can be written, and the gateway is not stopping."""
         if service.is_stopping:
             return ProblemResponse(503, "stopping", "the gateway is stopping")
+        if reason := _write_problem(box):
+            return ProblemResponse(503, "store_unavailable", f"calls cannot be recorded: {reason}")
         await box.store.caller_keys.find("")
         return JSONResponse({"status": "ready", "sources": dict(Counter(state.state for state in box.report))})
 
@@ -79,6 +83,14 @@ def service_routes(service: RestService) -> list[Route]:
         Route(METADATA, endpoint=resource_metadata),
         Route(f"{METADATA}/mcp", endpoint=resource_metadata),
     ]
+
+
+def _write_problem(box: Toolbox) -> str:
+    """Return why nothing can be written to the data folder; empty where it can. The reason names no path."""
+    folder = box.settings.data_dir
+    if reason := box.store.events.health.reason:
+        return reason
+    return "the disk is full" if folder is not None and shutil.disk_usage(folder).free < _LEAST_SPACE else ""
 
 
 async def _show_source_changes(service: RestService, request: Request) -> Response:
@@ -115,7 +127,7 @@ async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[
 
     What waits for people, and how webhooks stand, is the same in all workers, and names none.
     """
-    calls, report = box.registry.get_stats().call_stats, box.report
+    calls, report, health = box.registry.get_stats().call_stats, box.report, box.store.events.health
     seconds = {name: one.count * one.avg_duration / 1000 for name, one in calls.items()}
     figures: list[tuple[str, str, str, str, Mapping[str, float]]] = [
         ("tool_calls_total", "counter", "Calls that have ended", "tool", {n: c.count for n, c in calls.items()}),
@@ -123,6 +135,9 @@ async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[
         ("tool_call_seconds_total", "counter", "How long calls took together", "tool", seconds),
         ("source_up", "gauge", "Whether a source is up", "source", {one.name: int(one.ok) for one in report}),
         ("source_tools", "gauge", "Tools of a source", "source", {one.name: one.tools for one in report}),
+        ("store_writable", "gauge", "Whether calls can be recorded", "", {"": int(not _write_problem(box))}),
+        ("store_write_failures_total", "counter", "Transactions that failed", "", {"": health.failures}),
+        ("events_waiting", "gauge", "Events that are not written yet", "", {"": health.waiting}),
         ("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),
     ]
     waiting = await box.store.pending.count_open()

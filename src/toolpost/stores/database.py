@@ -90,6 +90,13 @@ def truncate_wal(path: Path, *, busy_s: float) -> None:
         )
 
 
+def describe_fault(exc: BaseException | None) -> str:
+    """Return in a few words why a database cannot be written, without its path."""
+    code = getattr(exc, "sqlite_errorcode", None)
+    advice = None if code is None else _ADVICE.get(code & 0xFF)
+    return "the store cannot be written" if advice is None else advice.partition(";")[0]
+
+
 def store_error(exc: BaseException, path: Path) -> StoreError:
     """Turn a database error into a StoreError with the path and advice."""
     if isinstance(exc, StoreError):

@@ -20,6 +20,7 @@ from toolpost.contracts.events import (
     RunSummary,
     StoredEvent,
 )
+from toolpost.contracts.storage import WriteHealth
 from toolpost.stores.chain import (
     ASKED,
     CHANGED_RECORD,
@@ -95,6 +96,10 @@ class SQLiteEventLog:
     @property
     def congested(self) -> bool:
         return self._writer.congested
+
+    @property
+    def health(self) -> WriteHealth:
+        return self._writer.health
 
     async def drain(self) -> None:
         await self._writer.drain()

@@ -29,7 +29,7 @@ from toolpost.contracts.events import (
 )
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
-from toolpost.contracts.storage import ArtifactRef, CancelRequest, JournalEntry, KeyRecord, Retention
+from toolpost.contracts.storage import ArtifactRef, CancelRequest, JournalEntry, KeyRecord, Retention, WriteHealth
 from toolpost.stores.artifacts import new_artifact_id
 from toolpost.stores.caller_keys import MemoryCallerKeys
 from toolpost.stores.chain import (
@@ -219,6 +219,7 @@ class MemoryEventLog:
 
     def __init__(self, *, max_events: int | None = None) -> None:
         self.congested = False  # there is no queue
+        self.health = WriteHealth()  # nothing is written
         self._max_events = max_events
         self._collect_at = sys.maxsize if max_events is None else max(1, max_events // 4)
         self._lock = threading.Lock()

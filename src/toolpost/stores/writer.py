@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.database import FAULTS, store_error
+from toolpost.contracts.storage import WriteHealth
+from toolpost.stores.database import FAULTS, describe_fault, store_error
 from toolpost.stores.event_appender import EventAppender
 
 T = TypeVar("T")
@@ -154,6 +155,7 @@ class Writer:
         self._held: list[Item] = []
         self._in_hand = 0
         self._error: StoreError | None = None
+        self._failures = 0
         self._backoff_s = FIRST_BACKOFF_S
         self._drainers: deque[asyncio.Future[None]] = deque()
         self._urgent = threading.Event()
@@ -171,6 +173,13 @@ class Writer:
             waiting = self._queue.qsize() + in_hand
             if in_hand == self._in_hand:
                 return waiting
+
+    @property
+    def health(self) -> WriteHealth:
+        """How the last transaction ended, and what waits; without the path of the database."""
+        error = self._error
+        reason = "" if error is None else describe_fault(error.__cause__)
+        return WriteHealth(reason, self._failures, self.waiting)
 
     @property
     def congested(self) -> bool:
@@ -256,6 +265,7 @@ class Writer:
     def _requeue(self, batch: list[Item], error: StoreError) -> None:
         """After a failed transaction: keep its events for a retry, and give its functions the error."""
         self._error = error
+        self._failures += 1
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         items = [*batch, *self._held, *newer]
         self._held = [item for item in items if isinstance(item, RunEvent)]
