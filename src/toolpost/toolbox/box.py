@@ -106,10 +106,10 @@ class Toolbox:
 
         given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
         own_settings, secrets = fill_settings(given)
-        self.settings = with_builtins(own_settings, builtins)
+        self.settings: Settings = with_builtins(own_settings, builtins)
         self.config_path: Path | None = None
         self.registry = ToolRegistry()
-        self._inputs = ToolboxInputs(
+        self._inputs: ToolboxInputs = ToolboxInputs(
             settings=self.settings,
             registry=self.registry,
             tools=[as_tool(tool) for tool in tools],
@@ -223,7 +223,7 @@ class Toolbox:
         named = {key: value for key, value in given.items() if value is not None}
         filled, secrets = fill_settings(parse_settings({"tools": named}))
         async with self._reloading:
-            now = self._inputs.settings
+            now: Settings = self._inputs.settings
             tools = now.tools.model_copy(update={key: getattr(filled.tools, key) for key in named})
             applied = now.model_copy(update={"tools": tools})
             self.redactor.learn({*secrets, *literal_secrets(filled)})
