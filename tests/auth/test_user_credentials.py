@@ -196,7 +196,7 @@ async def test_pauses_hits_and_the_time_to_resume_are_counted() -> None:
     now, ledger, (server, _) = [1000.0], Ledger(), hub()
     credentials = ManagedCredentials(ledger, "github", clock=lambda: now[0])
     async with toolbox(credentials, servers={"github": server}) as box:
-        paused = [await box.call("github.create", {"title": "Bug"}, user=ANN) for _ in range(100)]
+        paused = [await box.call("github.create", {"title": "Bug"}, user=ANN, run_id=f"run_{n}") for n in range(100)]
         ledger.tokens[ANN, "github"] = "token-of-ann"
         for each in paused:
             now[0] += 1.0

@@ -471,8 +471,8 @@ async def test_a_sign_in_may_end_in_another_process_than_the_one_that_asked(
 @pytest.mark.req("OAUTH-18", "OAUTH-20")
 async def test_a_host_may_take_the_callback_itself_and_say_when_the_call_goes_on(here: Program, ann: Person) -> None:
     early, _ = await here.asks()
-    pending_id, link = await here.asks()
     not_yet = await here.box.answer(early, by=ANN)
+    pending_id, link = await here.asks()
     sent = await ann.presses(await ann.opens(link))
     back = await ann.walks(sent, f"{here.url}/oauth/callback/notes")
 
