@@ -10,7 +10,8 @@ from tests.auth.grants import KEY, grant, vault_over
 from tests.auth.ledger import Ledger
 from toolpost.auth.user_credentials import ManagedCredentials
 from toolpost.contracts.expiring_secret import ExpiringSecret, expiring
-from toolpost.policy.redaction import MASK, Redactor, SecretMatcher
+from toolpost.policy.redaction import Redactor, SecretMatcher
+from toolpost.policy.secret_shapes import MASK
 from toolpost.stores.memory import MemoryStore
 
 NOW = [0.0]

@@ -16,7 +16,7 @@ from toolpost import Completed, ExternalToolConfig, Settings, Toolbox
 from toolpost.auth.consents import SealedSignIns
 from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig, VaultTokenStore
 from toolpost.auth.user_credentials import ManagedCredentials
-from toolpost.policy.redaction import MASK
+from toolpost.policy.secret_shapes import MASK
 
 pytestmark = pytest.mark.programs
 

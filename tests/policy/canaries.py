@@ -1,6 +1,7 @@
 """Canaries: made-up secrets that may turn up nowhere, and the disguises in which they are let fly."""
 
 import base64
+import codecs
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -28,6 +29,19 @@ DISGUISES: dict[str, Disguise] = {
     "reversed": lambda secret: secret[::-1],
     "over two lines": lambda secret: f"{secret[: _half(secret)]}\n    {secret[_half(secret) :]}",
     "with hidden characters": "\u200b".join,
+    "HTML decimal": lambda secret: "".join(f"&#{ord(char)};" for char in secret),
+    "HTML hex": lambda secret: "".join(f"&#x{ord(char):X};" for char in secret),
+    "percent-encoded twice": lambda secret: quote(quote(secret, safe=""), safe=""),
+    "URL-encoded twice": lambda secret: "".join(f"%25{byte:02X}" for byte in secret.encode()),
+    "hex escapes": lambda secret: "".join(f"\\x{byte:02x}" for byte in secret.encode()),
+    "octal escapes": lambda secret: "".join(f"\\{byte:03o}" for byte in secret.encode()),
+    "hex with colons": lambda secret: secret.encode().hex(":"),
+    "list of numbers": lambda secret: ", ".join(str(ord(char)) for char in secret),
+    "quoted-printable": lambda secret: "".join(f"={byte:02X}" for byte in secret.encode()),
+    "base32": lambda secret: base64.b32encode(secret.encode()).decode(),
+    "base64 twice": lambda secret: base64.b64encode(base64.b64encode(secret.encode())).decode(),
+    "base64 of UTF-16": lambda secret: base64.b64encode(secret.encode("utf-16-le")).decode(),
+    "rot13": lambda secret: codecs.encode(secret, "rot13"),
     "inside a URL": lambda secret: f"https://api.example.org/v1/{quote(secret, safe='')}/me?page=1",
 }
 

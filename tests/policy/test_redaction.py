@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from toolpost.contracts.events import CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.spec import ToolSpec
-from toolpost.policy.redaction import MASK, Redactor
+from toolpost.policy.redaction import Redactor
+from toolpost.policy.secret_shapes import MASK
 from toolpost.schema.secrets import SecretPaths, secret_paths
 
 SECRET = 'pa/ss "wörd"+\\1'

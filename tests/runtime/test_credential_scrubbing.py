@@ -9,7 +9,7 @@ import pytest
 
 from tests.wire.site import Site, reply
 from toolpost import Completed, Settings, Toolbox, tool
-from toolpost.policy.redaction import MASK
+from toolpost.policy.secret_shapes import MASK
 
 KEY = "sk-live-4f9aQz71LmPw03Xy"
 

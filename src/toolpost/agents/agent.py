@@ -40,7 +40,7 @@ from toolpost.contracts.errors import (
 from toolpost.contracts.events import EventCode, RunEvent
 from toolpost.contracts.outcomes import now_ms
 from toolpost.contracts.principal import PrincipalCache
-from toolpost.policy.redaction import MASK
+from toolpost.policy.secret_shapes import MASK
 from toolpost.runtime.concurrency import BackgroundTasks, map_concurrent
 from toolpost.runtime.event_bus import EventBus
 from toolpost.runtime.event_emitter import error_facts

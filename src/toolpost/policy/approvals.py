@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.policy.redaction import MASK
+from toolpost.policy.secret_shapes import MASK
 from toolpost.schema.hidden_text import strip_invisible
 from toolpost.schema.json_patch import to_pointer
 from toolpost.schema.json_values import is_array, is_object

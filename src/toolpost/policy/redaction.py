@@ -18,6 +18,7 @@ from urllib.parse import quote, quote_plus, unquote_plus
 
 from toolpost.contracts.events import JsonText
 from toolpost.contracts.expiring_secret import ExpiringSecret
+from toolpost.policy.secret_shapes import MASK, mask_secret_shapes, may_have_secret
 from toolpost.schema.hidden_text import strip_invisible
 from toolpost.schema.secrets import SecretPaths, is_secret_name, is_secret_path
 
@@ -28,6 +29,10 @@ _DELETED = bytes({*range(33), 127})
 _BASE64_FOLDING = bytes.maketrans(string.ascii_uppercase.encode() + b"-_", string.ascii_lowercase.encode() + b"+/")
 _SHORTEST_SECRET = 4  # shorter values would blot out ordinary text
 _SHORTEST_LINE = 12
+_ROT13 = str.maketrans(
+    string.ascii_letters,
+    "".join(f"{letters[13:]}{letters[:13]}" for letters in (string.ascii_lowercase, string.ascii_uppercase)),
+)
 _NUMBER = re.compile(r"[-+.\deE]+")
 _CUT = re.compile(r"…|\.\.\.")
 # The index is probed at every fourth position of a text and holds the last four pieces of each form, so that a form is
@@ -261,8 +266,33 @@ def forms_of(secret: str) -> set[str]:
     raw = secret.encode("utf-8", "surrogatepass")
     forms = {secret, plain[::-1], raw.hex(), html.escape(secret), *base64_cores(raw)}
     forms.update(_json_forms(secret))
-    forms.update((quote(raw, safe=""), quote(raw), quote_plus(raw), "".join(f"%{byte:02x}" for byte in raw)))
+    percent = {quote(raw, safe=""), quote(raw), quote_plus(raw), "".join(f"%{byte:02x}" for byte in raw)}
+    forms.update(percent, (form.replace("%", "%25") for form in percent))
+    forms.update(_character_forms(secret), _byte_forms(raw))
     return {form for form in map(normalize, forms) if len(form) >= SHORTEST}
+
+
+def _character_forms(secret: str) -> Iterator[str]:
+    """Yield a secret with every character written by its number, as in HTML."""
+    numbers = [ord(char) for char in secret]
+    yield "".join([f"&#{number};" for number in numbers])
+    yield "".join([f"&#x{number:x};" for number in numbers])
+    yield ",".join(map(str, numbers))
+
+
+def _byte_forms(raw: bytes) -> Iterator[str]:
+    """Yield a secret with every byte written by its number, and in encodings of bytes beside base64 and hex."""
+    for before in ("\\x", "\\\\x", "="):
+        yield f"{before}{raw.hex(',').replace(',', before)}"
+    yield from (raw.hex(":"), raw.hex("-"), f"0x{raw.hex(',').replace(',', ',0x')}")
+    yield "".join([f"\\{byte:03o}" for byte in raw])
+    yield base64.b32encode(raw).decode().rstrip("=")
+    yield from base64_cores(base64.b64encode(raw).rstrip(b"="))
+    text = raw.decode("utf-8", "surrogatepass")
+    wide = text.encode("utf-16-le", "surrogatepass")
+    yield wide.hex()
+    yield from base64_cores(wide)
+    yield text.translate(_ROT13)
 
 
 def _json_forms(secret: str) -> Iterator[str]:
@@ -320,7 +350,6 @@ def original_index(text: str) -> Callable[[int], int]:
     return place
 
 
-MASK = "[redacted]"
 LONGEST_MESSAGE = 8000  # a server decides how long its error message is
 _DEEPEST = 100  # deeper values are masked unseen, because recursion would overflow the stack
 _LARGEST_NUMBER = 10**100
@@ -394,8 +423,8 @@ class Redactor:
         return text
 
     def redact(self, text: str) -> str:
-        """Return a text with known secrets and those in URLs masked."""
-        return mask_url_secrets(self.text(text))
+        """Return a text with known secrets, those in URLs, and what has the shape of a secret masked."""
+        return mask_secret_shapes(mask_url_secrets(self.text(text)))
 
     def excerpt(self, text: str, limit: int) -> str:
         """Return the redacted beginning of a text, with no part of a secret where the text is cut.
@@ -532,20 +561,23 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _are_harmless(facts: Iterable[Any]) -> bool:
-    """Return whether facts are plain values under harmless names without a URL; most are, and need no redaction."""
+    """Return whether facts are plain values under harmless names without a URL or the shape of a secret; most are."""
+    texts: list[str] = []
     for fact in facts:
         if fact.__class__ is str:
-            if _MARK in fact:
-                return False
+            texts.append(fact)
         elif fact.__class__ is dict:
             if not (fact.keys() <= _harmless_names or _have_harmless_names(fact)):
                 return False
             for value in fact.values():
-                if value.__class__ not in _UNMARKED and (value.__class__ is not str or _MARK in value):
+                if value.__class__ is str:
+                    texts.append(value)
+                elif value.__class__ not in _UNMARKED:
                     return False
         elif fact.__class__ not in _UNMARKED:
             return False
-    return True
+    together = "\n".join(texts)  # one search is cheaper than one for each
+    return _MARK not in together and not may_have_secret(together)
 
 
 def _have_harmless_names(members: Iterable[Any]) -> bool:

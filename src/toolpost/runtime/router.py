@@ -36,7 +36,8 @@ from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outc
 from toolpost.contracts.questions import Answer, OnPending, Question
 from toolpost.contracts.storage import EventSink, Journal, KeyRecord, Store
 from toolpost.policy.approvals import CalledTool, digest
-from toolpost.policy.redaction import MASK, Redactor, secret_values
+from toolpost.policy.redaction import Redactor, secret_values
+from toolpost.policy.secret_shapes import MASK
 from toolpost.runtime.attempt import PARKED, Attempt, ContextDefaults, IdMaker, InFlightCalls
 from toolpost.runtime.concurrency import STORE_RETRY_S, BackgroundTasks
 from toolpost.runtime.event_emitter import EventEmitter, NotJson, error_facts, snapshot_arguments

@@ -18,7 +18,8 @@ from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.errors import ConfigError, ToolCollisionError, ToolError
 from toolpost.contracts.sources import ToolSource
 from toolpost.contracts.spec import Tool, ToolSpec
-from toolpost.policy.redaction import MASK, mask_url_secrets
+from toolpost.policy.redaction import mask_url_secrets
+from toolpost.policy.secret_shapes import MASK
 from toolpost.schema.subschemas import SharedDefinitions, any_part
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.sources.utcp.serving import App, cli, in_file, manual, names, source, tool, toolbox
-from toolpost.policy.redaction import MASK
+from toolpost.policy.secret_shapes import MASK
 
 pytestmark = pytest.mark.programs
 
