@@ -13,7 +13,7 @@ from toolpost.gateway.mcp_progress import ProgressRelay
 from toolpost.gateway.mcp_server import McpServer
 from toolpost.gateway.views import View
 
-HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+HINTS: tuple[str, ...] = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 STRICTEST = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 CLAIMS = [dict(zip(HINTS, values, strict=True)) for values in product((None, True, False), repeat=4)]
 

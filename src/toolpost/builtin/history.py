@@ -19,6 +19,7 @@ from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, display_path
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.catalog.threads import run_cancellable
+from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolPermissionError
 from toolpost.contracts.events import EventCode, RunSummary, StoredEvent
@@ -35,6 +36,7 @@ from toolpost.stores.agent_files import (
     store_message,
 )
 from toolpost.stores.agent_folders import TASK_FOLDER
+from toolpost.web.untrusted import mark_untrusted
 
 TaskFolder = Callable[[str], str | None]
 OpenLog = Callable[[str], AbstractAsyncContextManager[EventLog]]
@@ -369,20 +371,30 @@ def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
     return [_reader(artifacts), _searcher(artifacts)]
 
 
+# What an artifact holds is mostly a source's, so that a model reads it as untrusted.
+_artifact_tool = tool(
+    side_effects="read",
+    category=ToolCategory.DATA,
+    tags=["builtin", "artifact"],
+    timeout_s=30,
+    output_schema={"additionalProperties": True, "type": "object"},
+)
+
+
 def _reader(artifacts: ArtifactStore) -> FunctionTool:
-    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"], timeout_s=30)
+    @_artifact_tool
     async def artifact_read(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
         ctx: ToolContext,
         offset: Annotated[int, Field(ge=0, description="Where to begin, in bytes")] = 0,
         limit: Annotated[int, Field(ge=4, le=20_000, description="The most bytes to read")] = 16_000,
-    ) -> dict[str, Any]:
+    ) -> ToolOutput:
         """Read part of a result that was too large to hand on; `next_offset` is where to go on, null at the end."""
         ref = await _find_artifact(artifacts, artifact_id, ctx)
         data = await artifacts.read(artifact_id, tenant=ref.tenant, offset=offset, limit=limit)
         text = _decode_whole(data) if _is_text(ref.media_type) else None
         end = offset + (len(data) if text is None else len(text.encode("utf-8", "surrogatepass")))
-        return {
+        content = {
             "artifact_id": artifact_id,
             "media_type": ref.media_type,
             "size": ref.size,
@@ -391,12 +403,13 @@ def _reader(artifacts: ArtifactStore) -> FunctionTool:
             "encoding": "base64" if text is None else "utf-8",
             "content": base64.b64encode(data).decode() if text is None else text,
         }
+        return mark_untrusted(content, origin=f"artifact {artifact_id}")
 
     return artifact_read
 
 
 def _searcher(artifacts: ArtifactStore) -> FunctionTool:
-    @tool(side_effects="read", category=ToolCategory.DATA, tags=["builtin", "artifact"], timeout_s=30)
+    @_artifact_tool
     async def artifact_search(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
         query: Annotated[
@@ -405,7 +418,7 @@ def _searcher(artifacts: ArtifactStore) -> FunctionTool:
         ],
         ctx: ToolContext,
         max_results: Annotated[int, Field(ge=1, le=100)] = 20,
-    ) -> dict[str, Any]:
+    ) -> ToolOutput:
         """Find a text in a large result. Each match has its offset in bytes and some text around it."""
         ref = await _find_artifact(artifacts, artifact_id, ctx)
         needle, matches, begin = query.encode("utf-8", "surrogatepass").lower(), list[dict[str, Any]](), 0
@@ -413,11 +426,9 @@ def _searcher(artifacts: ArtifactStore) -> FunctionTool:
             data = await artifacts.read(artifact_id, tenant=ref.tenant, offset=begin, limit=_CHUNK + len(needle) - 1)
             matches += _matches(data, needle, begin, room=max_results + 1 - len(matches))
             begin += _CHUNK
-        return {
-            "artifact_id": artifact_id,
-            "matches": matches[:max_results],
-            "truncated": len(matches) > max_results,
-        }
+        found = matches[:max_results]
+        content = {"artifact_id": artifact_id, "matches": found, "truncated": len(matches) > max_results}
+        return mark_untrusted(content, origin=f"artifact {artifact_id}")
 
     return artifact_search
 

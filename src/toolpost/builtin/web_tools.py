@@ -81,6 +81,7 @@ def read_tool(
 def _send_tool(web: WebClient) -> Callable[[Callable[..., Any]], FunctionTool]:
     return tool(
         side_effects="external",
+        open_world=True,
         destructive=True,  # it sends whatever it is given to wherever it is told
         category=ToolCategory.NETWORK,
         tags=TAGS,

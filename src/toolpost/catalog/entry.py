@@ -246,6 +246,14 @@ class Entry:
         return self.original.origin if config is None or config.transport is TransportType.PYTHON else config.name
 
     @property
+    def content_origin(self) -> str:
+        """Where the content of results and errors comes from: the external source, or a tool that fetches content.
+
+        It is empty for tools whose results are the operator's own.
+        """
+        return self.origin or (self.spec.name if self.spec.third_party else "")
+
+    @property
     def _is_own(self) -> bool:
         """Whether the operator wrote the schemas, in code or in the configuration."""
         return not self.origin or (self.config is not None and declares_schemas(self.config))

@@ -324,7 +324,9 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     world is declared: `side_effects` is "pure", "read", "write", "external" or
     "stateful". Undeclared counts as "write": such calls are journaled and never
     repeated by themselves. `destructive=True` makes a person decide first; under the
-    policy `regulated` so does "external". `lenient=True` takes "5" for 5.
+    policy `regulated` so does "external". `open_world=True` says that its results are
+    content of others, such as web pages: a model reads them as untrusted.
+    `lenient=True` takes "5" for 5.
     `host_argument` names the argument that holds the URL it goes to, so that one dead
     host opens the breaker for that host and that tenant alone. `preview`, a coroutine function of
     the arguments and the context, says of one call whether it is destructive and what it would change.
@@ -397,7 +399,13 @@ def _with_effects(
     )
     replay = replay or replay_of(effects, idempotent=idempotent)
     _one_of("replay", replay, get_args(ReplayClass))
-    return {**others, "side_effects": effects, "safety": safety, "replay": replay}
+    return {
+        **others,
+        "side_effects": effects,
+        "safety": safety,
+        "replay": replay,
+        "third_party": open_world is True,
+    }
 
 
 def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -111,7 +111,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     the argument with the URL of a call: breaker and retry budget are then per host and tenant. `target` is the
     destination of calls, set by the source. `resumes` says that all effects of a call are those of calls inside it, so
     that it may run again from its top after a crash. `origin` names the source that wrote the tool's texts and results;
-    it is empty for the operator's own code.
+    it is empty for the operator's own code. `third_party` says that its results are content of others, such as web
+    pages: a declared `open_world` sets it, one that follows from the side effects does not.
     """
 
     name: str
@@ -123,6 +124,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     side_effects: SideEffects = "write"
     safety: SafetyProfile = _DERIVED
     replay: ReplayClass = _DERIVED
+    third_party: bool = _DERIVED
     resumes: bool = False
     cost_hint: str | None = None
     latency_hint_ms: int | None = None
@@ -140,6 +142,9 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     target: ToolTarget | None = None
 
     def __post_init__(self) -> None:
+        if cast("bool | None", self.third_party) is None:
+            declared = cast("SafetyProfile | None", self.safety)
+            force_setattr(self, "third_party", declared is not None and declared.open_world)
         if cast("SafetyProfile | None", self.safety) is None:
             external = self.side_effects == "external"
             destructive = destructive_of(self.side_effects, None) if self.source else False

@@ -16,6 +16,7 @@ from toolpost.contracts.storage import ARTIFACTS
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.subschemas import is_object_schema, nest_schema
+from toolpost.web.untrusted import WARNING, tool_results
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -128,6 +129,8 @@ async def completed_result(
     reference; without `links_large` it is the whole.
     """
     content = [block async for block in _blocks(outcome, artifacts, owner)]
+    if spec.third_party and not spec.origin:
+        content = [_framed(block, spec.name) for block in content]
     result: dict[str, Any] = {"content": content, "isError": False}
     structured, is_large = outcome.content, _is_reference(outcome)
     if spec.output_schema is not None:
@@ -139,6 +142,14 @@ async def completed_result(
     meta = outcome.meta
     own = {f"{OWN_META}{key}": meta[key] for key in ("trust", "origin", "output_issues") if key in meta}
     return {**result, "_meta": {**meta.get(SERVER_META, {}), f"{OWN_META}run_id": outcome.run_id, **own}}
+
+
+def _framed(block: dict[str, Any], origin: str) -> dict[str, Any]:
+    """Return a block whose text, if it has one, is marked as third-party content of one of our own tools."""
+    text: Any = block.get("text")
+    if block.get("type") != "text" or not isinstance(text, str) or text.startswith(WARNING):
+        return block
+    return {**block, "text": tool_results(text, origin)}
 
 
 def _is_reference(outcome: Completed) -> bool:

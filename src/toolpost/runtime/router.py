@@ -477,7 +477,8 @@ class ToolRouter:
         request, name = attempt.request, attempt.call.tool_name
         error.tool_name = error.tool_name or name
         if attempt.runtime is not None:
-            error.origin = attempt.runtime.entry.origin or error.origin  # the error of a call inside keeps its own
+            # The error of a nested call keeps its own.
+            error.origin = attempt.runtime.entry.content_origin or error.origin
             error.is_repeatable = error.is_repeatable and not _is_in_doubt(attempt, attempt.runtime, error)
         redactor = self.redactor if attempt.runtime is None else attempt.runtime.redactor_for(request)
         error.conceal(redactor.message)

@@ -137,8 +137,9 @@ class ToolRuntime:
         self.cache_ttl_s = None if self.journaled else entry.spec.cache_ttl_s
         plain = self.spec.validate_inputs != "off" and entry.overlay is None
         self._is_valid = entry.input_validator.is_valid if plain else None
-        # Metadata of results from outside; those of the operator's own functions have none.
-        self.origin = {"origin": entry.origin, "trust": UNTRUSTED} if entry.origin else None
+        # Metadata of results from outside; those of the operator's own functions have none, unless they fetch content.
+        origin = entry.content_origin
+        self.origin = {"origin": origin, "trust": UNTRUSTED} if origin else None
         self.output_check = entry.output_check
         output = None if self.output_check == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid
