@@ -204,3 +204,36 @@ def test_the_agent_says_which_setting_is_wrong(knime: Any) -> None:
     node.tool_column = "T"
     with pytest.raises(wrong, match="The table has no tool column 'T'; it has Tool"):
         node.configure(None, provider(knime, "http://127.0.0.1:9/mcp").configure(None))
+
+
+async def test_the_agent_uses_no_server_that_its_settings_do_not_name(knime: Any) -> None:
+    table = await asyncio.to_thread(provider(knime, small_server(described("look"))).execute, knime.context())
+    context = knime.context()
+    async with Provider([tool_calls(("look", {})), "done"]) as model:
+        node = knime.nodes.AgentPrompter()
+        node.model, node.prompt, node.policy = f"{model.url}#scripted", "Look around.", "exploratory"
+        await asyncio.to_thread(node.execute, context, table)
+        offered = model.bodies[0].get("tools", [])
+
+    assert offered == []
+    assert "tool 'look' of the table cannot be used: its command" in context.warnings[0]
+
+
+async def test_credentials_of_the_agent_are_sent_to_the_origin_of_its_settings_alone(knime: Any) -> None:
+    context = knime.context(credentials={"crm": knime.testing.Credentials(password="s3cret-token")})
+    with mirror("s3cret-token") as url:
+        table = await asyncio.to_thread(provider(knime, url, credentials="crm").execute, context)
+        async with Provider([tool_calls(("headers", {})), "done", "done"]) as model:
+            node = knime.nodes.AgentPrompter()
+            node.model, node.prompt, node.policy = f"{model.url}#scripted", "Look.", "exploratory"
+            node.servers, node.credentials = url, f"crm {url}"
+            conversation = await asyncio.to_thread(node.execute, context, table)
+            node.credentials = "crm https://crm.example.com"
+            await asyncio.to_thread(node.execute, context, table)
+            node.credentials = "https://crm.example.com"
+            with pytest.raises(knime.knext.InvalidParametersError, match="write a name and an origin on each line"):
+                node.configure(None, table.schema)
+
+    (told,) = context.warnings
+    assert "authorization" in conversation.to_pandas()["Content"].tolist()[2]
+    assert "the credential 'crm' is for https://crm.example.com and is not sent to http://127.0.0.1" in told

@@ -219,6 +219,21 @@ async def test_a_command_of_a_trusted_row_is_started_once_a_person_has_approved_
 
 
 @pytest.mark.programs
+async def test_opening_the_source_of_a_trusted_row_anew_does_not_start_its_command(tmp_path: Path) -> None:
+    marker = tmp_path / "started"
+    async with box_with("exploratory") as box:
+        table = tool_table([MCPTool("look", "", {}, touching(marker), "look")])
+        (look,) = await extract_tools(table, box=box, trust_rows=True)
+        source = look.tool_name.partition(".")[0]
+        with pytest.raises(ConfigError, match="is of a row of a table; extract the tools of the table again"):
+            await box.sources.reload(source)
+        await box.wait_for_sources([source])
+
+        assert [state.state for state in box.report] == ["idle"]
+    assert not marker.exists()
+
+
+@pytest.mark.programs
 async def test_a_denied_command_of_a_trusted_row_is_not_started(tmp_path: Path) -> None:
     marker = tmp_path / "started"
     async with box_with("exploratory") as box:

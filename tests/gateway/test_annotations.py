@@ -15,7 +15,9 @@ from toolpost.gateway.views import View
 
 HINTS: tuple[str, ...] = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 STRICTEST = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-CLAIMS = [dict(zip(HINTS, values, strict=True)) for values in product((None, True, False), repeat=4)]
+CLAIMS: list[dict[str, bool | None]] = [
+    dict(zip(HINTS, values, strict=True)) for values in product((None, True, False), repeat=4)
+]
 
 
 def server_with(claims: list[dict[str, bool | None]]) -> FastMCP[Any]:

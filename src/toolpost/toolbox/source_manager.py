@@ -159,8 +159,12 @@ class _ManagedSource:
     @property
     def is_idle(self) -> bool:
         """Whether the source waits for the first call before it connects."""
-        if isinstance(self.source, ApprovedSource):
-            return not self.source.is_connected
+        waits = isinstance(self.source, ApprovedSource) and not self.source.is_connected
+        return waits or self._may_start
+
+    @property
+    def _may_start(self) -> bool:
+        """Whether the first call connects the source, without further approval."""
         return self.is_placeholder and self.task is None
 
     def mark_down(self, fault: ToolError, redactor: Redactor) -> None:
@@ -178,7 +182,7 @@ class _ManagedSource:
     @property
     def can_retry(self) -> bool:
         """Whether a call may connect the source; a live source reconnects itself, and wrong settings stay wrong."""
-        if self.is_idle:
+        if self._may_start:
             return True
         retryable = self.fault is not None and not isinstance(self.fault, ConfigError)
         return retryable and not isinstance(self.source, LiveSource) and time.monotonic() >= self.retry_at
@@ -389,6 +393,8 @@ class SourceManager:
         """Open a source anew with the settings that it has, as `replace` does."""
         async with self._turn(name):
             old = self._find(name)
+            if old.from_data:
+                raise ConfigError(f"source {name!r} is of a row of a table; extract the tools of the table again")
             await self._replace(old, old.given, grace_s, declared=old.declared)
 
     async def remove(self, name: str, *, grace_s: float = _GRACE_S) -> None:
