@@ -81,7 +81,7 @@ async def test_an_approver_of_a_tenant_cannot_accept_a_definition_for_all_tenant
 
     card = (await gate.http.get(path, headers=boss)).json()
     [listed] = (await gate.http.get("/api/v1/pending", headers=boss)).json()["items"]
-    changes = [{"op": "replace", "path": "", "value": {}}]
+    changes: list[dict[str, Any]] = [{"op": "replace", "path": "", "value": {}}]
     answers: list[dict[str, Any]] = [{"decision": "approve"}, {"decision": "modify", "changes": changes}]
     replies = [await gate.http.post(f"{path}/answer", json=one, headers=boss) for one in answers]
     taken = await gate.http.post("/api/v1/tools/srv.look/definition", json={"hash": "x"}, headers=boss)

@@ -1,7 +1,7 @@
 """A person and an agent are different callers: what an agent holds answers no question, on any path."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +50,7 @@ async def accept(context: Any, params: Any) -> ElicitResult:
 
 
 @asynccontextmanager
-async def client_of(gate: Served, headers: Mapping[str, str], era: Era) -> AsyncIterator[Client]:
+async def client_of(gate: Served, headers: Mapping[str, str], era: Era) -> AsyncGenerator[Client]:
     async with (
         httpx2.AsyncClient(headers=dict(headers), trust_env=False, timeout=60) as http,
         Client(
