@@ -12,7 +12,8 @@ from tests import warm
 from tests.cli.conftest import CONFIG
 from tests.cli.program import Run
 from tests.cli.terminal import at_a_terminal
-from toolpost.cli.prompts import discard_typed_ahead, parse_answer, parse_field
+from tests.cli.test_pending import interrupted
+from toolpost.cli.prompts import discard_typed_ahead, has_typed_ahead, parse_answer, parse_field
 
 pytestmark = pytest.mark.programs
 
@@ -204,3 +205,50 @@ def test_what_was_typed_before_a_question_is_no_answer_to_it() -> None:
         os.close(inner)
 
     assert (typed_ahead, left, answer) == ([inner], [], b"n\n")
+
+
+def test_a_line_that_was_pasted_with_the_command_is_for_the_shell(home: Path) -> None:
+    done = at_a_terminal(home, {"": b"echo $?\n"}, *WIPE)
+
+    assert done.code == 3
+    assert "Run it?" not in done.out
+    assert "paused: Allow local.wipe?" in done.out
+    assert "toolpost pending approve ask_" in done.out
+    assert not (home / "wiped.txt").exists()
+
+
+def test_a_pasted_line_is_not_read() -> None:
+    outer, inner = pty.openpty()
+    try:
+        before = has_typed_ahead(inner)
+        os.write(outer, b"echo $?\n")
+        select.select([inner], [], [], 10)
+        after, line = has_typed_ahead(inner), os.read(inner, 100)
+    finally:
+        os.close(outer)
+        os.close(inner)
+
+    assert (before, after, line) == (False, True, b"echo $?\n")
+
+
+def test_the_first_approval_of_the_readme_is_what_a_terminal_shows(home: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = readme.partition("At a terminal you are asked at once:\n\n```text\n")[2].partition("```")[0]
+    command, *lines = shown.splitlines()
+    code = next(block for block in readme.split("```python\n") if "def delete(" in block).partition("```")[0]
+    (home / "tools.py").write_text(code)
+    (home / "toolpost.yaml").write_text("sources:\n  - {name: notes, transport: python, connection: ./tools.py}\n")
+
+    done = at_a_terminal(home, {"decide later: ": b"\n"}, *shlex.split(command)[2:])
+
+    assert done.code == 3
+    assert "\n".join(lines) in done.out.replace("\r\n", "\n")
+
+
+def test_the_unknown_end_of_a_call_is_asked_for_at_the_terminal(home: Path, toolpost: Run) -> None:
+    asked = interrupted(home, toolpost)
+    typed = {"Did it happen?": b"maybe\n", "runs it again, nothing to decide later: ": b"y\n"}
+    done = at_a_terminal(home, typed, "pending", "answer", asked)
+
+    assert done.code == 0
+    assert "Did it happen? y it did, n it did not, r runs it again" in done.out

@@ -307,7 +307,9 @@ class TerminalAgent:
         left: set[str] = set()  # to later
         for question in pause.questions:
             paused = await self._paused(question.pending_id)
-            outcome = paused and await ask_at_terminal(paused, self._box, self._output, user=self._user, left=left)
+            outcome = paused and await ask_at_terminal(
+                paused, self._box, self._output, user=self._user, left=left, reads_lines=True
+            )
             if isinstance(outcome, Paused):
                 left.update(one.pending_id for one in outcome.questions)
         return not left

@@ -21,6 +21,7 @@ from toolpost.cli.prompts import (
     is_interactive,
     next_step,
     parse_answer,
+    prompt_unknown,
     prompt_value,
     show_outcome,
 )
@@ -66,7 +67,7 @@ Value = Annotated[
     str | None, typer.Argument(metavar="[VALUE]", help="The answer: JSON, or plain text; asked for at a terminal.")
 ]
 AnswerDecision = Annotated[
-    Literal["answer", "happened", "not_happened", "rerun"],
+    Literal["answer", "happened", "not_happened", "rerun"] | None,
     typer.Option("--decision", help="For a call with an unknown end: what is true, or to run it again."),
 ]
 
@@ -183,7 +184,7 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
 def answer(
     pending_id: Id,
     value: Value = None,
-    decision: AnswerDecision = "answer",
+    decision: AnswerDecision = None,
     config: Config = None,
     user: User = "",
     json: Json = False,
@@ -191,19 +192,20 @@ def answer(
     """Answer what is not a yes or no.
 
     The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again. Without VALUE
-    it is asked for at the terminal.
+    it is asked for at the terminal, as is what became of a call with an unknown end.
     """
     reference = _ActionReference(pending_id, user, config)
 
     async def work(box: Toolbox, output: Output) -> int:
-        if await reference.refuses(decision, box, output):
-            return FAILED
         action = await reference.find(box)
+        decided = decision or await _prompt_decision(action, output)
+        if await reference.refuses(decided, box, output):
+            return FAILED
         answer_value = None if value is None else parse_answer(value, action.question.answer_schema)
         if value is None and action.question.kind == "input":
             answer_value = await _prompt_answer(action, output)
         try:
-            outcome = await box.answer(action.id, answer_value, by=user, decision=decision)
+            outcome = await box.answer(action.id, answer_value, by=user, decision=decided)
         except ToolValidationError as error:
             output.failure(error, advice=f"`toolpost pending show {action.id}{output.options}` shows what is asked.")
             return FAILED
@@ -218,6 +220,16 @@ def _parse_pair(pair: str) -> tuple[str, Any]:
     if not separator or not path.startswith("/"):
         raise typer.BadParameter(f"{pair!r} is not PATH=VALUE; a path begins with /, as in /to=bob", param_hint="--set")
     return path, read_json_or_text(value)
+
+
+async def _prompt_decision(action: PendingAction, output: Output) -> Decision:
+    """Ask at the terminal what became of a call with an unknown end; others take an answer."""
+    if action.question.kind != "unknown" or output.as_json or not is_interactive():
+        return "answer"
+    decided = await prompt_unknown(action.question, output)
+    if decided is None:
+        raise ToolError(f"{action.id!r} was not answered, and stays open", code="not_answered")
+    return decided
 
 
 async def _prompt_answer(action: PendingAction, output: Output) -> Any:

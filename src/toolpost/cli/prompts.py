@@ -18,7 +18,7 @@ from toolpost.cli.output import Output, format_json, format_json_line, make_prin
 from toolpost.contracts.errors import ToolError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import Completed, Failed, OpenQuestion, Outcome, Paused, outcome_to_dict
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.contracts.questions import Question
+from toolpost.contracts.questions import Decision, Question
 from toolpost.policy.approvals import answer_refusal
 from toolpost.schema.json_values import as_object, is_array, is_object
 
@@ -30,6 +30,12 @@ LATER: Final = object()
 """What somebody says who does not answer now."""
 _LEFT_OUT: Final = object()
 _APPROVAL_PROMPT = "Run it? y runs it, n refuses it, nothing to decide later: "
+_UNKNOWN_PROMPT = "Did it happen? y it did, n it did not, r runs it again, nothing to decide later: "
+_UNKNOWN_ANSWERS: Mapping[str, Decision] = {
+    **dict.fromkeys(("y", "yes", "happened"), "happened"),
+    **dict.fromkeys(("n", "no", "not_happened"), "not_happened"),
+    **dict.fromkeys(("r", "rerun"), "rerun"),
+}
 _SIGN_IN_PROMPT = "Sign in now? y opens a browser, nothing to sign in later: "
 _VALUE_PROMPT = "Your answer, JSON or text; nothing to answer later: "
 _FORM_HINT = "Enter takes what is in brackets, or leaves out what is not required; Ctrl-D to answer later."
@@ -113,17 +119,27 @@ def _question_lines(asked: OpenQuestion, options: CommonOptions) -> list[str]:
 
 
 async def ask_at_terminal(
-    outcome: Outcome, box: Toolbox, output: Output, *, user: str, left: set[str] | None = None
+    outcome: Outcome,
+    box: Toolbox,
+    output: Output,
+    *,
+    user: str,
+    left: set[str] | None = None,
+    reads_lines: bool = False,
 ) -> Outcome:
     """Ask the person at the terminal until the call is not paused any more, or all answers are left to later.
 
     `left` has the ids of questions that were left to later, which are not asked again; those left now are added.
+    A line that was typed or pasted before a question is no answer to it. It is for the shell, so that nothing is asked
+    then; a command that `reads_lines` of its own discards it.
     """
     left = set() if left is None else left
     # Older MCP servers hold the call open for this process only.
     while isinstance(outcome, Paused) and not output.as_json and is_interactive():
         asked = next((one for one in outcome.questions if one.pending_id not in left), None)
         if asked is None:
+            break
+        if not reads_lines and has_typed_ahead(sys.stdin.fileno()):
             break
         discard_typed_ahead(sys.stdin.fileno())
         first = replace(outcome, pending_id=asked.pending_id, question=asked.question)
@@ -135,6 +151,11 @@ async def ask_at_terminal(
     if isinstance(outcome, Paused) and outcome.question.payload.get("held"):
         output.note(_HELD_CALL_NOTE)
     return outcome
+
+
+def has_typed_ahead(terminal: int) -> bool:
+    """Return whether a whole line was typed or pasted before a question was shown; it stays where it is."""
+    return sys.platform != "win32" and bool(select.select([terminal], [], [], 0)[0])
 
 
 def discard_typed_ahead(terminal: int) -> None:
@@ -154,6 +175,15 @@ async def prompt_value(question: Question, output: Output) -> Any:
         return await _fill_form(form, form or {}, output)
     text = await _read_line(_VALUE_PROMPT)
     return parse_answer(text, form) if text else LATER
+
+
+async def prompt_unknown(question: Question, output: Output) -> Decision | None:
+    """Ask what became of a call whose process died; None where that is left to later."""
+    output.note("\n".join([question.prompt, *describe_call(question)]))
+    while text := await _read_line(_UNKNOWN_PROMPT):
+        if decided := _UNKNOWN_ANSWERS.get(text.lower()):
+            return decided
+    return None
 
 
 async def _ask(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Outcome | None:
