@@ -324,3 +324,20 @@ def test_without_sources_a_list_needs_no_store(toolpost: Run, home: Path) -> Non
     assert ("current_time" in names, "sleep" in names) == (True, False)
     assert "'nobody'" in listed.err
     assert found.json[0]["name"] == "current_time"
+
+
+def test_a_search_goes_on_page_by_page(toolpost: Run, home: Path) -> None:
+    functions = "".join(
+        f'@tool(side_effects="pure")\ndef refund_{number}() -> str:\n    """Refund a payment."""\n    return ""\n\n'
+        for number in range(5)
+    )
+    (home / "tools.py").write_text(f"from toolpost import tool\n\n{functions}")
+    search = ("tools", "search", "refund", "payment", "--limit", "2", "--source", "local")
+
+    first = toolpost(*search)
+    pages = [toolpost(*search, "--page", str(number), "--json").json for number in (1, 2, 3, 4)]
+
+    assert "There are more: add --page 2." in first.err
+    assert [len(page) for page in pages] == [2, 2, 1, 0]
+    assert len({spec["name"] for page in pages for spec in page}) == 5
+    assert "There is no page 4" in toolpost(*search, "--page", "4").err

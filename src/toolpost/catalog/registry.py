@@ -292,6 +292,7 @@ class ToolRegistry:
         query: str,
         *,
         limit: int = 10,
+        offset: int = 0,
         collection: str | None = None,
         sources: Collection[str] | None = None,
         tags: Collection[str] | None = None,
@@ -300,6 +301,7 @@ class ToolRegistry:
     ) -> Sequence[ToolSpec]:
         """Return the tools that fit a query best, among those that the other arguments select as `select` does.
 
+        At most `limit` of them, after the first `offset`: the next page begins where this one ends.
         By words, and with the extra `search` also by meaning. Without words in the query there are no tools; of a very
         long one the beginning is read. `where` may be called in a thread.
         """
@@ -307,11 +309,13 @@ class ToolRegistry:
         accepts = None
         if any(each is not None for each in selection):
             accepts = self.select(collection=collection, sources=sources, tags=tags, patterns=patterns, where=where)
-        hits = await self._searched().find(query, max(0, limit), accepts)
+        begin = max(0, offset)
+        end = begin + max(0, limit)
+        hits = await self._searched().find(query, end, accepts)
         named = self._contents.entries.get(query.strip())
-        if named is None or limit < 1 or not (accepts is None or accepts(named.spec)):
-            return hits
-        return [named.spec, *(spec for spec in hits if spec is not named.spec)][:limit]
+        if named is not None and (accepts is None or accepts(named.spec)):
+            hits = [named.spec, *(spec for spec in hits if spec is not named.spec)]
+        return hits[begin:end]
 
     async def correct(self, query: str) -> str | None:
         """Return a query with the nearest words of the catalog for misspelled ones; None where there are none."""

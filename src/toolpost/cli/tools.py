@@ -109,10 +109,14 @@ Words = Annotated[
 Limit = Annotated[int, typer.Option("--limit", min=1, metavar="NUMBER", help="At most so many tools.")]
 
 
+Page = Annotated[int, typer.Option("--page", min=1, metavar="NUMBER", help="Which page of that many tools.")]
+
+
 @app.command("search")
 def search_tools(
     words: Words,
     limit: Limit = 10,
+    page: Page = 1,
     source: Source = None,
     collection: Collection = None,
     config: Config = None,
@@ -128,9 +132,15 @@ def search_tools(
     async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
         _specs(catalog, collection)  # an unknown collection is an error
         sources = None if source is None else [source]
-        specs = await catalog.registry.search(query, limit=limit, sources=sources, collection=collection)
-        if specs or output.as_json:
-            show_tools([*specs], output)
+        found = await catalog.registry.search(
+            query, limit=limit + 1, offset=(page - 1) * limit, sources=sources, collection=collection
+        )
+        if found or output.as_json:
+            show_tools([*found[:limit]], output)
+            if len(found) > limit and not output.as_json:
+                output.note(f"There are more: add --page {page + 1}.")
+        elif page > 1:
+            output.note(f"There is no page {page} for {query!r}.")
         else:
             near = await catalog.registry.correct(query)
             hint = f" Did you mean {near!r}?" if near else ""

@@ -13,7 +13,17 @@ from starlette.responses import Response
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ToolError
 from toolpost.gateway.problems import Problem
-from toolpost.gateway.rest.operations import CURSOR, LIMIT, JsonResponse, Operation, RestRequest, page_of
+from toolpost.gateway.rest.operations import (
+    CURSOR,
+    LIMIT,
+    JsonResponse,
+    Operation,
+    RestRequest,
+    decode_cursor,
+    invalid_cursor,
+    page_of,
+    page_response,
+)
 from toolpost.gateway.rest.schemas import page, ref
 
 if TYPE_CHECKING:
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _FILTER = {"type": "string", "maxLength": 200}
+_LONGEST_OFFSET = 6  # digits
 _MATCH = {"If-None-Match": {"type": "string", "description": "The ETag of an earlier answer"}}
 
 
@@ -37,16 +48,27 @@ async def _list_tools(ask: RestRequest) -> Response:
     except KeyError as error:
         raise Problem(404, "collection_not_found", str(error.args[0])) from None
     if "q" in query:
-        found = await registry.search(
-            query["q"],
-            limit=query["limit"],
-            collection=query.get("collection"),
-            where=lambda spec: ask.tools.has(spec.name),
-        )
-        specs = [*found]
+        return with_etag(ask, await _search_tools(ask))
     chosen = [spec for spec in specs if _is_wanted(spec, query) and ask.tools.has(spec.name)]
     response = page_of(ask, chosen, lambda spec: spec.name, lambda spec: spec.to_dict())
     return with_etag(ask, response)
+
+
+async def _search_tools(ask: RestRequest) -> Response:
+    """Return a page of the tools that fit a query best; its cursor is the number of those before it."""
+    query, limit = ask.query, ask.query["limit"]
+    before = decode_cursor(query.get("cursor")) or "0"
+    if not before.isdecimal() or len(before) > _LONGEST_OFFSET:
+        raise invalid_cursor()
+    offset = int(before)
+    found = await ask.box.registry.search(
+        query["q"],
+        limit=limit + 1,
+        offset=offset,
+        collection=query.get("collection"),
+        where=lambda spec: _is_wanted(spec, query) and ask.tools.has(spec.name),
+    )
+    return page_response(found, limit, lambda _spec: str(offset + limit), lambda spec: spec.to_dict())
 
 
 def _is_wanted(spec: ToolSpec, query: Any) -> bool:
