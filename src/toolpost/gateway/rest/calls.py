@@ -352,6 +352,7 @@ OPERATIONS = [
         scope=("call",),
         headers=_KEY,
         takes={"type": "object"},
+        no_body={},
         answers={200: {}, 202: ref("Outcome")},
         problems=(404, 409, 429, 500, 502, 503, 504),
     ),
@@ -393,7 +394,7 @@ OPERATIONS = [
         summary="Cancel a run, in whatever process it runs",
         tag="runs",
         handler=_cancel_run,
-        answers={202: {"type": "object"}},
+        answers={202: ref("Cancelling")},
         problems=(404, 409),
     ),
     Operation(

@@ -98,7 +98,8 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     """An operation of the interface.
 
     `scope` is what a caller needs, any one of them; `answers` are the responses: a status, and the schema of its JSON
-    or a media type. `takes` is the schema of a JSON body, `raw_body` says that the body is a file.
+    or a media type. `takes` is the schema of a JSON body, and `no_body` what stands for one that is missing, if it may
+    be; `raw_body` says that the body is a file.
     """
 
     id: str
@@ -111,6 +112,7 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     query: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
     headers: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
     takes: JsonSchema | None = None
+    no_body: Any = None
     raw_body: bool = False
     answers: Mapping[int, Any]
     problems: tuple[int, ...] = ()
@@ -161,6 +163,8 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     async def _read_body(self, request: Request) -> Any:
         if self.takes is None:
             return None
+        if self.no_body is not None and _has_no_body(request):
+            return self.no_body
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise Problem(415, "unsupported_media_type", "the body must be JSON: send `Content-Type: application/json`")
@@ -195,6 +199,11 @@ def _parse(name: str, text: str, schema: JsonSchema) -> Any:
     if issues:
         raise Problem(400, "invalid_parameter", f"the parameter {name!r} does not fit: {issues[0].removeprefix('$: ')}")
     return value
+
+
+def _has_no_body(request: Request) -> bool:
+    """Return whether a request comes without a body (RFC 9112, 6.3)."""
+    return request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
 
 
 async def read_json_body(request: Request) -> bytes:

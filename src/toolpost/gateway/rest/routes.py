@@ -101,7 +101,8 @@ def _describe(operation: Operation) -> dict[str, Any]:
     if operation.scope:
         described["description"] = f"For callers with the scope {' or '.join(operation.scope)}."
     if operation.takes is not None:
-        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": operation.takes}}}
+        content = {"application/json": {"schema": operation.takes}}
+        described["requestBody"] = {"required": operation.no_body is None, "content": content}
     elif operation.raw_body:
         file = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
         described["requestBody"] = {"required": True, "content": file}

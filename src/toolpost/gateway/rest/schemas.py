@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from toolpost.contracts.questions import PendingStatus
+from toolpost.contracts.spec import ReplayClass, SideEffects, ToolCategory
 from toolpost.schema.json_patch import PATCH_SCHEMA
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -13,6 +14,8 @@ _TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"
 _MAYBE_TEXT: dict[str, Any] = {"type": ["string", "null"]}
 _MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix time in seconds"}
 _OBJECT: dict[str, Any] = {"type": "object"}
+_MAYBE_OBJECT: dict[str, Any] = {"type": ["object", "null"]}
+_MAYBE_NUMBER: dict[str, Any] = {"type": ["number", "null"]}
 STATUSES = [*get_args(PendingStatus), "all"]
 
 
@@ -40,6 +43,38 @@ def page(name: str) -> dict[str, Any]:
     return _record({"items": {"type": "array", "items": ref(name)}, "next": _MAYBE_TEXT})
 
 
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a record that may be null."""
+    return {**schema, "type": ["object", "null"]}
+
+
+_ERROR = _record(
+    {
+        "type": _TEXT,
+        "message": _TEXT,
+        "error_code": _TEXT,
+        "tool_name": _MAYBE_TEXT,
+        "status_code": {"type": ["integer", "null"]},
+        "category": _TEXT,
+        "is_retryable": {"type": "boolean"},
+        "retry_after_seconds": _MAYBE_NUMBER,
+    },
+    {"issues": {"type": "array", "items": _TEXT}},
+)
+_QUESTION: dict[str, Any] = {
+    "id": _TEXT,
+    "tool_name": _TEXT,
+    "kind": _TEXT,
+    "prompt": _TEXT,
+    "reason": _TEXT,
+    "arguments": _OBJECT,
+    "target": _OBJECT,
+    "preview": {},
+    "answerers": {"type": ["array", "null"], "items": _TEXT},
+    "four_eyes": {"type": "boolean"},
+    "person": {"type": "boolean", "description": "A person answers, never the MCP client of the caller"},
+}
+
 COMPONENTS: dict[str, Any] = {
     "Problem": _record(
         {"type": _TEXT, "title": _TEXT, "status": {"type": "integer"}, "code": _TEXT, "detail": _TEXT},
@@ -47,9 +82,31 @@ COMPONENTS: dict[str, Any] = {
         "Problem details (RFC 9457); `code` is for programs, `detail` for people",
     ),
     "Tool": _record(
-        {"name": _TEXT, "description": _TEXT, "input_schema": _OBJECT},
-        {"source": _MAYBE_TEXT, "tags": {"type": "array", "items": _TEXT}},
-        "A tool of the catalog",
+        {
+            "name": _TEXT,
+            "description": _TEXT,
+            "source": _MAYBE_TEXT,
+            "category": {"enum": [category.value for category in ToolCategory]},
+            "side_effects": {"enum": list(get_args(SideEffects))},
+            "replay": {"enum": list(get_args(ReplayClass)), "description": "Whether a call may be made again"},
+            "safety": _record(
+                {
+                    "network": {"type": "boolean"},
+                    "file": {"type": "boolean"},
+                    "destructive": {"type": ["boolean", "null"], "description": "null: unknown"},
+                    "open_world": {"type": "boolean"},
+                }
+            ),
+            "input_schema": _OBJECT,
+            "output_schema": _MAYBE_OBJECT,
+            "tags": {"type": "array", "items": _TEXT},
+            "version": _TEXT,
+            "timeout_s": _MAYBE_NUMBER,
+            "cost_hint": _MAYBE_TEXT,
+            "latency_hint_ms": {"type": ["integer", "null"]},
+            "deprecated": {"type": "boolean"},
+        },
+        about="A tool of the catalog",
     ),
     "Call": {
         "type": "object",
@@ -73,14 +130,20 @@ COMPONENTS: dict[str, Any] = {
             "run_id": _MAYBE_TEXT,
             "tool_name": _MAYBE_TEXT,
             "content": {"description": "The result; of a large one a preview, and `artifacts` names the whole"},
-            "error": {"type": ["object", "null"]},
-            "pending": {"type": ["object", "null"], "description": "The question that the call waits with"},
+            "error": _or_null(_ERROR),
+            "pending": {
+                **_or_null(
+                    _record({**_QUESTION, "others": {"type": "array", "items": _record(_QUESTION)}}),
+                ),
+                "description": "The question that the call waits with, and those of calls inside it",
+            },
             "artifacts": {"type": "array", "items": _TEXT},
             "meta": _OBJECT,
             "duration_ms": {"type": "number"},
         },
         about="What came of a call",
     ),
+    "Cancelling": _record({"status": {"const": "cancelling"}, "run_id": _TEXT}),
     "Started": _record(
         {"status": {"const": "running"}, "run_id": _TEXT}, about="A call that runs, and where its outcome will be"
     ),
@@ -110,9 +173,10 @@ COMPONENTS: dict[str, Any] = {
             "type": _TEXT,
             "at": _TIME,
             "call_id": _TEXT,
+            "tenant": _TEXT,
+            "user": _TEXT,
             "payload": _OBJECT,
             "hash": _TEXT,
-            "user": _TEXT,
         },
         {"card": {"$ref": "#/components/schemas/Card"}},
     ),
