@@ -178,6 +178,7 @@ async def test_an_outcome_under_an_idempotency_key_that_was_changed_is_not_used(
     assert clean == []
     assert [type(outcome) for outcome in outcomes] == [Failed, Failed]
     assert "was changed outside of toolpost" in str(outcomes[0].error)
+    assert str(tmp_path) not in str(outcomes[0].error)
     assert ran == []
     assert [one for one in problems if "outcome under an idempotency key of call" in one]
     assert told == []

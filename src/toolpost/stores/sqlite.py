@@ -208,7 +208,8 @@ def _open_record(sealer: RowSealer, sealed: bytes, *row: str) -> Any:
     except StoreError as error:
         if error.error_code != UNREADABLE:
             raise
-        msg = f"what is recorded of this call was changed outside of toolpost, or its key is gone ({error.message})"
+        # Without the path of the key, because whoever makes the call reads this.
+        msg = f"sealed data of {row[0]!r} does not open: it was changed outside of toolpost, or its key is gone"
         advice = "it is not used; `toolpost runs verify` names such rows"
         raise StoreError(f"{msg}; {advice}", code=UNREADABLE, cause=error) from error
 
