@@ -220,3 +220,48 @@ async def test_claims_of_the_living_are_not_adopted(store: AnyStore) -> None:
     await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
 
     assert await store.pending.adopt_claims() == []
+
+
+async def test_the_same_call_is_stored_once_while_it_waits(store: AnyStore) -> None:
+    first, again = [replace(question(f"ask_{number}"), same_call="same") for number in (1, 2)]
+
+    assert await store.pending.add(first, unless_waiting=True) is None
+    assert await store.pending.add(again, unless_waiting=True) == first
+    assert await store.pending.find_waiting("same", at=1500.0) == first
+    assert await store.pending.find_waiting("same", at=2000.0) is None  # it has expired
+    assert await store.pending.find_waiting("", at=1500.0) is None
+
+    await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+    assert await store.pending.add(again, unless_waiting=True) is None
+    assert await store.pending.find_waiting("same", at=1500.0) == again
+
+
+async def test_the_question_of_an_open_action_is_renewed(store: AnyStore) -> None:
+    later = Question(kind="consent", prompt="Sign in.", payload={"auth_url": "https://login.example/2"})
+    await store.pending.add(question())
+    await store.pending.renew("ask_1", later)
+    await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+    await store.pending.renew("ask_1", question().question)
+
+    action = await store.pending.get("ask_1")
+    assert action is not None
+    assert (action.question, action.status) == (later, "claimed")
+
+
+@pytest.mark.parametrize(
+    "change", ["status = 'open'", "same_call = (SELECT same_call FROM pending WHERE id = 'ask_2')"]
+)
+async def test_a_question_that_was_changed_from_outside_is_not_waited_for(tmp_path: Path, change: str) -> None:
+    async with open_store(tmp_path) as store:
+        await store.pending.add(replace(question(), same_call="same"))
+        await store.pending.claim("ask_1", YES, by="acme:boss", at=1500.0)
+        await store.pending.settle("ask_1", "answered")
+        await store.pending.add(replace(question("ask_2"), same_call="other"))
+        await store.pending.claim("ask_2", YES, by="acme:boss", at=1500.0)
+        await store.pending.add(replace(question("ask_3"), same_call="third"))
+    with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
+        db.execute(f"UPDATE pending SET {change} WHERE id IN ('ask_1', 'ask_3')")
+
+    async with open_store(tmp_path) as store:
+        assert await store.pending.find_waiting("same", at=1500.0) is None
+        assert await store.pending.find_waiting("other", at=1500.0) is None

@@ -265,6 +265,11 @@ class PendingStore(Protocol):
         """
         ...
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether any call may wait; False spares callers the hash of a call."""
+        ...
+
     async def find_waiting(self, same_call: str, *, at: float) -> PendingAction | None:
         """Return the open action of the same call that has not expired."""
         ...

@@ -697,8 +697,10 @@ class PauseWriter:
 
     async def find_waiting(self, attempt: Attempt, runtime: ToolRuntime) -> Paused | None:
         """Return the pause of the same call if it waits already; None for a call that may be another one."""
+        if attempt.request.answers or not self._store.pending.may_wait:
+            return None
         same_call = _same_call(attempt, runtime)
-        if not same_call or attempt.request.answers:
+        if not same_call:
             return None
         waiting = await self._store.pending.find_waiting(same_call, at=time.time())
         if waiting is None:

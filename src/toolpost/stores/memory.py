@@ -423,6 +423,10 @@ class MemoryPendingStore:
                 self._newest[action.same_call] = action.id
         return None
 
+    @property
+    def may_wait(self) -> bool:
+        return bool(self._newest)
+
     async def find_waiting(self, same_call: str, *, at: float) -> PendingAction | None:
         with self._lock:
             waiting = self._waiting(same_call, at)

@@ -166,6 +166,10 @@ class SQLitePendingStore:
 
         return await self._writer.submit(work)
 
+    @property
+    def may_wait(self) -> bool:
+        return True  # another process may have asked
+
     async def find_waiting(self, same_call: str, *, at: float) -> PendingAction | None:
         return await self._reader.query(lambda db: self._waiting(db, same_call, at))
 
