@@ -282,6 +282,7 @@ class OAuthManager:
         if self._learn:
             self._learn(expiring({token}, until=tokens.expires_at, now=self._clock()))
         await self.token_store.store(caller.user, caller.provider, token, tokens.expires_at)
+        self.counts.resumed(max(0.0, self._clock() - pending.transaction.created))
         return caller.user, caller.trace_id
 
     def _check(

@@ -10,7 +10,7 @@ import inspect
 import re
 import secrets
 import time
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, cast, runtime_checkable
@@ -33,13 +33,17 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class AccountCounts:
-    """Count pauses by service, callbacks by cause, token hits and misses, and the time until calls resume."""
+    """Count pauses by service, callbacks by cause, token hits and misses, and the time until calls resume.
+
+    One set is shared by all that serve the same accounts: an `OAuthManager`, and the nodes and sources that use it.
+    """
 
     def __init__(self) -> None:
         self._pauses: Counter[str] = Counter()
         self._callbacks: Counter[str] = Counter()
         self._hits: Counter[str] = Counter()
         self._misses: Counter[str] = Counter()
+        self._resumes = 0
         self._resumed_s: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def paused(self, provider: str) -> None:
@@ -60,16 +64,35 @@ class AccountCounts:
 
     def resumed(self, after_s: float) -> None:
         """Record how long a call waited before it resumed."""
+        self._resumes += 1
         self._resumed_s.append(after_s)
+
+    def dump(self) -> dict[str, Any]:
+        """Return all that was counted as plain data, for `add` in another process."""
+        tallies = {name: dict(tally) for name, tally in self._tallies().items()}
+        return {**tallies, "resumes": self._resumes, "resumed_s": list(self._resumed_s)}
+
+    def add(self, counted: Mapping[str, Any]) -> None:
+        """Add what another set has counted, as `dump` returns it."""
+        for name, tally in self._tallies().items():
+            tally.update(counted[name])
+        self._resumes += counted["resumes"]
+        self._resumed_s.extend(counted["resumed_s"])
+
+    def _tallies(self) -> dict[str, Counter[str]]:
+        return {
+            "pauses": self._pauses,
+            "callbacks": self._callbacks,
+            "token_hits": self._hits,
+            "token_misses": self._misses,
+        }
 
     def snapshot(self) -> dict[str, Any]:
         """Return all counts as plain data; times in seconds."""
         lookups = sum(self._hits.values()) + sum(self._misses.values())
         return {
-            "pauses": dict(self._pauses),
-            "callbacks": dict(self._callbacks),
-            "token_hits": dict(self._hits),
-            "token_misses": dict(self._misses),
+            **{name: dict(tally) for name, tally in self._tallies().items()},
+            "resumes": self._resumes,
             "token_hit_rate": sum(self._hits.values()) / lookups if lookups else None,
             "time_to_resume_s": {f"p{share}": _quantile(self._resumed_s, share / 100) for share in (50, 95, 99)},
         }
@@ -106,7 +129,7 @@ class ManagedCredentials:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.provider = provider
-        self.counts = counts or AccountCounts()
+        self.counts, self.tally = _shared_counts(manager, counts)
         self.key = f"consent:{provider}"
         self._manager = manager
         self.learn = learn
@@ -137,11 +160,11 @@ class ManagedCredentials:
         """Return the credential of a user, or None without a token."""
         token: object = await _settle(self._manager.get_token(user_id, self.provider))
         if not token:
-            self.counts.missed(self.provider)
+            self.tally.missed(self.provider)
             return None
         if not isinstance(token, str) or not _SENDABLE.fullmatch(token):
             raise ToolAuthError(f"the token of {user_id!r} for {self.provider!r} cannot be sent in a header")
-        self.counts.hit(self.provider)
+        self.tally.hit(self.provider)
         headers = {"Authorization": f"Bearer {token}"}
         self._learn_token(user_id, token, fingerprint(headers))
         return Credential(f"managed:{self.provider}:{user_id}", headers)
@@ -176,7 +199,7 @@ class ManagedCredentials:
 
     async def _ask(self, request: RequestedCall) -> Question:
         question = await self.question(str(request.principal), _trace_of(request))
-        self.counts.paused(self.provider)
+        self.tally.paused(self.provider)
         return question
 
     async def _request(self, user_id: str, trace_id: str) -> Mapping[str, Any]:
@@ -198,7 +221,16 @@ class ManagedCredentials:
         state: Any = request.answers[self.key].state if latest == [self.key] else None
         if isinstance(state, dict):
             asked_at = cast("dict[str, Any]", state).get("asked_at", self._clock())
-            self.counts.resumed(max(0.0, self._clock() - float(asked_at)))
+            self.tally.resumed(max(0.0, self._clock() - float(asked_at)))
+
+
+def _shared_counts(manager: object, counts: AccountCounts | None) -> tuple[AccountCounts, AccountCounts]:
+    """Return the counts to show, and those to add to: a manager with counts counts by itself, so nothing is added."""
+    shared = getattr(manager, "counts", None)
+    if isinstance(shared, AccountCounts):
+        return shared, AccountCounts()
+    own = counts or AccountCounts()
+    return own, own
 
 
 class CallCredentials:
@@ -240,11 +272,13 @@ class UserCredentials:
         self._config = config
         self._manager = manager
         self._managed: ManagedCredentials | None = None
+        self._asked_at: OrderedDict[str, float] = OrderedDict()
         self.counts = AccountCounts()
         self.calls = CallCredentials()
         self.provider: CredentialProvider = self.calls
         if isinstance(manager, AuthManager):
-            self._managed = ManagedCredentials(manager, config.name, learn=learn, counts=self.counts)
+            self._managed = ManagedCredentials(manager, config.name, learn=learn)
+            self.counts = self._managed.counts
         elif manager is not None:
             self.provider = manager
 
@@ -273,8 +307,12 @@ class UserCredentials:
         user_id, trace_id = user_of(ctx)
         credential = await managed.held(user_id)
         if credential is not None and credential != refused:
+            if (asked_at := self._asked_at.pop(user_id, None)) is not None:
+                managed.tally.resumed(time.monotonic() - asked_at)
             return credential
-        await self._pause(ctx, await managed.question(user_id, trace_id))
+        if isinstance(ctx, ToolContext) and ctx.has_answer(managed.key):
+            raise managed.not_completed()
+        await self._pause(managed, ctx, await managed.question(user_id, trace_id), user_id)
         credential = await managed.held(user_id)
         if credential is None or credential == refused:
             raise managed.not_completed()
@@ -287,7 +325,7 @@ class UserCredentials:
             return None
         return await managed.held(user_id)
 
-    async def _pause(self, ctx: Any, question: Question) -> None:
+    async def _pause(self, managed: ManagedCredentials, ctx: Any, question: Question, user_id: str) -> None:
         try:
             if isinstance(ctx, ToolContext):
                 await ctx.pause(
@@ -296,7 +334,10 @@ class UserCredentials:
             else:
                 await ctx.pause(question.reason, dict(question.payload))
         except PauseSignal:
-            self.counts.paused(self._config.name)
+            managed.tally.paused(self._config.name)
+            self._asked_at.setdefault(user_id, time.monotonic())
+            while len(self._asked_at) > _MOST_TIMES:
+                self._asked_at.popitem(last=False)
             raise
 
 

@@ -202,6 +202,10 @@ class ToolContext:
             self.tool_context["user_id"] = agreed
         return agreed
 
+    def has_answer(self, key: str) -> bool:
+        """Return whether the question of this key was answered, so that a `pause` with the key returns the answer."""
+        return key in self._answers
+
     async def pause(
         self,
         reason: str = "external_event",

@@ -140,6 +140,7 @@ async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[
         ("events_waiting", "gauge", "Events that are not written yet", "", {"": health.waiting}),
         ("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),
     ]
+    figures += _sign_in_figures(box)
     waiting = await box.store.pending.count_open()
     webhooks = {one["name"]: one for one in await box.webhooks.states()}
 
@@ -152,6 +153,21 @@ async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[
         webhook("webhook_delivered_total", "counter", "Events that a webhook has received", "delivered"),
         webhook("webhook_behind", "gauge", "Events that a webhook has not come to", "behind"),
         webhook("webhook_failures", "gauge", "Failed tries in a row", "failures"),
+    ]
+
+
+def _sign_in_figures(box: Toolbox) -> list[tuple[str, str, str, str, Mapping[str, float]]]:
+    """Return the figures of sign-ins at services, wherever in the process they are counted."""
+    counted = box.account_counts().snapshot()
+    waits = counted["time_to_resume_s"]
+    quantiles = {f"{int(name[1:]) / 100:g}": value for name, value in waits.items() if value is not None}
+    return [
+        ("oauth_pauses_total", "counter", "Calls that paused for a sign-in", "provider", counted["pauses"]),
+        ("oauth_callbacks_total", "counter", "Callbacks of sign-ins by their result", "result", counted["callbacks"]),
+        ("oauth_token_hits_total", "counter", "Look-ups that found a token", "provider", counted["token_hits"]),
+        ("oauth_token_misses_total", "counter", "Look-ups that found no token", "provider", counted["token_misses"]),
+        ("oauth_resumes_total", "counter", "Calls that resumed after a sign-in", "", {"": counted["resumes"]}),
+        ("oauth_resume_seconds", "gauge", "How long calls waited for a sign-in", "quantile", quantiles),
     ]
 
 

@@ -19,6 +19,7 @@ from toolpost.runtime.concurrency import map_concurrent
 
 # Modules that only import Toolbox start fast: the parts, with the models of the settings, come with the first instance.
 if TYPE_CHECKING:
+    from toolpost.auth.user_credentials import AccountCounts
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
@@ -207,6 +208,21 @@ class Toolbox:
 
     async def __aexit__(self, *_: object) -> None:
         await self._exit.aclose()
+
+    def account_counts(self) -> AccountCounts:
+        """Return the counts of all sign-ins of this Toolbox together.
+
+        They are those of its own accounts, of the auth managers in `credentials`, and of the nodes whose tools it has.
+        """
+        from toolpost.auth.user_credentials import AccountCounts  # noqa: PLC0415
+
+        accounts = vars(self).get("accounts")
+        counting = [accounts, *self._inputs.credentials.values(), *self.registry.list()]
+        sets = {id(one): one for each in counting if isinstance(one := getattr(each, "counts", None), AccountCounts)}
+        together = AccountCounts()
+        for one in sets.values():
+            together.add(one.dump())
+        return together
 
     async def use_providers(
         self, *, web_search: Mapping[str, Any] | None = None, web_fetch: Mapping[str, Any] | None = None

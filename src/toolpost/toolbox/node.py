@@ -55,14 +55,16 @@ class NodeTool:
     """A tool of a node in a shared registry; every call runs through the router of the node.
 
     A call uses the credential of the node or of the user of its context, a tool that is held back is refused, and
-    the node's secrets are redacted. `redactor` knows the secrets, for events about its calls.
+    the node's secrets are redacted. `redactor` knows the secrets, for events about its calls; `counts` are those of
+    the node's sign-ins, if it has any.
     """
 
-    __slots__ = ("_run", "redactor", "spec")
+    __slots__ = ("_run", "counts", "redactor", "spec")
 
-    def __init__(self, spec: ToolSpec, run: Run, redactor: Redactor) -> None:
+    def __init__(self, spec: ToolSpec, run: Run, redactor: Redactor, counts: AccountCounts | None) -> None:
         self.spec = spec
         self.redactor = redactor
+        self.counts = counts
         self._run = run
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -109,7 +111,10 @@ class _NodeDraft(CatalogContents):
 class _NodeCatalog:
     """A node's own registry and the shared one, whose contents change in one step."""
 
-    def __init__(self, own: ToolRegistry, shared: ToolRegistry, run: Run, redactor: Redactor) -> None:
+    def __init__(
+        self, own: ToolRegistry, shared: ToolRegistry, run: Run, redactor: Redactor, counts: AccountCounts | None
+    ) -> None:
+        self._counts = counts
         self._own = own
         self._shared = shared
         self._run = run
@@ -119,7 +124,11 @@ class _NodeCatalog:
 
     def draft(self) -> _NodeDraft:
         """Copy the contents of both registries."""
-        return _NodeDraft(self._own, self._shared, self.shown, lambda spec: NodeTool(spec, self._run, self._redactor))
+
+        def wrap(spec: ToolSpec) -> NodeTool:
+            return NodeTool(spec, self._run, self._redactor, self._counts)
+
+        return _NodeDraft(self._own, self._shared, self.shown, wrap)
 
     def commit(self, draft: CatalogContents) -> CatalogContents | None:
         """Exchange the contents of both; None when those of the shared registry have changed since."""
@@ -187,7 +196,7 @@ class ToolNode:
     async def _open_router(self, config: ExternalToolConfig) -> StandaloneRouter:
         name, users = config.name, self._users
         private = ToolRegistry()
-        self._catalog = _NodeCatalog(private, self.registry, self._completed, self._redactor)
+        self._catalog = _NodeCatalog(private, self.registry, self._completed, self._redactor, self.counts)
         own_provider = None if isinstance(self.auth_manager, AuthManager) else self.auth_manager
         provider = own_provider if users is None else users.provider
         opened = StandaloneRouter(

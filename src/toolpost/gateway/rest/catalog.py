@@ -25,6 +25,7 @@ from toolpost.gateway.rest.operations import (
     page_response,
 )
 from toolpost.gateway.rest.schemas import page, ref
+from toolpost.gateway.source_changes import FROM_SIBLING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,12 +123,17 @@ async def _show_stats(ask: RestRequest) -> Response:
         }
         for name, one in stats.call_stats.items()
     }
+    accounts = ask.box.account_counts()
     for other in await ask.service.ask_siblings(ask.raw.scope, "GET", ask.raw.url.path):
         for name, one in other["calls"].items():
             calls[name] = _sum_of(calls[name], one) if name in calls else one
+        accounts.add(other["accounts"])
     by_category = {category.value: count for category, count in stats.by_category.items()}
     webhooks = await ask.box.webhooks.states()
-    return JsonResponse({"tools": stats.total, "by_category": by_category, "calls": calls, "webhooks": webhooks})
+    # To another worker as counted: percentiles of several workers cannot be put together.
+    signed_in = accounts.dump() if ask.raw.scope.get(FROM_SIBLING) else accounts.snapshot()
+    facts = {"tools": stats.total, "by_category": by_category, "calls": calls, "accounts": signed_in}
+    return JsonResponse({**facts, "webhooks": webhooks})
 
 
 def _sum_of(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

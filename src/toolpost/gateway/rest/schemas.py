@@ -16,6 +16,7 @@ _MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix 
 _OBJECT: dict[str, Any] = {"type": "object"}
 _MAYBE_OBJECT: dict[str, Any] = {"type": ["object", "null"]}
 _MAYBE_NUMBER: dict[str, Any] = {"type": ["number", "null"]}
+_TALLY: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}
 STATUSES = [*get_args(PendingStatus), "all"]
 
 
@@ -316,6 +317,21 @@ COMPONENTS: dict[str, Any] = {
                     }
                 ),
             },
+            "accounts": _record(
+                {
+                    "pauses": _TALLY,
+                    "callbacks": _TALLY,
+                    "token_hits": _TALLY,
+                    "token_misses": _TALLY,
+                    "token_hit_rate": {"type": ["number", "null"]},
+                    "resumes": {"type": "integer"},
+                    "time_to_resume_s": {
+                        "type": "object",
+                        "description": "The percentiles p50, p95 and p99, in seconds",
+                        "additionalProperties": {"type": ["number", "null"]},
+                    },
+                }
+            ),
             "webhooks": {
                 "type": "array",
                 "items": _record(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from toolpost.auth.consents import MemorySignIns
 from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthProviderConfig
 from toolpost.auth.oauth_manager import OAuthManager as _OAuthManager
+from toolpost.auth.user_credentials import AccountCounts
 from toolpost.contracts.storage import TokenStore
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class PenguiflowOAuthManager:
     def token_store(self) -> TokenStore:
         """Where tokens are stored."""
         return self._manager.token_store
+
+    @property
+    def counts(self) -> AccountCounts:
+        """Counters of sign-ins, which nodes with this manager share."""
+        return self._manager.counts
 
     @property
     def pending_sign_ins(self) -> int:

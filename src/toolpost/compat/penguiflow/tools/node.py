@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from toolpost.auth.user_credentials import AuthManager
+    from toolpost.auth.user_credentials import AccountCounts, AuthManager
     from toolpost.compat.penguiflow.tools.config import (
         ArtifactExtractionConfig,
         ArtifactFieldConfig,
@@ -63,6 +63,11 @@ class SourceNodeSpec(NodeSpec):
     def spec(self) -> ToolSpec:
         """The specification as the source declares it."""
         return self.tool.spec
+
+    @property
+    def counts(self) -> AccountCounts | None:
+        """Counters of the node's sign-ins, if it has any."""
+        return self.tool.counts
 
     @property
     def redactor(self) -> Redactor:
