@@ -290,6 +290,19 @@ async def test_the_eighth_retry_of_a_call_that_waits_gets_its_pending_action() -
     assert [isinstance(one, InputRequiredResult) for one in answers] == [True] * 8 + [False]
 
 
+async def test_rounds_are_counted_over_processes_on_one_store(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"letter": {}, "copies": []}
+    settings = Settings(data_dir=tmp_path, server=ServerSettings(pending_wait_s=0.01))
+    async with Toolbox(tools=[send], settings=settings) as one, Toolbox(tools=[send], settings=settings) as two:
+        gates = [McpServer(box, principal=lambda _ctx: ME) for box in (one, two)]
+        async with Client(gates[0].server) as first, Client(gates[1].server) as second:
+            answers = [await retry(first, "send", given)]
+            for client in (second, first) * 4:
+                answers.append(await retry(client, "send", given, answers[-1].request_state))
+
+    assert [isinstance(one, InputRequiredResult) for one in answers] == [True] * 8 + [False]
+
+
 @pytest.mark.parametrize("change", ["&7&", "&-1&", "&x&", "&"])
 async def test_a_client_cannot_change_the_round_of_its_state(change: str) -> None:
     given: dict[str, Any] = {"letter": {}, "copies": []}

@@ -57,7 +57,8 @@ async def approve(gate: Served, pending_id: str) -> None:
 async def test_a_rest_caller_that_repeats_its_call_waits_for_the_same_answer(gate: Served) -> None:
     body, bot = {"tool": "drop", "arguments": GIVEN}, await gate.key("acme:bot", "call")
     post = gate.http.post
-    first, again = [(await post("/api/v1/calls", json=body)).json() for _ in range(2)]
+    replies = [await post("/api/v1/calls", json=body) for _ in range(2)]
+    first, again = [reply.json() for reply in replies]
     later = (await post("/api/v1/calls", json={**body, "mode": "async"})).json()
     other = (await post("/api/v1/calls", json=body, headers=bot)).json()
     keyed = [
@@ -68,6 +69,7 @@ async def test_a_rest_caller_that_repeats_its_call_waits_for_the_same_answer(gat
     outcome = (await gate.http.get(f"/api/v1/runs/{later['run_id']}/outcome")).json()
 
     assert first["pending"]["id"] == again["pending"]["id"]
+    assert [reply.headers.get("Idempotent-Replayed") for reply in replies] == [None, "true"]
     assert len({first["pending"]["id"], other["pending"]["id"], *keyed}) == 4
     assert keyed[0] == keyed[2]
     assert (outcome["content"], dropped) == ("logs is gone", ["logs"])

@@ -123,12 +123,14 @@ def test_half_a_character_can_be_sent_to_a_model() -> None:
 
 
 def test_no_message_tells_a_model_to_try_again() -> None:
-    said: list[str] = []
-    for path in Path(toolpost.__file__).parent.rglob("*.py"):
+    root, said = Path(toolpost.__file__).parent, list[str]()
+    for path in root.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
                 said += [f"{path.name}:{node.lineno}"] if "try again" in node.value.lower() else []
+    for path in (*root.rglob("*.md"), *root.rglob("*.json")):
+        said += [path.name] if "try again" in path.read_text(encoding="utf-8").lower() else []
 
     assert said == []

@@ -1,5 +1,6 @@
 """Servers that ask back: a person, the chat model, or for the folders they may know of."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,19 @@ async def test_a_persons_answers_reach_the_server_one_after_the_other(protocol: 
     assert first.question.prompt == "srv asks: Who travels?"
     assert second.question.prompt == "srv asks: Which seat?"
     assert done.content == {"who": {"name": "Bo", "guests": 2}, "seat": {"seat": "aisle"}}
+
+
+@ERAS
+async def test_calls_at_once_whose_server_asks_the_same_wait_for_one_answer(protocol: str) -> None:
+    async with toolbox(inquirer(protocol=protocol)) as box:
+        pauses = await asyncio.gather(*(box.call("srv.book", {}, user=ME) for _ in range(3)))
+        later = await box.call("srv.book", {}, user=ME)
+        waiting = await box.pending.list(by=ME)
+        second = await box.answer(waiting[0].id, {"name": "Bo"}, by=ME)
+        done = await box.answer(second.pending_id, {"seat": "aisle"}, by=ME)
+    assert [pause.pending_id for pause in (*pauses, later)] == [waiting[0].id] * 4
+    assert len(waiting) == 1
+    assert done.content["who"]["name"] == "Bo"
 
 
 @ERAS
