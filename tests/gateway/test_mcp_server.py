@@ -280,9 +280,11 @@ async def test_a_large_result_is_a_link_that_can_be_read(era: Era) -> None:
     async with gateway() as (_, gate), Client(gate.server, mode=era) as client:
         result = await client.call_tool("long_text", {})
         link = next(block for block in result.content if block.type == "resource_link")
+        text = next(block.text for block in result.content if block.type == "text")
         whole = await client.read_resource(link.uri)
 
     assert "word " * 20_000 in str(whole.contents[0])
+    assert f"100000 bytes in all, kept as {link.name}" in text  # all that some clients show their model
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -186,9 +186,15 @@ async def _blocks(outcome: Completed, artifacts: ArtifactStore, owner: Principal
     if is_object(content) and (ref := await _find_artifact(content, artifacts, owner)) is not None:
         yield await _file_block(content, ref, artifacts)
         if "preview" in content:
-            yield {"type": "text", "text": str(content["preview"])}
+            yield {"type": "text", "text": _preview_text(content)}
         return
     yield {"type": "text", "text": _text(outcome)}
+
+
+def _preview_text(content: Mapping[str, Any]) -> str:
+    """Return the preview of a large result, and where the rest is: some clients show their model texts alone."""
+    rest = f"{content.get('size')} bytes in all, kept as {content['artifact_id']}"
+    return f"{content['preview']}\n[{rest}{'; ' if content.get('next') else ''}{content.get('next', '')}]"
 
 
 def _is_part(part: Any) -> bool:
