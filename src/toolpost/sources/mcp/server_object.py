@@ -55,10 +55,11 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def serve_in_process(server: Any) -> AsyncGenerator[Link]:
     """Serve a FastMCP server, or one of the SDK, and yield the client's end of the link to it."""
-    lowlevel: object = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
-    if not isinstance(lowlevel, Server):
+    found: object = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
+    if not isinstance(found, Server):
         kind = f"{type(server).__module__}.{type(server).__qualname__}"
         raise ConfigError(f"{kind} is no server object that can run in this process; start it as a command or by URL")
+    lowlevel = cast("Server[Any]", found)
     lifespan = getattr(server, "_lifespan_manager", nullcontext)
     link = Loopback()
     async with lifespan(), lowlevel.lifespan(lowlevel) as state:
