@@ -134,8 +134,15 @@ test-n8n: setup
 	npm install --prefix .parts/inspector --ignore-scripts --loglevel=error
 	@touch $@
 
-# Those in Python are the peers of the benchmarks, in their environments.
-test-clients: setup .parts/inspector/.installed
+# A server with an MCP App.
+.parts/apps/.installed: tools/apps/package.json tools/apps/package-lock.json .npmrc
+	mkdir -p .parts/apps
+	cp tools/apps/package.json tools/apps/package-lock.json .npmrc .parts/apps
+	npm ci --prefix .parts/apps --ignore-scripts --loglevel=error
+	@touch $@
+
+# Each client in Python has an environment of its own by a complete list, or that of a peer of the benchmarks.
+test-clients: setup .parts/inspector/.installed .parts/apps/.installed
 	$(BIN)/python -m pytest tests/gateway/test_clients.py tests/gateway/trial_clients.py
 
 docs: setup

@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote list and call through the gateway; `make test-clients` lets more of them."""
+"""Clients that nobody here wrote work through the gateway; `make test-clients` lets more of them."""
 
 import sys
 from collections.abc import Iterator
@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.clients.trial import assert_lists_and_calls, over_http, over_stdio
-from tests.gateway.running import Gateway, furnish, running
+from tests.gateway.clients.trial import (
+    assert_works,
+    client_home,
+    client_key,
+    over_http,
+    over_stdio,
+    python_program,
+)
+from tests.gateway.running import Gateway, running
 from tests.parts import python_of_mcp1
 
 pytestmark = pytest.mark.programs
@@ -20,7 +27,7 @@ def python_of(client: str) -> Path:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return furnish(tmp_path_factory.mktemp("home"))
+    return client_home(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +37,10 @@ def gateway(home: Path) -> Iterator[Gateway]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_lists_and_calls_over_http(gateway: Gateway, client: str) -> None:
-    assert_lists_and_calls(python_of(client), client, over_http(gateway))
+def test_a_client_lists_calls_and_waits_over_http(home: Path, gateway: Gateway, client: str) -> None:
+    assert_works(python_program(python_of(client), client), over_http(gateway, client_key(home)), home)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_starts_serve_lists_and_calls(home: Path, client: str) -> None:
-    assert_lists_and_calls(python_of(client), client, over_stdio(home))
+def test_a_client_starts_serve_lists_calls_and_waits(home: Path, client: str) -> None:
+    assert_works(python_program(python_of(client), client), over_stdio(home), home)

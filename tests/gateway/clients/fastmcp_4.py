@@ -18,7 +18,7 @@ def transport() -> Any:
 
 async def main() -> None:
     async with Client(transport()) as newer:
-        await say([tool.name for tool in await newer.list_tools()], newer.call_tool, waits=False)
+        await say([tool.name for tool in await newer.list_tools()], newer.call_tool)
     async with Client(transport(), mode="legacy") as older:
         await say([tool.name for tool in await older.list_tools()], older.call_tool)
 

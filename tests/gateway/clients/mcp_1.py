@@ -23,4 +23,5 @@ async def main() -> None:
         await say([tool.name for tool in (await session.list_tools()).tools], session.call_tool)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -21,8 +21,7 @@ def server() -> Any:
 
 async def main() -> None:
     async with server() as opened:
-        # It knows the newer protocol but not how to go on with a call that waits for a person.
-        await say([tool.name for tool in await opened.list_tools()], opened.call_tool, waits=False)
+        await say([tool.name for tool in await opened.list_tools()], opened.call_tool)
 
 
 asyncio.run(main())

@@ -29,7 +29,7 @@ async def main() -> None:
         async def call(name: str, arguments: dict[str, Any]) -> Any:
             return await toolset.call_tool(name, arguments, context, known[name])
 
-        await say(known, call, waits=False)
+        await say(known, call)
 
 
 asyncio.run(main())
