@@ -5,6 +5,7 @@
 The provider, `/provider/...`, stands for GitHub; a real one is configured in its place.
 """
 
+import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,6 +36,18 @@ CONNECTED = "<script>opener.postMessage('connected', location.origin); close()</
 Session = Annotated[str, Cookie()]
 
 
+def open_issue(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Stand for a model that makes an issue of the request."""
+    title = messages[-1]["content"].partition(":")[2].strip() or "Paint the fence"
+    return tool_calls(("github__create_issue", {"repo": "home", "title": title}))
+
+
+def tell_result(messages: list[dict[str, Any]]) -> str:
+    """Stand for a model that reads the result of its call."""
+    issue = re.search(r"home#\d+: [^<\n]+", messages[-1]["content"])
+    return f"I opened {issue[0].strip()}." if issue else f"That did not work: {messages[-1]['content']}"
+
+
 class Agent:
     """A planner with one external tool, and the pauses of its users."""
 
@@ -62,8 +75,7 @@ class Agent:
 
     async def run(self, query: str, user: str) -> dict[str, Any]:
         """Answer a question, or say that the user has to sign in first."""
-        issue = tool_calls(("github__create_issue", {"repo": "home", "title": "Paint the fence"}))
-        model = ScriptedModel(issue, "I opened home#3.")  # or "gpt-4", and then one planner serves all
+        model = ScriptedModel(open_issue, tell_result)  # or "gpt-4", and then one planner serves all
         planner = ReactPlanner(model, catalog=self.github.get_tools(), settings={"data_dir": None})
         return self._told(planner, await planner.run(query, tool_context={"user_id": user}), user)
 

@@ -23,6 +23,6 @@ async def test_a_page_asks_its_user_to_sign_in_and_shows_the_answer_then(chromiu
                 await page.get_by_role("button", name="Connect GitHub").click()
             await (await opened.value).get_by_role("link", name="Allow").click()
 
-            assert await page.get_by_role("status").inner_text() == "I opened home#3."
+            assert await page.get_by_role("status").inner_text() == "I opened home#3: Paint the fence."
             assert "resume_token" not in await page.content()
     await context.close()

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from examples.react_oauth.server import Agent
+
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 HELPERS = {"__init__", "servers"}
@@ -42,3 +44,13 @@ def test_the_table_leads_to_every_program_and_leaves_nothing_undone() -> None:
     assert [row for row in rows if not row[2].startswith("[")] == []
     assert [link for link in linked if not (EXAMPLES / link).exists()] == []
     assert {f"{name}.py" for name in PROGRAMS} <= linked
+
+
+@pytest.mark.req("EXA-05")
+@pytest.mark.parametrize("title", ["Mend the roof", "Oil the door"])
+async def test_the_model_of_the_react_example_reads_the_real_result(title: str) -> None:
+    agent = Agent("http://127.0.0.1:8000")
+    await agent.accounts.token_store.store("ann", "github", "token-of-ann", None)
+    async with agent.github:
+        told = await agent.run(f"Create an issue: {title}", "ann")
+    assert told == {"status": "finished", "answer": f"I opened home#3: {title}."}
