@@ -85,7 +85,7 @@ async def book(ctx: ToolContext) -> str:
 @asynccontextmanager
 async def gateway(**client: Any) -> AsyncGenerator[Client]:
     async with Toolbox(tools=[book], settings=Settings(data_dir=None)) as opened:
-        gate = McpServer(opened, principal=lambda _ctx: "acme:ann")
+        gate = McpServer(opened, principal=lambda _ctx: "acme:ann", interactive=lambda _ctx: True)
         async with gate.publishing(), Client(gate.server, mode="legacy", **client) as connected:
             yield connected
 
