@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 from msgspec.structs import replace
 
-from toolpost.cli.commands import Config, Json, User
+from toolpost.cli.commands import Config, Json, User, default_user
 from toolpost.cli.output import Output, count
 from toolpost.cli.runner import collect_garbage, describe_problems, run_command
+from toolpost.configuration.defaults import FILE_NAME
 from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
@@ -51,6 +52,10 @@ def serve(
             "--unattended", help="No person uses the client: what tools and servers ask waits as approvals do."
         ),
     ] = False,
+    client_config: Annotated[
+        bool,
+        typer.Option("--client-config", help="Print what to write into the client's configuration, and serve nothing."),
+    ] = False,
     config: Config = None,
     user: User = "",
 ) -> None:
@@ -59,7 +64,33 @@ def serve(
     Calls are for --user. Approvals are given elsewhere: toolpost pending list. The person who uses the client answers
     there what tools and servers ask, unless it is --unattended.
     """
+    options = {"--view": view, "--user": None if user == default_user() else user}
+    entry = client_entry(config, [*(["--unattended"] if unattended else []), *_words(options)])
+    if client_config:
+        typer.echo(json.dumps(entry, indent=2))
+        return
+    if sys.stdin.isatty():
+        typer.echo(f"An MCP client starts this command. Its configuration: {json.dumps(entry)}", err=True)
     run_command(partial(_serve_stdio, config, user, view, not unattended), as_json=False)
+
+
+def client_entry(config: Path | None, options: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the entry of an MCP client that starts `toolpost serve`, with absolute paths.
+
+    A client has another PATH and another working folder than the person who writes its configuration.
+    """
+    path = Path(FILE_NAME) if config is None else config
+    arguments = ["serve", *(["--config", str(path.absolute())] if path.exists() else []), *options]
+    program = Path(sys.argv[0]).absolute()
+    command = [str(program)] if program.stem == "toolpost" and os.access(program, os.X_OK) else []
+    first, *rest = command or [sys.executable, "-m", "toolpost"]
+    return {"mcpServers": {"toolpost": {"command": first, "args": [*rest, *arguments]}}}
+
+
+def _words(options: Mapping[str, object]) -> list[str]:
+    """Return the words of the options of a command line that have a value."""
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    return [word for pair in given.items() for word in pair]
 
 
 async def _serve_stdio(
@@ -428,15 +459,16 @@ class UpOptions(NamedTuple):
 
     def worker_arguments(self, worker: str) -> list[str]:
         """Return the command line of one of its workers."""
-        flags = {
+        options = {
+            "--host": self.host,
+            "--user": self.user,
+            "--worker": worker,
             "--config": self.config,
             "--view": self.view,
             "--shutdown-limit": self.limit_s,
             "--log-format": self.log_format,
         }
-        options = {"--host": self.host, "--user": self.user, "--worker": worker}
-        options |= {name: str(value) for name, value in flags.items() if value is not None}
-        return ["up", *(part for pair in options.items() for part in pair)]
+        return ["up", *_words(options)]
 
 
 class WorkerStart(NamedTuple):
