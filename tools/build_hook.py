@@ -1,4 +1,4 @@
-"""Build hook of hatchling: puts a `schema.json` into the folder of each built-in tool of the wheel.
+"""Build hook of hatchling: puts the documents into the wheel, and a `schema.json` for each built-in tool.
 
 The schemas are those of `specs.json`, so that none is kept a second time in the repository. Only the standard library
 and hatchling are imported here: the package's own dependencies are not installed while it is built.
@@ -13,6 +13,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _BUILTIN = "toolpost/builtin"
+_DOCUMENTS = "toolpost/documents"
 
 
 class SchemaFiles(BuildHookInterface[Any]):
@@ -22,9 +23,11 @@ class SchemaFiles(BuildHookInterface[Any]):
     _folder: Path | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add one file for each tool; an editable install needs none, because it reads `specs.json` itself."""
+        """Add the documents, and one file for each tool; an editable install needs none, because it has the sources."""
         if version == "editable":
             return
+        for page in sorted(Path(self.root, "docs").glob("*.md")):
+            build_data["force_include"][str(page)] = f"{_DOCUMENTS}/{page.name}"
         self._folder = Path(tempfile.mkdtemp(prefix="toolpost-schemas-"))
         specs = Path(self.root, "src", _BUILTIN, "specs.json")
         for tool in json.loads(specs.read_text(encoding="utf-8"))["tools"]:

@@ -83,6 +83,8 @@ def test_the_wheel_holds_a_schema_file_for_each_tool(tmp_path: Path, monkeypatch
         for name, tool in TOOLS.items():
             shipped = json.loads(files.read(f"toolpost/builtin/standard/{name}/schema.json"))
             assert shipped == schema_document(tool.spec)
+        pages = {Path(name).name for name in files.namelist() if name.startswith("toolpost/documents/")}
+        assert pages == {page.name for page in (ROOT / "docs").glob("*.md")}
 
 
 @pytest.mark.req("MISC-20")

@@ -12,6 +12,7 @@ import typer
 
 from toolpost import __version__
 from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.documents import document_hint
 from toolpost.cli.runner import freeze_modules, run_command
 
 # Groups and commands by name, in the order of the help: the module below `toolpost.cli`, and its attribute.
@@ -37,6 +38,9 @@ _COMMANDS = {
     "up": ("serve", "up"),
     "table": ("table", "table"),
 }
+_EXIT_CODES = (
+    "Exit codes: 0 completed, 1 failed, 2 wrong command line, 3 paused until a person answers, 130 interrupted."
+)
 _COMPLETING = "_TOOLPOST_COMPLETE"  # a shell asks for words by this variable
 
 
@@ -67,8 +71,7 @@ def make_app(only: str | None = None, subcommand: str | None = None) -> Commands
     app = Commands(
         name="toolpost",
         help="Any tool, one contract, one safe call.",
-        epilog="Exit codes: 0 completed, 1 failed, 2 wrong command line, 3 paused until a person answers, "
-        "130 interrupted.",
+        epilog=_EXIT_CODES if only is not None else f"{_EXIT_CODES}\n\nDocuments begin with {document_hint()}",
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolpost import ToolContext, tool
+from toolpost.cli.documents import document_hint
 from toolpost.cli.output import Output, make_printable
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
@@ -37,6 +38,7 @@ _LIFE_OF_AN_APPROVED_CALL = [
 ]
 ORDERS_FILE = "orders.json"
 LEDGER_FILE = "ledger.txt"
+SHOP_FOLDER = Path("tenants", "shop")  # where the tools of this tenant find its files
 _REFUSALS = 2  # how often the exchange hangs up before it answers
 
 AGENT, PERSON, OUTSIDER = "shop:agent", "shop:maria", "other:eve"
@@ -85,7 +87,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
     def count_notes(self, text: str) -> int:
         """Count a line in the ledger of the shop."""
-        return (self.folder / "data" / LEDGER_FILE).read_text(encoding="utf-8").splitlines().count(text)
+        return (self.folder / SHOP_FOLDER / LEDGER_FILE).read_text(encoding="utf-8").splitlines().count(text)
 
 
 def run(*, json: bool = False) -> int:
@@ -116,10 +118,10 @@ async def _play(console: Console) -> list[DemoStep]:
 
 def _write_files(folder: Path) -> None:
     (folder / "toolpost.yaml").write_text(_CONFIG, encoding="utf-8")
-    (folder / "data").mkdir()
+    (folder / SHOP_FOLDER).mkdir(parents=True)
     orders = [{"id": n, "customer": f"customer {n}", "total": n * 1.25} for n in range(1, 1001)]
-    (folder / "data" / ORDERS_FILE).write_text(jsonlib.dumps(orders), encoding="utf-8")
-    (folder / "data" / LEDGER_FILE).touch()
+    (folder / SHOP_FOLDER / ORDERS_FILE).write_text(jsonlib.dumps(orders), encoding="utf-8")
+    (folder / SHOP_FOLDER / LEDGER_FILE).touch()
 
 
 async def _steps(stage: Stage) -> AsyncIterator[DemoStep]:
@@ -374,7 +376,7 @@ def _panel(step: DemoStep, number: int) -> Panel:
 def _summary(steps: list[DemoStep], seconds: float) -> Panel:
     good = sum(step.ok for step in steps)
     result = f"{good} of {len(steps)} steps came out as expected, in {seconds:.1f} s."
-    after = "Next: README.md makes your own tools in twelve lines; `toolpost --help` shows the commands."
+    after = f"Next: make your own tools in twelve lines: {document_hint()}\n`toolpost --help` shows the commands."
     return Panel(f"{result}\n{after}", border_style="green" if good == len(steps) else "red")
 
 

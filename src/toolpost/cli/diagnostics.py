@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 
 from toolpost import __version__
 from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.documents import document_hint
 from toolpost.cli.output import Output, count_tools
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
 from toolpost.contracts.errors import ToolError
@@ -229,6 +230,7 @@ def _check_source(state: SourceState, box: Toolbox) -> Check:
 def check_machine() -> Iterator[Check]:
     """Check versions, platform, process supervision, limits and plug-ins."""
     yield Check("toolpost", "ok", __version__)
+    yield Check("documents", "ok", document_hint())
     yield _at_least("python", sys.version_info[:3], OLDEST_PYTHON)
     yield _at_least("sqlite", sqlite3.sqlite_version_info, OLDEST_SQLITE)
     yield _platform()

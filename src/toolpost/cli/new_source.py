@@ -21,6 +21,7 @@ from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.catalog.lock import Lock, Pin
 from toolpost.catalog.specs import describe_claims, read_claims, trust_loosens
 from toolpost.cli.commands import CommonOptions
+from toolpost.cli.documents import document_hint
 from toolpost.cli.output import Output, show_tools
 from toolpost.cli.prompts import confirm, is_interactive, require_confirmation
 from toolpost.cli.runner import describe_failure, every_source, open_in_memory, progress_sinks
@@ -341,7 +342,7 @@ def unsupported_target(what: Sequence[str]) -> ToolError | None:
     scheme = first.lower().partition("://")[0] if _SCHEME.match(first) else ""
     if scheme in ("ws", "wss"):
         message = "a WebSocket does not tell which messages it takes, so that nothing can be written for it"
-        advice = "declare them by hand, in a source with `transport: websocket` (docs/websockets.md)"
+        advice = f"declare them by hand, in a source with `transport: websocket`: {document_hint('websockets.md')}"
         return ToolError(f"{message}; {advice}", code="messages_undeclared")
     if scheme in ("http", "https"):
         return None
