@@ -619,11 +619,22 @@ async def test_a_source_is_added_reloaded_and_removed_while_it_runs(gate: Served
     called = await gate.http.post("/api/v1/calls", json={"tool": "more.hi"})
     reloaded = await gate.http.post("/api/v1/sources/more/reload")
     agent = await gate.http.post("/api/v1/sources", json=config, headers=await gate.key("acme:bot", "call"))
+    admin = await gate.key("acme:boss", "admin")
+    of_tenant = [
+        await gate.http.post("/api/v1/sources", json={**config, "name": "evil"}, headers=admin),
+        await gate.http.post("/api/v1/sources/more/reload", headers=admin),
+        await gate.http.delete("/api/v1/sources/more", headers=admin),
+    ]
+    by_operators_key = await gate.http.post(
+        "/api/v1/sources/more/reload", headers=await gate.key("local:root", "admin")
+    )
     removed = await gate.http.delete("/api/v1/sources/more")
     gone = await gate.http.get("/api/v1/sources/more")
 
     assert (added.status_code, added.json()["tools"], called.json()["content"]) == (201, 1, "hi")
     assert (again.status_code, wrong.status_code, agent.status_code) == (409, 422, 403)
+    assert [(reply.status_code, reply.json()["code"]) for reply in of_tenant] == [(403, "operator_required")] * 3
+    assert by_operators_key.status_code == 200
     assert (reloaded.json()["state"], removed.status_code, gone.status_code) == ("up", 204, 404)
 
 

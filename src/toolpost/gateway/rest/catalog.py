@@ -30,7 +30,6 @@ from toolpost.gateway.source_changes import FROM_SIBLING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolpost.catalog.entry import Entry
     from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.source_changes import ChangedSources
     from toolpost.toolbox.box import Toolbox
@@ -94,22 +93,15 @@ def with_etag(ask: RestRequest, response: Response) -> Response:
 
 async def _show_definition(ask: RestRequest) -> Response:
     """Show what has changed in a tool since it was last accepted."""
-    hold = _operators_tool(ask).hold
+    hold = ask.box.registry.find(ask.path["name"]).hold
     return JsonResponse({"status": "accepted"} if hold is None else {"status": "changed", **hold.payload()})
 
 
 async def _accept_definition(ask: RestRequest) -> Response:
     """Accept a tool as the operator has seen it; the calls that wait for it continue."""
-    entry = _operators_tool(ask)
+    entry = ask.box.registry.find(ask.path["name"])
     ask.box.pending.accept_definition(entry.spec.name, by=ask.user, expected=ask.body["hash"], operator=True)
     return JsonResponse({"status": "accepted"})
-
-
-def _operators_tool(ask: RestRequest) -> Entry:
-    if not ask.caller.is_operator:
-        detail = "definitions are accepted with the operator's token or an `admin` key of the tenant `local`"
-        raise Problem(403, "operator_required", detail)
-    return ask.box.registry.find(ask.path["name"])
 
 
 async def _show_stats(ask: RestRequest) -> Response:
@@ -179,10 +171,11 @@ TOOL_OPERATIONS = [
         id="show_definition",
         method="GET",
         path="/tools/{name}/definition",
-        summary="Show what has changed in a tool since its definition was accepted; for the operator",
+        summary="Show what has changed in a tool since its definition was accepted",
         tag="tools",
         handler=_show_definition,
         scope=("admin",),
+        operator=True,
         answers={200: ref("Definition")},
         problems=(404,),
     ),
@@ -190,10 +183,11 @@ TOOL_OPERATIONS = [
         id="accept_definition",
         method="POST",
         path="/tools/{name}/definition",
-        summary="Accept a tool as it is now; the calls that wait for it continue. For the operator",
+        summary="Accept a tool as it is now; the calls that wait for it continue",
         tag="tools",
         handler=_accept_definition,
         scope=("admin",),
+        operator=True,
         takes=ref("AcceptedDefinition"),
         answers={200: ref("Definition")},
         problems=(404, 409),
@@ -316,6 +310,7 @@ SOURCE_OPERATIONS = [
         tag="sources",
         handler=_add_source,
         scope=("admin",),
+        operator=True,
         takes={
             "type": "object",
             "properties": {
@@ -337,6 +332,7 @@ SOURCE_OPERATIONS = [
         tag="sources",
         handler=_reload_source,
         scope=("admin",),
+        operator=True,
         answers={200: ref("Source")},
         problems=(404, 502, 503, 504),
     ),
@@ -348,6 +344,7 @@ SOURCE_OPERATIONS = [
         tag="sources",
         handler=_remove_source,
         scope=("admin",),
+        operator=True,
         answers={204: None},
         problems=(404,),
     ),

@@ -97,9 +97,10 @@ Handler: TypeAlias = Callable[[RestRequest], Awaitable[Response]]
 class Operation(Struct, frozen=True, kw_only=True, dict=True):
     """An operation of the interface.
 
-    `scope` is what a caller needs, any one of them; `answers` are the responses: a status, and the schema of its JSON
-    or a media type. `takes` is the schema of a JSON body, and `no_body` what stands for one that is missing, if it may
-    be; `raw_body` says that the body is a file.
+    `scope` is what a caller needs, any one of them. `operator` says that only the operator may use it: it changes what
+    all tenants share. `answers` are the responses: a status, and the schema of its JSON or a media type. `takes` is the
+    schema of a JSON body, and `no_body` what stands for one that is missing, if it may be; `raw_body` says that the
+    body is a file.
     """
 
     id: str
@@ -109,6 +110,7 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     handler: Handler
     tag: str
     scope: tuple[CallerScope, ...] = ()
+    operator: bool = False
     query: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
     headers: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
     takes: JsonSchema | None = None
@@ -121,8 +123,7 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
         """Check a request against the declaration and carry it out; a refusal is a problem."""
         try:
             caller: Caller = request.scope[CALLER]
-            if self.scope and not caller.scopes.intersection(self.scope):
-                raise insufficient_scope(*self.scope)
+            self._check_caller(caller)
             self._check_headers(request)
             return await self.handler(
                 RestRequest(
@@ -141,6 +142,13 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
             return problem_of(error)
         except ClientDisconnect:
             return Response(status_code=400)
+
+    def _check_caller(self, caller: Caller) -> None:
+        if self.scope and not caller.scopes.intersection(self.scope):
+            raise insufficient_scope(*self.scope)
+        if self.operator and not caller.is_operator:
+            detail = "all tenants share this: it takes the operator's token or an `admin` key of the tenant `local`"
+            raise Problem(403, "operator_required", detail)
 
     def _check_headers(self, request: Request) -> None:
         for name, schema in self.headers.items():

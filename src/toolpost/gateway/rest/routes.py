@@ -99,7 +99,8 @@ def _describe(operation: Operation) -> dict[str, Any]:
         "responses": _responses(operation),
     }
     if operation.scope:
-        described["description"] = f"For callers with the scope {' or '.join(operation.scope)}."
+        who = "For the operator" if operation.operator else "For callers"
+        described["description"] = f"{who} with the scope {' or '.join(operation.scope)}."
     if operation.takes is not None:
         content = {"application/json": {"schema": operation.takes}}
         described["requestBody"] = {"required": operation.no_body is None, "content": content}
