@@ -119,7 +119,7 @@ async def trace_calls() -> list[Walk]:
                 zone, item = {"timezone": "UTC"}, {"id": 1}
                 return [
                     Walk("A Python function", 12, await _trace(box, recorder, "add", {"a": 2, "b": 3})),
-                    Walk("A tool of an MCP server", 15, await _trace(box, recorder, "clock.get_current_time", zone)),
+                    Walk("A tool of an MCP server", 17, await _trace(box, recorder, "clock.get_current_time", zone)),
                     Walk("An operation of a REST API", 22, await _trace(box, recorder, "shop.get_item", item)),
                 ]
     finally:

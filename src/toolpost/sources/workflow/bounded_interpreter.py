@@ -29,6 +29,7 @@ _BYTES_PER_STEP_BITS = 7
 _ITEMS_PER_STEP_BITS = 3
 _STEPS_PER_FUNCTION = 2  # checking its arguments
 _LITERAL_BYTES = 5
+_SIZED = (str, list, dict)
 _EQUALITY = frozenset({"eq", "ne"})
 
 
@@ -120,8 +121,9 @@ class BoundedInterpreter(TreeInterpreter):
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
         """Compare two values, whose size counts if both are containers or strings."""
-        left, right = self.visit(node["children"][0], value), self.visit(node["children"][1], value)
-        if isinstance(left, str | list | dict) and type(left) is type(right):
+        left: Any = self.visit(node["children"][0], value)
+        right: Any = self.visit(node["children"][1], value)
+        if left.__class__ in _SIZED and left.__class__ is right.__class__:
             self._budget.spend_on(left)
         name: str = node["value"]
         if name not in _EQUALITY and not _are_ordered(left, right):
