@@ -50,6 +50,11 @@ def server() -> FastMCP[Any]:
         """Point at a page on the web."""
         return "no"
 
+    @made.tool
+    def storm() -> ToolResult:
+        """Fail, with a page that says why."""
+        return ToolResult(content="no forecast", meta={**RESULT_META, **FORGED}, is_error=True)
+
     @made.tool(meta={"com.example/large": "x" * 20_000})
     def large() -> ToolResult:
         """Say too much beside the result."""
@@ -129,6 +134,16 @@ async def test_a_server_cannot_set_what_only_the_gateway_says() -> None:
     assert result.meta["toolpost/trust"] == "untrusted"
     assert "toolpost/pending_id" not in result.meta
     assert not [name for name in seen["wx__elsewhere"] if name.startswith("toolpost/")]
+
+
+async def test_a_result_that_is_an_error_keeps_its_meta() -> None:
+    async with gateway() as gate, Client(gate.server) as client:
+        result = await client.call_tool("wx__storm", {})
+
+    assert result.is_error
+    assert passed(result.meta) == rewritten(RESULT_META)
+    assert result.meta is not None
+    assert result.meta["toolpost/run_id"] != "run_forged"
 
 
 async def test_a_page_of_another_scheme_is_left_out() -> None:

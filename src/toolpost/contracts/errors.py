@@ -40,7 +40,8 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 if TYPE_CHECKING:
     from toolpost.contracts.questions import Question
@@ -78,6 +79,22 @@ def infer_category(status_code: int | None) -> ErrorCategory:
             return ErrorCategory.UNKNOWN
 
 
+_JsonData: TypeAlias = "str | float | bool | list[_JsonData] | dict[str, _JsonData] | None"
+
+
+def _conceal_texts(value: _JsonData, redact: Callable[[str], str]) -> _JsonData:
+    """Redact the texts in JSON data."""
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [_conceal_texts(one, redact) for one in value]
+        case dict():
+            return {name: _conceal_texts(one, redact) for name, one in value.items()}
+        case _:
+            return value
+
+
 class ToolError(Exception):
     """Something went wrong with one tool or one call; also written `ToolError(tool_name, message)`."""
 
@@ -87,6 +104,7 @@ class ToolError(Exception):
     challenges: tuple[str, ...] = ()  # WWW-Authenticate challenges of the server (RFC 9110 section 11.6.1)
     is_repeatable: bool = True  # False where the call may have taken effect and must not run twice
     is_uncaught: bool = False  # whether the cause is an exception that the code of a tool raised and did not handle
+    server_meta: Mapping[str, Any] = MappingProxyType({})  # the `_meta` of an MCP server's result that is an error
     traceback: str = ""  # of that exception, redacted; for the log and the operator, never for a model or a caller
 
     def __init__(
@@ -143,6 +161,8 @@ class ToolError(Exception):
         """Redact the message, and the exceptions that caused the error."""
         self.message = redact(self.message)
         self.args = (self.message,)
+        if self.server_meta:
+            self.server_meta = {name: _conceal_texts(value, redact) for name, value in self.server_meta.items()}
         conceal_chain(self, redact)
 
     def to_dict(self) -> dict[str, Any]:

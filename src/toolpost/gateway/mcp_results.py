@@ -238,6 +238,7 @@ def failed_result(outcome: Failed) -> dict[str, Any]:
     """Return the result of a failed call: an error that a model can read and act on."""
     error = outcome.error
     meta = {
+        **error.server_meta,
         f"{OWN_META}run_id": outcome.run_id,
         f"{OWN_META}error_code": error.error_code,
         f"{OWN_META}retryable": error.is_retryable,

@@ -487,7 +487,7 @@ class McpServer:
             case Failed(error=ToolNotFoundError() as error) if not is_own:
                 raise MCPError(code=INVALID_PARAMS, message=str(error))
             case Failed():  # of a view's own tool too: it exists, the one that it was asked for may not
-                return failed_result(outcome)
+                return self._contents.shown(failed_result(outcome), spec.source)
             case Paused():
                 pending = self._box.pending
                 card = pending.card(await pending.get(outcome.pending_id, by=user))

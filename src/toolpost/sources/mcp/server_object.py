@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from fastmcp.telemetry import suppress_fastmcp_telemetry
 from mcp import MCPError, ServerSession
-from mcp.server import Server, ServerRequestContext
+from mcp.server import ServerRequestContext
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractContextManager
 
+    from mcp.server import Server
     from mcp.server.context import CallNext, ServerMiddleware
 
     from toolpost.sources.mcp.jsonrpc import Link
@@ -55,11 +56,10 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def serve_in_process(server: Any) -> AsyncGenerator[Link]:
     """Serve a FastMCP server, or one of the SDK, and yield the client's end of the link to it."""
-    found: object = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
-    if not isinstance(found, Server):
+    lowlevel: Server[Any] = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
+    if not hasattr(lowlevel, "get_request_handler"):
         kind = f"{type(server).__module__}.{type(server).__qualname__}"
         raise ConfigError(f"{kind} is no server object that can run in this process; start it as a command or by URL")
-    lowlevel = cast("Server[Any]", found)
     lifespan = getattr(server, "_lifespan_manager", nullcontext)
     link = Loopback()
     async with lifespan(), lowlevel.lifespan(lowlevel) as state:

@@ -703,7 +703,9 @@ async def _parse_output(raw: dict[str, Any], context: Callable[[], ToolContext],
             return ToolOutput(structured, text or None)
         return ToolOutput(await _parse_json_text(text, limits) if text[:1] in ("{", "[") else text, text)
     if raw.get("isError"):
-        raise ToolClientError(f"MCP tool error: {_error_text(raw, blocks)}", code="tool_reported_error")
+        error = ToolClientError(f"MCP tool error: {_error_text(raw, blocks)}", code="tool_reported_error")
+        error.server_meta = passed_meta(raw.get("_meta"))
+        raise error
     return await _combine_parts(raw, blocks, context)
 
 
