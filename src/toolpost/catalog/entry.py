@@ -20,7 +20,7 @@ from toolpost.contracts.spec import (
     destructive_of,
     replay_of,
 )
-from toolpost.schema.json_values import parts_within
+from toolpost.schema.json_values import as_object, parts_within
 from toolpost.schema.secrets import SecretPaths, is_secret_name, secret_paths
 
 if TYPE_CHECKING:
@@ -252,6 +252,17 @@ class Entry:
         It is empty for tools whose results are the operator's own.
         """
         return self.origin or (self.spec.name if self.spec.third_party else "")
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the operator trusts the source of the tool, so that its content reaches a model as that of own tools.
+
+        What a trusted server itself says is of the open world, such as the text of a web page, is not its own.
+        """
+        if self.config is None or not self.config.trust or self.spec.third_party:
+            return False
+        claims = as_object(self.original.extra.get("annotations"))
+        return claims.get("openWorldHint") is not True
 
     @property
     def _is_own(self) -> bool:

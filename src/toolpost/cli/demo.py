@@ -24,6 +24,7 @@ from rich.text import Text
 from toolpost import ToolContext, tool
 from toolpost.cli.documents import document_hint
 from toolpost.cli.output import Output, make_printable
+from toolpost.cli.runner import own_words_for_failures
 from toolpost.contracts.errors import ToolError
 from toolpost.contracts.events import EventCode, StoredEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, outcome_to_dict
@@ -94,7 +95,8 @@ def run(*, json: bool = False) -> int:
     """Run the demo; return 0 when every step came out as expected."""
     console = Console(highlight=False, quiet=json)
     began = time.perf_counter()
-    steps = asyncio.run(_play(console))
+    with own_words_for_failures():
+        steps = asyncio.run(_play(console))
     seconds = time.perf_counter() - began
     ok = len(steps) > len(SCENES) and all(step.ok for step in steps)
     if json:

@@ -348,7 +348,7 @@ def run_with_box(
     async def with_box(output: Output) -> int:
         from toolpost.configuration.loading import load_settings
 
-        with _own_words_for_failures():
+        with own_words_for_failures():
             async with sources(load_settings(config), progress_sinks(output)) as box:
                 return await _work_with(box, work, output)
 
@@ -356,7 +356,7 @@ def run_with_box(
 
 
 @contextmanager
-def _own_words_for_failures() -> Generator[None]:
+def own_words_for_failures() -> Generator[None]:
     """Keep the log of what tools raise off the terminal, where the command itself says which line raised it."""
     if os.environ.get(TRACEBACK_VARIABLE):
         yield

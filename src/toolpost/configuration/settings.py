@@ -217,7 +217,7 @@ class McpServerSettings(SourceModel):
     url: str | None = None
     enabled: bool = True
     required: bool = False
-    trust: bool = Field(default=False, description="Whether what the server says of its own tools may loosen calls")
+    trust: bool = Field(default=False, description="As `sources[].trust`")
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:

@@ -102,6 +102,7 @@ class ToolError(Exception):
     error_code: str = "tool_error"
     origin: str = ""  # the external source whose words the message may repeat
     challenges: tuple[str, ...] = ()  # WWW-Authenticate challenges of the server (RFC 9110 section 11.6.1)
+    is_trusted: bool = False  # whether the operator trusts that source
     is_repeatable: bool = True  # False where the call may have taken effect and must not run twice
     is_uncaught: bool = False  # whether the cause is an exception that the code of a tool raised and did not handle
     server_meta: Mapping[str, Any] = MappingProxyType({})  # the `_meta` of an MCP server's result that is an error

@@ -15,7 +15,7 @@ from toolpost.contracts.errors import ToolClientError, ToolError, ToolExecutionE
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Outcome, Paused
 from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.web.untrusted import UNTRUSTED, WARNING, tool_results
+from toolpost.web.untrusted import TRUSTED, UNTRUSTED, WARNING, tool_results
 
 _READ = (
     "give the reply of Chat Completions or its message, the response of Responses or its output, or the message of "
@@ -146,7 +146,8 @@ def _plain(value: Any) -> Any:
 def model_text(outcome: Outcome) -> str:
     """Return the text of an outcome for a model's messages.
 
-    The result of a configured source stands inside marks, after a warning not to follow what it says.
+    The result of a configured source stands inside marks, after a warning not to follow what it says, unless the
+    operator trusts the source.
     """
     if isinstance(outcome, Completed):
         return writable(_result_text(outcome))
@@ -160,8 +161,9 @@ def _result_text(outcome: Completed) -> str:
     text = _in_words(outcome.content) if outcome.text is None else outcome.text
     if OUTPUT_ISSUES in outcome.meta:
         text = f"{text}\n{_misfit(outcome.meta[OUTPUT_ISSUES])}"
-    if outcome.meta.get("trust") != UNTRUSTED or text.startswith(WARNING):  # what a tool marked itself is marked once
-        return text
+    trust = outcome.meta.get("trust")
+    if trust != UNTRUSTED or text.startswith(WARNING):  # what a tool marked itself is marked once
+        return clean_text(text).text if trust == TRUSTED else text
     return tool_results(text, str(outcome.meta.get("origin") or outcome.tool_name))
 
 
@@ -175,7 +177,8 @@ def _misfit(issues: Sequence[str]) -> str:
 def _error_text(tool_name: str, error: ToolError) -> str:
     head = f"The call failed ({error.error_code})"
     message = error.message if len(error.message) <= _LONGEST_ERROR else f"{error.message[:_LONGEST_ERROR]}…"
-    if isinstance(error, _QUOTING) or (error.origin and isinstance(error, ToolExecutionError)):
+    quotes = isinstance(error, _QUOTING) or (error.origin and isinstance(error, ToolExecutionError))
+    if quotes and not error.is_trusted:
         return f"{head}.\n{tool_results(message, tool_name)}"
     return f"{head}: {clean_text(message).text}"
 

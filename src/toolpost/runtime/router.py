@@ -477,8 +477,9 @@ class ToolRouter:
         request, name = attempt.request, attempt.call.tool_name
         error.tool_name = error.tool_name or name
         if attempt.runtime is not None:
-            # The error of a nested call keeps its own.
-            error.origin = attempt.runtime.entry.content_origin or error.origin
+            entry = attempt.runtime.entry
+            if origin := entry.content_origin:  # the error of a nested call keeps its own
+                error.origin, error.is_trusted = origin, entry.is_trusted
             error.is_repeatable = error.is_repeatable and not _is_in_doubt(attempt, attempt.runtime, error)
         redactor = self.redactor if attempt.runtime is None else attempt.runtime.redactor_for(request)
         error.conceal(redactor.message)

@@ -25,7 +25,7 @@ from toolpost.policy.redaction import RedactingTool, Redactor, secret_values
 from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
 from toolpost.schema.json_values import refuse_constant
 from toolpost.schema.secrets import SecretPaths, is_secret_name
-from toolpost.web.untrusted import UNTRUSTED
+from toolpost.web.untrusted import TRUSTED, UNTRUSTED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -139,7 +139,8 @@ class ToolRuntime:
         self._is_valid = entry.input_validator.is_valid if plain else None
         # Metadata of results from outside; those of the operator's own functions have none, unless they fetch content.
         origin = entry.content_origin
-        self.origin = {"origin": origin, "trust": UNTRUSTED} if origin else None
+        trust = TRUSTED if entry.is_trusted else UNTRUSTED
+        self.origin = {"origin": origin, "trust": trust} if origin else None
         self.output_check = entry.output_check
         output = None if self.output_check == "off" else entry.output_validator
         self.output_fits = None if output is None else output.is_valid
