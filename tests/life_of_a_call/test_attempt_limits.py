@@ -196,3 +196,39 @@ def test_the_deadline_of_a_call_is_the_time_of_all_attempts(
     )
     assert config.deadline_for(config.timeout_s) == seconds
     assert config.deadline_for(600) == (deadline_s or 600)
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("transport", ["http", "webhook", "utcp"])
+async def test_an_override_gives_one_tool_more_time_than_its_source(
+    make_box: MakeBox, tmp_path: Path, transport: str
+) -> None:
+    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1.3)  # longer than the timeout of the source
+        writer.write(reply(body=b'"at last"', content_type="application/json"))
+
+    async with Site(answer) as site:
+        look = {"operationId": "look", "responses": {"200": {"description": "done"}}}
+        template = {"call_template_type": "http", "url": f"{site.url}/look", "http_method": "GET"}
+        documents: dict[str, Any] = {
+            "http": {
+                "openapi": "3.1.0",
+                "info": {"title": "slow", "version": "1"},
+                "servers": [{"url": site.url}],
+                "paths": {"/look": {"get": look}},
+            },
+            "utcp": {
+                "utcp_version": "1.0.1",
+                "manual_version": "1.0.0",
+                "tools": [{"name": "look", "description": "", "tool_call_template": template}],
+            },
+        }
+        (tmp_path / "slow.json").write_text(json.dumps(documents.get(transport, {})))
+        source: dict[str, Any] = {"name": "slow", "transport": transport, "connection": str(tmp_path / "slow.json")}
+        if transport == "webhook":
+            source |= {"connection": site.url, "webhook": {"tools": {"look": {"url": f"{site.url}/look"}}}}
+        more = {"timeout_s": 1, "overrides": {"look": {"timeout_s": 60}}, "retry_policy": {"max_attempts": 1}}
+        async with make_box(sources=[{**source, **more}], policy="exploratory") as box:
+            outcome = await box.call("slow.look")
+    assert outcome.status == "completed", outcome.error
+    assert outcome.content == "at last"

@@ -107,11 +107,15 @@ NO_CREDENTIAL = Credential()
 
 
 class AuthorizedCall(Struct, frozen=True):
-    """A validated and permitted call with its credential; a source accepts nothing else."""
+    """A validated and permitted call with its credential; a source accepts nothing else.
+
+    `attempt_s` are the seconds of one attempt where they are not those of the source, as by an override.
+    """
 
     permitted: PermittedCall
     credential: Credential
     context: Callable[[], ToolContext]
+    attempt_s: float | None = None
 
     @property
     def tool(self) -> Tool:

@@ -320,7 +320,7 @@ class ToolRouter:
 
         if not attempt.started:  # emitted once, however often the call is resumed
             self._emit_started(attempt, validated)
-        authorized = AuthorizedCall(permitted, credential, attempt.context)
+        authorized = AuthorizedCall(permitted, credential, attempt.context, runtime.own_try_s)
         output = await self._invoker.invoke(attempt, runtime, authorized)
         if type(output) is Question:
             return await self._pauses.pause(attempt, runtime, output, validated)

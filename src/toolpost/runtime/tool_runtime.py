@@ -80,6 +80,7 @@ class ToolRuntime:
         "output",
         "output_check",
         "output_fits",
+        "own_try_s",
         "previewer",
         "redact",
         "retry_policy",
@@ -125,6 +126,8 @@ class ToolRuntime:
         self.hosts = hosts
         self.limiters = limiters
         self.retry_policy = retry_policy
+        config = entry.config
+        self.own_try_s = None if config is None or try_s == config.timeout_s else try_s
         self.try_s = try_s  # bounds one try; infinite where the deadline of the call alone does
         self.deadline_s = deadline_s
         self._redactor = redactor

@@ -167,10 +167,11 @@ class GraphqlSource(BaseSource):
         if split.files:
             owner = call.request.principal
             files = split.form_parts(await load_artifacts(split.artifact_ids, self._artifacts, owner))
-        subject, send = (
-            f"{operation.kind} {operation.name!r}",
-            self._write if operation.kind == "mutation" else self._read,
-        )
+        subject, reads = f"{operation.kind} {operation.name!r}", operation.kind != "mutation"
+        send = self._read if reads else self._write
+        if call.attempt_s is not None:
+            limits = JsonLimits.of(self.config)
+            send = make_sender(self._client, timeout_s=call.attempt_s, reads=reads, limits=limits)
         request = GraphqlRequest(subject, operation.query, operation.name, split.variables, files)
         response = await self._send(request, call.credential, send)
         return with_next_page(output_of(operation, response, subject), operation.input_schema, split.variables)

@@ -376,6 +376,7 @@ class OpenApiSource(BaseSource):
         self._call_client: HttpClient | None = None
         self._retired: list[HttpClient] = []
         self._send: Send | None = None
+        self._make_send: Callable[[float | None], Send]
         self._tokens: ClientTokens | None = None
         self._trusted_hosts: frozenset[str] | None = None
         self._has_secrets = False
@@ -468,7 +469,8 @@ class OpenApiSource(BaseSource):
         client = self._client.for_document(config.base_url or connection) if remote else HttpClient(hosts)
         client.timeout_s, client.max_bytes, client.max_redirects = config.timeout_s, _RESPONSE_BYTES, 0
         self._call_client = client
-        self._send = make_sender(client, limits=JsonLimits.of(config))
+        self._make_send = lambda timeout_s: make_sender(client, timeout_s=timeout_s, limits=JsonLimits.of(config))
+        self._send = self._make_send(None)
         self._tokens = ClientTokens(make_sender(client, reads=True))
         self._credentials = Credentials(
             schemes, values, source=config.name, tokens=self._tokens, headers=config.headers
@@ -496,7 +498,7 @@ class OpenApiSource(BaseSource):
         return await call_operation(
             builder,
             call.arguments,
-            send=self._send,
+            send=self._send if call.attempt_s is None else self._make_send(call.attempt_s),
             credentials=self._credentials,
             credential=call.credential,
             files=files,

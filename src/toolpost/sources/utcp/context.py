@@ -50,6 +50,7 @@ class ManualContext(Struct, frozen=True, kw_only=True):
     source: str
     client: HttpClient
     send: Send
+    limits: JsonLimits | None
     tokens: TemplateTokens
     commands: CommandRunner
     headers: tuple[Pair, ...] = ()
@@ -60,6 +61,12 @@ class ManualContext(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return represent(self, without=("headers", "env", "closing"))
+
+    def sender(self, timeout_s: float) -> Send:
+        """Return the function that sends a request within a time."""
+        if timeout_s == self.client.timeout_s:
+            return self.send
+        return make_sender(self.client, timeout_s=timeout_s, limits=self.limits)
 
     @property
     def header_secrets(self) -> tuple[str, ...]:
@@ -230,10 +237,12 @@ class ContextFactory:
     ) -> ManualContext:
         config = self._config
         client.timeout_s, client.max_bytes = config.timeout_s, MAX_BYTES
+        limits = JsonLimits.of(config)
         context = ManualContext(
             source=config.name,
             client=client,
-            send=make_sender(client, limits=JsonLimits.of(config)),
+            send=make_sender(client, limits=limits),
+            limits=limits,
             tokens=TemplateTokens(make_sender(client, reads=True)),
             commands=self._commands,
             headers=tuple(config.headers.items()),

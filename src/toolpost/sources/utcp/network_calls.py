@@ -209,7 +209,7 @@ def _header_value(name: str, value: Any) -> str:
 async def call_http(tool: CompiledTool, invocation: Invocation, context: ManualContext) -> ToolOutput:
     """Call an http template and decode its response."""
     response, presentation = await send_authenticated(
-        build_request(tool, invocation), tool, invocation, context, context.send
+        build_request(tool, invocation), tool, invocation, context, context.sender(tool.timeout_s)
     )
     return parse_response(tool, response, (*presentation.secrets, *tool.secrets, *context.header_secrets))
 
@@ -225,7 +225,9 @@ async def call_graphql(tool: CompiledTool, invocation: Invocation, context: Manu
         sent["operationName"] = template.operation_name
     accepted = (*headers, ("Content-Type", "application/json"), ("Accept", "application/json"))
     planned = plain_request("POST", template.url, accepted, compact_json(sent).encode())
-    response, presentation = await send_authenticated(planned, tool, invocation, context, context.send)
+    response, presentation = await send_authenticated(
+        planned, tool, invocation, context, context.sender(tool.timeout_s)
+    )
     secrets = (*presentation.secrets, *tool.secrets, *context.header_secrets)
     if isinstance(response.body, CheckedJson):
         response.body, data = await cut_document(response.body, ("data",))

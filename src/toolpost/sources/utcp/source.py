@@ -68,10 +68,11 @@ class UtcpTool(SourceTool):
         self._call = call
         self._context = context
 
-    def run(self, invocation: Invocation) -> Coroutine[Any, Any, ToolOutput]:
-        """Call the tool, unless its credentials would go to an untrusted origin."""
-        check_credential_origin(self._prepared, self._context, invocation.credential)
-        return self._call(self._prepared, invocation, self._context)
+    def run(self, invocation: Invocation, *, attempt_s: float | None = None) -> Coroutine[Any, Any, ToolOutput]:
+        """Call the tool, unless its credentials would go to an untrusted origin; `attempt_s` replaces its timeout."""
+        prepared = self._prepared if attempt_s is None else self._prepared._replace(timeout_s=attempt_s)
+        check_credential_origin(prepared, self._context, invocation.credential)
+        return self._call(prepared, invocation, self._context)
 
 
 class _CompiledManual(NamedTuple):
@@ -266,7 +267,7 @@ class UtcpSource(BaseSource):
         """Run one call, or pass it to the delegated source of its tool."""
         tool = call.tool
         if isinstance(tool, UtcpTool):
-            return tool.run(Invocation(call.arguments, call.credential, call.context))
+            return tool.run(Invocation(call.arguments, call.credential, call.context), attempt_s=call.attempt_s)
         if isinstance(tool, BridgedTool):
             return tool.run(call.arguments)
         return self._delegated_tools[id(tool)][1].invoke(call)

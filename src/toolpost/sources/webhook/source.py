@@ -337,8 +337,9 @@ class WebhookSource(BaseSource):
             request = request.with_headers(_without_api_key(self.config.headers))
             presentation = _presentation(self.config, hook, call.credential)
         send = self._send
-        if hook.timeout_s is not None:
-            send = make_sender(self._client, timeout_s=hook.timeout_s, limits=JsonLimits.of(self.config))
+        timeout_s = call.attempt_s or hook.timeout_s
+        if timeout_s is not None:
+            send = make_sender(self._client, timeout_s=timeout_s, limits=JsonLimits.of(self.config))
         response = await send(request.presenting(presentation))
         secrets = (*presentation.secrets, *self._secrets())
         return output_of(

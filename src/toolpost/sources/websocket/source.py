@@ -493,7 +493,8 @@ class WebSocketSource(BaseSource):
     def invoke(self, call: AuthorizedCall) -> Coroutine[Any, Any, ToolOutput | Question]:
         validated = call.permitted.validated
         plan = cast("MessageTool", validated.tool).plan
-        timeout_s = min(validated.request.timeout_s or plan.timeout_s, plan.timeout_s)
+        attempt_s = call.attempt_s or plan.timeout_s
+        timeout_s = min(validated.request.timeout_s or attempt_s, attempt_s)
         return self.run(plan, validated.arguments, call.credential, timeout_s=timeout_s, context=call.context)
 
     def run(
