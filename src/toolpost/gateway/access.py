@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from toolpost.contracts.callers import OPERATOR_ID, SCOPES
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
+from toolpost.wire.http_server import AUTHENTICATED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -125,6 +126,7 @@ class Access:
         except ToolError as error:
             return problem_of(error)
         scope[CALLER] = caller
+        scope[AUTHENTICATED] = True
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
         return None
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+import sys
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -33,6 +34,9 @@ IN_USE = "address_in_use"
 _IN_USE_S, _IN_USE_LOOK_S = 0.5, 0.05  # workers close their socket as soon as they see that their parent is gone
 _STOPPING_S = 60.0
 _ASK_S, _MOST_SAID = 1.0, 4096
+_STRANGER_S = 10.0  # for the head of a request, on a connection that no known caller has used
+_FEWEST_STRANGERS, _MOST_STRANGERS = 16, 2000
+AUTHENTICATED = "toolpost.authenticated"  # in the scope of a request whose caller the application knows
 _TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too Large"
 
 
@@ -120,7 +124,7 @@ async def serve_until_stopped(
         _trim_headers(app),
         log_config=None,
         access_log=False,
-        http=cast("type[asyncio.Protocol]", partial(_Connection, request_s=request_s)),
+        http=cast("type[asyncio.Protocol]", partial(_Connection, request_s=request_s, strangers=_Strangers())),
         ws="none",
         lifespan="on",
         timeout_keep_alive=_KEEP_ALIVE_S,
@@ -218,18 +222,69 @@ class HttpServer(uvicorn.Server):
         await self.lifespan.shutdown()
 
 
-class _Connection(HttpToolsProtocol):
-    """A connection that ends when a request takes too long to arrive, or its head is too large."""
+class _Strangers:
+    """The connections that no known caller has sent a request on, the oldest first.
 
-    def __init__(self, *args: Any, request_s: float, **kwargs: Any) -> None:
+    They take at most half of the descriptors that this process may have. The oldest is closed for a new one: an
+    honest client is known a moment after it has connected, and one that only holds connections gets no further.
+    """
+
+    def __init__(self) -> None:
+        self._connections: dict[_Connection, None] = {}
+        self._most = max(_FEWEST_STRANGERS, min(_MOST_STRANGERS, _descriptor_limit() // 2))
+
+    def add(self, connection: _Connection) -> None:
+        """Take in a new connection."""
+        self._connections[connection] = None
+        while len(self._connections) > self._most:
+            oldest = next(iter(self._connections))
+            self.remove(oldest)
+            if not oldest.is_of_known_caller:
+                oldest.transport.abort()
+
+    def remove(self, connection: _Connection) -> None:
+        """Forget a connection that has ended, or whose caller is known."""
+        self._connections.pop(connection, None)
+
+
+def _descriptor_limit() -> int:
+    if sys.platform == "win32":
+        return 2 * _MOST_STRANGERS
+    import resource  # noqa: PLC0415 - not on Windows
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+class _Connection(HttpToolsProtocol):
+    """A connection that ends when a request takes too long to arrive, or its head is too large.
+
+    The first request has to arrive sooner, unless its caller is known before its body has come.
+    """
+
+    def __init__(self, *args: Any, request_s: float, strangers: _Strangers, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._request_s = request_s
+        self._strangers = strangers
+        self._is_known = False
         self._deadline: asyncio.TimerHandle | None = None
         self._head_bytes: int | None = 0  # None: the head is complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._strangers.add(self)
         self._expect_request()
+
+    @property
+    def is_of_known_caller(self) -> bool:
+        """Whether a known caller has sent a request on this connection."""
+        scope = cast("Scope | None", self.scope)
+        self._is_known = self._is_known or (scope is not None and AUTHENTICATED in scope)
+        return self._is_known
+
+    def on_response_complete(self) -> None:
+        if not self._is_known and self.is_of_known_caller:
+            self._strangers.remove(self)
+        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is None:
@@ -247,6 +302,9 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes = None
+        if not self._is_known:  # the body may take as long as that of others, because `_Strangers` ends it if need be
+            self._cancel_deadline()
+            self._deadline = self.loop.call_later(self._request_s, self._refuse, _TOO_SLOW)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -255,11 +313,13 @@ class _Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        self._strangers.remove(self)
         super().connection_lost(exc)
 
     def _expect_request(self) -> None:
         self._head_bytes = 0
-        self._deadline = self.loop.call_later(self._request_s, self._refuse, _TOO_SLOW)
+        within_s = self._request_s if self._is_known else min(self._request_s, _STRANGER_S)
+        self._deadline = self.loop.call_later(within_s, self._refuse, _TOO_SLOW)
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:
