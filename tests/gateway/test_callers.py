@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -158,6 +159,47 @@ async def test_foreign_hosts_and_pages_large_headers_and_floods_are_refused(tmp_
     assert host.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ["[::1].evil"],
+        ["a@127.0.0.1"],
+        ["127.0.0.1", "127.0.0.1"],
+        ["127.0.0.1", "evil.example"],
+        ["127.0.0.1/x"],
+        ["127.0.0.1:80:80"],
+        ["localhost#"],
+        [""],
+    ],
+)
+async def test_a_host_header_is_a_host_and_nothing_else(gate: Served, hosts: list[str]) -> None:
+    where = urlsplit(gate.url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    lines = "".join(f"Host: {host}\r\n" for host in hosts)
+    writer.write(f"GET /healthz HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
+    reply = await reader.read()
+    writer.close()
+    assert reply.split()[1] in (b"400", b"421")
+
+
+async def test_an_origin_is_compared_with_its_scheme_and_port(tmp_path: Path) -> None:
+    async with served(tmp_path / "data", [whoami]) as gate:
+        port = urlsplit(gate.url).port
+        own = [f"http://127.0.0.1:{port}", f"http://localhost:{port}", f"http://[::1]:{port}"]
+        foreign = [
+            f"https://127.0.0.1:{port}",
+            "http://127.0.0.1",
+            "http://localhost:1",
+            f"http://a@127.0.0.1:{port}",
+            f"http://127.0.0.1:{port}/page",
+            f"http://[::1].evil:{port}",
+        ]
+        statuses = [
+            (await gate.http.get("/healthz", headers={"Origin": origin})).status_code for origin in (*own, *foreign)
+        ]
+    assert statuses == [200] * len(own) + [403] * len(foreign)
+
+
 def test_a_caller_may_send_again_after_a_while() -> None:
     now = [0.0]
     rates = Rates(2, clock=lambda: now[0])
@@ -254,6 +296,9 @@ async def test_a_token_says_tenant_user_and_roles_and_forgeries_are_refused(tmp_
             "nobody": signed(issuer, sub=None),
             "no tenant": signed(issuer, org=None),
             "two tenants": signed(issuer, org="a:b"),
+            "a line break": signed(issuer, sub="ann\nbob"),
+            "a tenant with a line break": signed(issuer, org="beta\rlocal"),
+            "hidden characters": signed(issuer, sub="ann\u202ebob"),
             "unsigned": {"Authorization": "Bearer eyJhbGciOiJub25lIn0.e30."},
         }
         statuses = {why: (await gate.http.post("/mcp", json={}, headers=one)).status_code for why, one in wrong.items()}

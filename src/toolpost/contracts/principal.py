@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from typing import NamedTuple
 
 LOCAL_TENANT = "local"
 _MOST_CACHED = 10_000
+# Control characters, line separators, and marks that change the direction of a text or take no room.
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 class Principal(NamedTuple):
@@ -22,8 +25,8 @@ class Principal(NamedTuple):
         tenant, colon, user = text.partition(":")
         if not colon:
             tenant, user = LOCAL_TENANT, text
-        if not tenant or not user or not _is_whole(text):
-            msg = f"user {text!r} is not of the form 'tenant:user'"
+        if not tenant or not user or not _is_whole(text) or has_control(text):
+            msg = f"user {text!r} is not of the form 'tenant:user', in characters that can be seen"
             raise ValueError(msg)
         return cls(tenant, user)
 
@@ -60,6 +63,11 @@ def login_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # no entry in the password database, as in many containers
         return str(os.getuid())
+
+
+def has_control(text: str) -> bool:
+    """Return whether a name has characters that nobody sees, such as line breaks: in a log it would be another's."""
+    return not text.isprintable() and _HIDDEN.search(text) is not None
 
 
 def _is_whole(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,8 +14,6 @@ from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.wire.http_server import AUTHENTICATED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller
@@ -27,6 +26,8 @@ AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD})
 _OPEN_BELOW = (METADATA, "/oauth/")
+_HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
+_SINGLE = (b"host", b"origin", b"authorization")
 _HEADER_BYTES, _HEADERS = 32 * 1024, 100
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -50,7 +51,7 @@ def is_loopback(host: str) -> bool:
 class Access:
     """Let requests through to `app` that are for this host and from a known caller, who stands in the scope then.
 
-    `hosts` are the names by which it is reached beside those of this machine. `/mcp` is for callers with the scope
+    It is reached at `public_url`, and by the names of this machine. `/mcp` is for callers with the scope
     `call`; the operations of the REST interface check scopes themselves. The bearer goes no further than this. A
     caller other than the operator has at most `concurrent_requests` at a time: each, above all an event stream, takes
     a connection from the others.
@@ -62,14 +63,15 @@ class Access:
         app: ASGIApp,
         callers: Callers,
         *,
-        hosts: Collection[str] = (),
+        public_url: str = "",
         rates: Rates,
         concurrent_requests: int,
         metadata_url: str | None = None,
     ) -> None:
         self._app = app
         self._callers = callers
-        self._hosts = _LOOPBACK | frozenset(hosts)
+        self._origin = _parse_origin(public_url)
+        self._hosts = _LOOPBACK | frozenset(() if self._origin is None else {self._origin[1]})
         self._rates = rates
         self._most_open = concurrent_requests
         self._open = Counter[str | None]()  # requests under way, by caller
@@ -136,19 +138,25 @@ class Access:
         if len(found) > _HEADERS or sum(len(name) + len(value) for name, value in found) > _HEADER_BYTES:
             raise Problem(431, "headers_too_large", "the headers of the request are too many or too long")
         headers = dict(found)
-        if _host_of(headers.get(b"host", b"")) not in self._hosts:
+        if len(headers) < len(found) and any(sum(name == one for name, _ in found) > 1 for one in _SINGLE):
+            raise Problem(400, "repeated_header", "Host, Origin and Authorization may be sent once")
+        host, port = _parse_host(headers.get(b"host", b""))
+        if host not in self._hosts:
             raise Problem(421, "unknown_host", "this host name is not served here; set server.public_url")
         origin = headers.get(b"origin")
-        if origin is not None and not self._is_own(origin):
+        if origin is not None and not self._is_own(origin, host, port):
             raise Problem(403, "foreign_origin", "pages of other sites may not send requests here")
         return headers
 
-    def _is_own(self, origin: bytes) -> bool:
-        try:
-            url = urlsplit(origin.decode("latin-1"))
-        except ValueError:
-            return False
-        return url.scheme in ("http", "https") and url.hostname in self._hosts
+    def _is_own(self, origin: bytes, host: str, port: int | None) -> bool:
+        """Return whether an origin is that of `public_url`, or this machine at the port that the request is for."""
+        scheme, _, authority = origin.partition(b"://")
+        named, at = _parse_host(authority)
+        sent_by = (scheme, named, _port(scheme, at))
+        if sent_by == self._origin:
+            return True
+        is_local = host in _LOOPBACK and named in _LOOPBACK
+        return is_local and sent_by[0] == b"http" and sent_by[2] == _port(b"http", port)
 
     async def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
         kind, _, bearer = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
@@ -194,8 +202,20 @@ def insufficient_scope(*scopes: str) -> Problem:
     return Problem(403, "insufficient_scope", f"this takes a caller with the scope {needed}", headers=challenge)
 
 
-def _host_of(header: bytes) -> str:
-    try:
-        return (urlsplit(f"//{header.decode('latin-1')}").hostname or "").lower()
-    except ValueError:
-        return ""
+def _parse_host(header: bytes) -> tuple[str, int | None]:
+    """Return the host and the port of a Host header; an empty host where it has anything else (RFC 9110, 7.2)."""
+    match = _HOST.fullmatch(header)
+    if match is None:
+        return "", None
+    name = (match[1] or match[2]).decode("ascii").lower()
+    return name, int(match[3]) if match[3] else None
+
+
+def _port(scheme: bytes, port: int | None) -> int:
+    return port or (443 if scheme == b"https" else 80)
+
+
+def _parse_origin(url: str) -> tuple[bytes, str, int] | None:
+    parts = urlsplit(url)
+    scheme = parts.scheme.encode()
+    return None if parts.hostname is None else (scheme, parts.hostname, _port(scheme, parts.port))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolpost.auth.caller_tokens import CallerTokens, claim_at, role_names
-from toolpost.auth.keys import write_private
+from toolpost.auth.keys import refuse_dangling, write_private
 from toolpost.contracts.callers import (
     KEY_ID,
     KEY_PREFIX,
@@ -23,7 +23,7 @@ from toolpost.contracts.callers import (
 )
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.contracts.events import EventCode
-from toolpost.contracts.principal import Principal
+from toolpost.contracts.principal import Principal, has_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -41,6 +41,7 @@ def local_token(folder: Path) -> str:
     path = folder / "token"
     with suppress(FileNotFoundError):
         return path.read_text(encoding="ascii").strip()
+    refuse_dangling(path)
     write_private(path, secrets.token_urlsafe(32).encode(), first=True)
     return path.read_text(encoding="ascii").strip()
 
@@ -162,7 +163,10 @@ def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
     scopes = frozenset[CallerScope]().union(*(role.scopes for role in roles))
     clients = {claims[name] for name in ("azp", "client_id") if isinstance(claims.get(name), str)}
     is_person = bool(clients) and clients <= set(oidc.person_clients)
-    name = f"{oidc.issuer} {claims.get('sub', user)}"
+    subject = claims.get("sub", user)
+    if not isinstance(subject, str) or has_control(subject):
+        raise ToolAuthError("the token does not say whose it is", code="invalid_token")
+    name = f"{oidc.issuer} {subject}"
     return Caller(name, principal, scopes, tuple(dict.fromkeys(answers)), person=is_person)
 
 

@@ -90,7 +90,7 @@ def gateway_app(
     access = Access(
         routed,
         callers,
-        hosts=[host] if host else (),
+        public_url=public_url,
         rates=rates,
         concurrent_requests=box.settings.server.concurrent_requests,
         metadata_url=metadata_url,
