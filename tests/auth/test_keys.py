@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.auth.keyrings import DictKeyring, keyring_of_our_own
+from toolpost import Settings, Toolbox
 from toolpost.auth.keys import (
     FileKeys,
     FileSealer,
@@ -226,3 +227,33 @@ def test_a_damaged_keyring_entry_is_refused(tmp_path: Path, system_keyring: Dict
 
     with pytest.raises(StoreError, match="the key keyring:toolpost/main is damaged"):
         keys_from("keyring:toolpost/main", folder=tmp_path).newest()
+
+
+@pytest.mark.programs
+def test_private_files_and_folders_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, os, sys\n"
+        "os.umask(0)\n"
+        "from toolpost import Toolbox, Settings, tool\n"
+        "@tool(side_effects='write')\n"
+        "async def large() -> str:\n"
+        "    'Return a text.'\n"
+        "    return 'x' * 100_000\n"
+        "async def main():\n"
+        "    async with Toolbox(tools=[large], settings=Settings(data_dir=sys.argv[1])) as box:\n"
+        "        await box.call('large', {}, user='acme:ann')\n"
+        "asyncio.run(main())\n"
+    )
+    data = tmp_path / "deep" / "data"
+    subprocess.run([sys.executable, "-c", program, str(data)], check=True)
+    made = [data.parent, data, *data.rglob("*")]
+    modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in made}
+    assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
+    assert any("artifacts" in name for name in modes)
+
+
+async def test_a_key_that_is_a_link_to_nothing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "key").symlink_to(tmp_path / "gone")
+    with pytest.raises(StoreError, match="which does not exist"):
+        async with Toolbox(settings=Settings(data_dir=tmp_path)):
+            pass

@@ -558,3 +558,17 @@ async def test_a_tool_that_calls_itself_without_end_fails(make_box: MakeBox) -> 
 
     assert isinstance(outcome, Completed)
     assert (outcome.content, depths) == ("nested_too_deep", list(range(21)))
+
+
+async def test_the_name_of_an_artifact_does_not_reveal_a_secret_argument(make_box: MakeBox) -> None:
+    @tool(side_effects="pure")
+    async def keep(password: str, ctx: ToolContext) -> str:
+        """Keep a file that is named by an argument."""
+        return await ctx.save_artifact(b"x", media_type="text/plain", name=f"of-{password}.txt")
+
+    async with make_box(keep) as box:
+        outcome = await box.call("keep", {"password": "hunter2-canary"}, user="acme:ann")
+        assert isinstance(outcome, Completed)
+        listed = await box.store.artifacts.list(tenant="acme", user="ann")
+    assert [ref.id for ref in listed] == [outcome.content]
+    assert "canary" not in listed[0].name

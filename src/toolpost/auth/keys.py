@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from toolpost.auth.secret import keyring_text, no_keyring
 from toolpost.contracts.errors import ConfigError, StoreError
-from toolpost.files.durable import sync_folder, write_synced
+from toolpost.files.durable import make_private_folder, sync_folder, write_synced
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -190,6 +190,7 @@ def _read_private(path: Path) -> bytes | None:
         with path.open("rb") as file:
             mode, raw = os.fstat(file.fileno()).st_mode, file.read()
     except FileNotFoundError:
+        refuse_dangling(path)
         return None
     except OSError as error:
         raise _unusable(path, error) from error
@@ -198,11 +199,20 @@ def _read_private(path: Path) -> bytes | None:
     return raw
 
 
+def refuse_dangling(path: Path) -> None:
+    """Raise StoreError where a private file is a link to a file that does not exist."""
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a link to {os.readlink(path)}, which does not exist; restore that file, or remove the link if "  # noqa: PTH115 - as it is written
+            "nothing was sealed with it yet"
+        )
+
+
 def write_private(path: Path, data: bytes, *, first: bool) -> None:
     """Write a file and move it into place; of two first writers one wins, and both read that file."""
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(path.parent)
         write_synced(aside, [data])
         if first:
             with contextlib.suppress(FileExistsError):
@@ -230,7 +240,7 @@ def folder_lock(folder: Path) -> Generator[None]:
     import fcntl  # noqa: PLC0415 - not on Windows
 
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder)
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise _unusable(folder, error) from error

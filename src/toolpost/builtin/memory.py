@@ -28,6 +28,7 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError, ToolPermissionError
 from toolpost.contracts.questions import CallPreview
 from toolpost.contracts.spec import ToolCategory
+from toolpost.files.durable import make_private_folder
 
 _TAGS = ("builtin", "memory")
 _TIMEOUT_S = 30.0
@@ -237,7 +238,7 @@ class MemoryFiles:
         The version before is kept first, so that at every moment the old one, or both, are on the disk.
         """
         resolved = self._check(path)
-        Path(self._root).mkdir(parents=True, exist_ok=True)
+        make_private_folder(Path(self._root))
         with folder_lock(self._access, self._root, check_cancelled), self._access.place(resolved, make=True) as place:
             old = check_writable(self._access, place)
             remove_leftovers(place)

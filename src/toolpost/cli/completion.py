@@ -103,6 +103,7 @@ def cache_tool_names(catalog: Toolbox | LocalCatalog, folder: Path | None, sourc
     if after != before:
         with suppress(OSError):  # only the shell misses it
             draft = folder / f".{NAMES_FILE}.{os.getpid()}"
+            draft.touch(mode=0o600)
             draft.write_text(json.dumps(after), encoding="utf-8")
             draft.replace(folder / NAMES_FILE)
 

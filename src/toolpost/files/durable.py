@@ -8,6 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
+def make_private_folder(path: Path) -> None:
+    """Create a folder that only its owner can enter, and those above it that are missing, whatever the umask is.
+
+    `Path.mkdir(parents=True)` gives its mode to the last folder alone.
+    """
+    if not path.parent.is_dir() and path.parent != path:
+        make_private_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 def write_synced(path: Path, parts: Iterable[bytes]) -> None:
     """Write a new file that only its owner can read, and sync it; FileExistsError where there is one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

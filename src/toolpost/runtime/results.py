@@ -131,7 +131,12 @@ def _large(content: Any, encoded: str, meta: Mapping[str, Any]) -> LargeResult:
 
 
 def artifact_ref(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:
-    """Return a reference with the owner and type of a new artifact; the store fills in the rest."""
+    """Return a reference with the owner and type of a new artifact; the store fills in the rest.
+
+    The name is shown in lists and events, so that a secret in it, such as an argument, is masked.
+    """
+    if name:
+        name = str(call.redact({"name": name})["name"])
     return ArtifactRef(
         id="",
         sha256="",

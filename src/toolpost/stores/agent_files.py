@@ -26,7 +26,7 @@ from msgspec import Struct
 from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.records import represent
-from toolpost.files.durable import sync_file, sync_folder
+from toolpost.files.durable import make_private_folder, sync_file, sync_folder
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.stores.agent_folders import (
     SESSION_FOLDER,
@@ -150,7 +150,7 @@ class SessionFile:
 
     def _take_lock(self) -> None:
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.folder)
             is_mine = self._try_lock()
         except OSError as error:
             raise self._unwritable(error) from error
@@ -480,7 +480,7 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, _APPEND, 0o600)
     except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         return os.open(path, _APPEND, 0o600)
 
 

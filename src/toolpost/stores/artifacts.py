@@ -19,7 +19,7 @@ from msgspec.structs import astuple, replace
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import ArtifactRef, Sealer
-from toolpost.files.durable import sync_folder, write_synced
+from toolpost.files.durable import make_private_folder, sync_folder, write_synced
 
 if TYPE_CHECKING:  # the store in memory, which shares this module, opens no database
     import sqlite3
@@ -72,7 +72,7 @@ class ContentFiles:
         path = self.path(sha256)
         temporary = path.with_name(f"{os.urandom(8).hex()}{_TEMPORARY}")
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             write_synced(temporary, self._sealed(sha256, data))
             temporary.replace(path)
             sync_folder(path.parent)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Sealer
+from toolpost.files.durable import make_private_folder
 
 UNREADABLE = "row_unreadable"
 ROW_FAULTS = (StoreError, ValueError, TypeError, KeyError)
@@ -105,7 +106,7 @@ class CacheFolder:
         """Write a file atomically, readable by its owner only."""
         # A full or read-only disk costs the next start some time, and nothing else.
         with suppress(OSError, StoreError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             handle, temporary = tempfile.mkstemp(dir=self._folder)
             try:
                 with os.fdopen(handle, "wb") as file:

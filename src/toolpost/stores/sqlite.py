@@ -30,6 +30,7 @@ from toolpost.contracts.storage import (
     TokenRows,
     WebhookStore,
 )
+from toolpost.files.durable import make_private_folder
 from toolpost.stores.agent_files import AgentFiles
 from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.caller_keys import SQLiteCallerKeys
@@ -479,7 +480,7 @@ class SQLiteStore:
 
 def _make_folder(path: Path) -> None:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path)
     except (FileExistsError, NotADirectoryError) as exc:
         raise StoreError(
             f"data folder {str(path)!r} is, or lies in, a file; move it away or set data_dir to another folder",

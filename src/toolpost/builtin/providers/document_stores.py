@@ -19,6 +19,7 @@ from toolpost.builtin.providers.api import Api, finite_number, first_text, objec
 from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, RetrievedChunks
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts import errors
+from toolpost.files.durable import make_private_folder
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.web.requests import sanitize
 
@@ -155,7 +156,8 @@ class EmbeddedRetriever:
         if self._connection is not None:
             return self._connection
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.path.parent)
+            self.path.touch(mode=0o600)
         connection = sqlite3.connect(self.path or ":memory:", timeout=_BUSY_S, check_same_thread=False)
         try:
             connection.execute(_TABLE)
