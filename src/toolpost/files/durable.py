@@ -13,7 +13,7 @@ def make_private_folder(path: Path) -> None:
 
     `Path.mkdir(parents=True)` gives its mode to the last folder alone.
     """
-    if not path.parent.is_dir() and path.parent != path:
+    if not path.parent.exists():
         make_private_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
 
