@@ -26,6 +26,7 @@ from bench.files.material import FULL as FILES_FULL
 from bench.files.material import QUICK as FILES_QUICK
 from bench.files.parts import parts as files_parts
 from bench.gateway.parts import parts as gateway_parts
+from bench.hostile import parts as hostile_parts
 from bench.http.parts import parts as http_parts
 from bench.mcp import scale as mcp_scale
 from bench.mcp.parts import parts as mcp_parts
@@ -47,7 +48,7 @@ RESULTS = HERE / "results"
 DOCS = HERE.parent / "docs"
 _CHOICES = [
     *("core", "mcp", "gateway", "http", "openapi", "loop", "utcp", "websocket", "cli", "files", "oauth", "planner"),
-    *("search", "tables", "workflow"),
+    *("hostile", "search", "tables", "workflow"),
 ]
 
 
@@ -108,6 +109,8 @@ def _local_parts(chosen: argparse.Namespace) -> list[Part]:
         found += cli_parts(mcp_scale.QUICK if chosen.quick else mcp_scale.FULL)
     if chosen.only in {None, "files"}:
         found += files_parts(FILES_QUICK if chosen.quick else FILES_FULL)
+    if chosen.only in {None, "hostile"}:
+        found += hostile_parts()
     if chosen.only in {None, "search"}:
         found += search_parts()
     if chosen.only in {None, "oauth"}:

@@ -27,6 +27,13 @@ TABLES: dict[str, dict[str, str]] = {
         "cpu_us": "CPU µs an event",
         "of_bare": "x bare writer",
     },
+    "hostile": {
+        "name": "attack",
+        "outcome": "ends as",
+        "loop_ms": "longest work of the loop, ms",
+        "stall_ms": "longest stall, ms",
+        "share": "rate of a healthy tool",
+    },
     "imports": {"name": "command", "cpu_ms": "CPU ms", "of_standard": "x asyncio, json, sqlite3"},
     "catalog": {
         "tools": "tools",
