@@ -44,7 +44,8 @@ from starlette.responses import Response
 from toolpost.contracts.errors import ToolClientError
 from toolpost.gateway.access import CALLER
 from toolpost.gateway.problems import ProblemResponse
-from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL, measure_json
+from toolpost.processes.json_documents import measure
+from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class _Sessions(StreamableHTTPSessionManager):
             return
         waiting = await _receive_body(receive)
         try:
-            _measure(waiting)
+            await _measure(waiting)
         except ToolClientError as error:
             await ProblemResponse(413, error.error_code, error.message)(scope, receive, send)
             return
@@ -348,11 +349,11 @@ async def _receive_body(receive: Receive) -> list[Message]:
     return messages
 
 
-def _measure(messages: Sequence[Message]) -> None:
+async def _measure(messages: Sequence[Message]) -> None:
     """Raise ToolClientError where a body has too many values to be decoded."""
     bodies = [message.get("body", b"") for message in messages]
     if sum(map(len, bodies)) > SMALL:
-        measure_json(b"".join(bodies), MAX_INLINE_VALUES)
+        await measure(b"".join(bodies), MAX_INLINE_VALUES)
 
 
 def _plain_request(scope: Scope, first: Message) -> _PlainRequest | None:

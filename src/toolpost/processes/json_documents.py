@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PROGRAM = str(Path(__file__).with_name("json_program.py"))
 _TIMEOUT_S = 60.0
-_MOST_PROCESSES = 2  # each takes up to a gigabyte for the largest document
+_MOST_PROCESSES = 1  # it takes a core, and up to a gigabyte for the largest document
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 

@@ -36,6 +36,9 @@ _STOPPING_S = 60.0
 _ASK_S, _MOST_SAID = 1.0, 4096
 _STRANGER_S = 10.0  # for the head of a request, on a connection that no known caller has used
 _FEWEST_STRANGERS, _MOST_STRANGERS = 16, 2000
+# Connections that one turn of the loop accepts: they take descriptors before `_Strangers` hears of them.
+_ACCEPTED_AT_ONCE = 64
+_BACKLOG = 2048
 AUTHENTICATED = "toolpost.authenticated"  # in the scope of a request whose caller the application knows
 _TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too Large"
 
@@ -128,6 +131,7 @@ async def serve_until_stopped(
         ws="none",
         lifespan="on",
         timeout_keep_alive=_KEEP_ALIVE_S,
+        backlog=_ACCEPTED_AT_ONCE,
     )
     server, loop = HttpServer(config), asyncio.get_running_loop()
     serving = loop.create_task(server.serve(sockets=list(listening)))
@@ -201,6 +205,11 @@ class HttpServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():  # asyncio takes one number for what the kernel holds and what a turn accepts
+            listening.listen(_BACKLOG)
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # which writes the date

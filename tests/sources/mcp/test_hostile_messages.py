@@ -1,7 +1,9 @@
 """Messages of servers with more values than may be decoded: large results stay JSON, the rest is refused."""
 
+import asyncio
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import bench.mcp
 from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox
+from toolpost.sources.mcp.jsonrpc import PeerTurns
 
 pytestmark = pytest.mark.programs
 SERVER = Path(str(bench.mcp.__file__)).with_name("hostile_server.py")
@@ -71,3 +74,45 @@ async def _run(program: Path, **options: Any) -> Any:
     )
     async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[config])) as box:
         return await box.call("cmd.run", {})
+
+
+async def test_a_server_that_floods_with_requests_loses_its_session_and_gets_another() -> None:
+    async with toolbox(20_000) as box:
+        flooded = await box.call("bad.requests", {}, timeout_s=120)
+        assert isinstance(flooded, Failed)
+        assert flooded.error.error_code == "server_floods"
+        assert not flooded.error.is_retryable
+        again = await box.call("bad.objects", {}, timeout_s=120)
+        assert isinstance(again, Completed)
+
+
+@pytest.mark.parametrize(("name", "count"), [("requests", 900), ("notifications", 50_000)])
+async def test_many_messages_beside_a_call_do_not_fail_it(name: str, count: int) -> None:
+    async with toolbox(count) as box:
+        outcome = await box.call("bad." + name, {}, timeout_s=120)
+    assert isinstance(outcome, Completed)
+    assert outcome.content == "done"
+
+
+async def test_requests_of_a_server_are_begun_a_few_at_a_time() -> None:
+    begun, turns = list[int](), list[int]()
+
+    def start(message: dict[str, Any]) -> None:
+        begun.append(message["id"])
+
+    shares = PeerTurns(start)
+    for number in range(60):
+        shares.put({"id": number})
+    while len(begun) < 60:
+        turns.append(len(begun))
+        await asyncio.sleep(0)
+    assert begun == list(range(60))
+    assert max(after - before for before, after in pairwise(turns)) <= 16
+
+
+async def test_that_a_list_has_changed_is_told_in_a_flood_too() -> None:
+    shares = PeerTurns(lambda _message: None)
+    logs = [shares.admits("notifications/message") for _ in range(1000)]
+    changed = [shares.admits("notifications/tools/list_changed") for _ in range(10)]
+    assert 0 < logs.count(True) < 1000
+    assert changed == [True] + [False] * 9

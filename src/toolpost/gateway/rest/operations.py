@@ -19,7 +19,8 @@ from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.gateway.access import CALLER, insufficient_scope
 from toolpost.gateway.problems import Problem, problem_of
 from toolpost.gateway.rest.schemas import resolve
-from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL, measure_json
+from toolpost.processes.json_documents import measure
+from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ async def read_json_body(request: Request) -> bytes:
     body = await read_body(request, JSON_BYTES)
     if len(body) > SMALL:
         try:
-            measure_json(body, MAX_INLINE_VALUES)
+            await measure(body, MAX_INLINE_VALUES)
         except ToolClientError as error:
             raise Problem(413, error.error_code, error.message) from None
     return body

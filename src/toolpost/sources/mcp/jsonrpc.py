@@ -24,7 +24,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, RequestId
 from pydantic_core import from_json, to_json
 
-from toolpost.contracts.errors import ToolClientError, ToolConnectionError
+from toolpost.contracts.errors import ErrorCategory, ToolClientError, ToolConnectionError, ToolNodeError
 from toolpost.contracts.lines import LineSplitter
 from toolpost.processes.json_documents import cut_document, measure
 from toolpost.schema.json_size import SMALL, CheckedJson, JsonLimits
@@ -46,6 +46,12 @@ LARGE_MESSAGE = SMALL
 _STRUCTURED = ("result", "structuredContent")
 _MAX_UNREAD = 64 * 1024 * 1024  # what a process may leave unread on its stdin
 _CLOSE_S = 1.0
+_MAX_SERVED = 1000  # requests of a peer that wait for our response
+_WINDOW_S = 0.1
+_BEGUN_PER_WINDOW = 100
+_NOTED_PER_WINDOW = 100
+_AT_ONCE = 16
+_PAUSE_S = 20e-6  # for each message that nobody asked for; to drop one takes a fifth of that
 _IDS = frozenset({int, str, float, type(None)})
 
 _ASKING = TransportContext(kind="toolpost", can_send_request=True)
@@ -110,6 +116,10 @@ class Link(Protocol):
         """Let the peer know that nobody waits for a request any more."""
         ...
 
+    def hang_up(self) -> None:
+        """Take in nothing more."""
+        ...
+
 
 class JsonRpc(Dispatcher[TransportContext]):
     """Requests to a peer and handlers of what it asks, over one link.
@@ -123,6 +133,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         self._pending: dict[RequestId, PendingRequest] = {}
         self._served: dict[RequestId, tuple[asyncio.Task[None], PeerMessage]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._turns = PeerTurns(self._start_serving)
         self._last_id = 0
         self._is_open = False
         self._loop = asyncio.get_running_loop()
@@ -283,12 +294,36 @@ class JsonRpc(Dispatcher[TransportContext]):
         method = message.get("method")
         if method is None:
             self._settle(message)
-        elif (request_id := message.get("id")) is not None:
-            context = PeerMessage(self, request_id, _progress_token(message))
-            task = self.start(self._serve(context, method, message.get("params")))
-            self._served[_key(request_id)] = (task, context)
+        elif message.get("id") is not None:
+            self._turns.unsolicited += 1
+            if len(self._served) + len(self._turns.waiting) < _MAX_SERVED:
+                self._turns.put(message)
+            else:
+                self._end_flood()
         else:
+            self._turns.unsolicited += 1
             self._note(method, message.get("params"))
+
+    def due_pause(self) -> float:
+        """Return for how long to take in nothing, after a peer has sent many messages that nobody asked for."""
+        return self._turns.due_pause()
+
+    def _start_serving(self, message: Message) -> None:
+        request_id = message["id"]
+        context = PeerMessage(self, request_id, _progress_token(message))
+        task = self.start(self._serve(context, message["method"], message.get("params")))
+        self._served[_key(request_id)] = (task, context)
+
+    def _end_flood(self) -> None:
+        """End the connection to a peer that sends requests without waiting for the responses."""
+        text = f"the MCP server sent {_MAX_SERVED:,} requests without waiting for a response; its session was ended"
+        self._is_open = False
+        self._turns.waiting.clear()
+        for task, _ in self._served.values():
+            task.cancel()
+        for pending in list(self._pending.values()):
+            self.fail(pending, ToolNodeError(text, code="server_floods", category=ErrorCategory.UNKNOWN))
+        self._link.hang_up()
 
     def _settle(self, message: Message) -> None:
         request_id: Any = message.get("id")
@@ -310,6 +345,8 @@ class JsonRpc(Dispatcher[TransportContext]):
         elif method == "notifications/progress":
             self._report(params or {})
         if run_notify_intercept(self._intercept, method, params) or self._on_notify is None:
+            return
+        if not self._turns.admits(method):
             return
         self.start(_contained(self._on_notify, PeerMessage(self, None, None), method, params))
 
@@ -345,6 +382,68 @@ class JsonRpc(Dispatcher[TransportContext]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+class PeerTurns:
+    """The share of the event loop that a peer gets for messages that nobody asked for: its requests and notifications.
+
+    Requests are begun a few at a time, up to a rate, in the order in which they came. Notifications above a rate are
+    dropped; that a list has changed is never dropped, but told once.
+    """
+
+    def __init__(self, start: Callable[[Message], None]) -> None:
+        self._start = start
+        self._loop = asyncio.get_running_loop()
+        self._window, self._begun, self._noted = 0.0, 0, 0
+        self._changed = set[str]()
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self.waiting: deque[Message] = deque()
+        self.unsolicited = 0
+
+    def put(self, request: Message) -> None:
+        """Begin with a request of the peer in one of the next turns of the loop."""
+        if self._timer is None and self._begun < _AT_ONCE:
+            self._renew()
+            self._begun += 1
+            self._start(request)
+            return
+        self.waiting.append(request)
+        if self._timer is None:
+            self._timer = self._loop.call_soon(self._begin_some)
+
+    def admits(self, method: str) -> bool:
+        """Return whether a notification is handled."""
+        self._renew()
+        self._noted += 1
+        if self._noted <= _NOTED_PER_WINDOW:
+            return True
+        if not method.endswith("list_changed") or method in self._changed:
+            return False
+        self._changed.add(method)
+        return True
+
+    def due_pause(self) -> float:
+        """Return for how long to take in nothing more; none for a peer that sends few messages."""
+        count, self.unsolicited = self.unsolicited, 0
+        return count * _PAUSE_S if count > _AT_ONCE else 0.0
+
+    def _renew(self) -> None:
+        if self._loop.time() - self._window > _WINDOW_S:
+            self._window, self._begun, self._noted = self._loop.time(), 0, 0
+            self._changed.clear()
+
+    def _begin_some(self) -> None:
+        self._timer = None
+        self._renew()
+        for _ in range(min(_AT_ONCE, len(self.waiting), _BEGUN_PER_WINDOW - self._begun)):
+            self._begun += 1
+            self._start(self.waiting.popleft())
+        if not self.waiting:
+            return
+        if self._begun < _BEGUN_PER_WINDOW:
+            self._timer = self._loop.call_soon(self._begin_some)
+        else:
+            self._timer = self._loop.call_later(_WINDOW_S, self._begin_some)
 
 
 class PeerMessage:
@@ -542,9 +641,12 @@ class MessageReader(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._transport: asyncio.ReadTransport | None = None
         self._has_ended = False
+        self.was_stopped = False
+        self._due_pause: Callable[[], float] = float
 
-    async def deliver(self, receive: Callable[[Message], None]) -> None:
-        """Call `receive` with every message until stdout has ended."""
+    async def deliver(self, receive: Callable[[Message], None], due_pause: Callable[[], float]) -> None:
+        """Call `receive` with every message until stdout has ended; take in nothing while a pause is due."""
+        self._due_pause = due_pause
         loop = asyncio.get_running_loop()
         while self._waiting or not self._has_ended:
             while self._waiting:
@@ -575,6 +677,23 @@ class MessageReader(asyncio.Protocol):
                     self._take(line)
         except Exception as error:  # noqa: BLE001 - raised by `deliver`
             self._wake(error)
+        pause_s = self._due_pause()
+        if pause_s and self._transport is not None and not self._has_ended:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(pause_s, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._receive is not None and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def stop(self) -> None:
+        """Take in nothing more, as if stdout had ended."""
+        self.was_stopped = True
+        self._waiting.clear()
+        self._receive = None
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self.connection_lost(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_ended = True
@@ -615,7 +734,7 @@ class Pipe:
     async def run(self, rpc: JsonRpc) -> None:
         """Deliver the messages of stdout."""
         self._rpc = rpc
-        await self._reader.deliver(rpc.receive)
+        await self._reader.deliver(rpc.receive, rpc.due_pause)
         self._on_end()
 
     def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
@@ -630,6 +749,10 @@ class Pipe:
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
         """Write the notice."""
         self._put(encode_message(notice), None)
+
+    def hang_up(self) -> None:
+        """Take in nothing more of stdout."""
+        self._reader.stop()
 
     def _put(self, line: bytes, pending: PendingRequest | None) -> bool:
         """Write a line at once, or with the others of this turn of the loop: each write wakes the process."""
@@ -698,6 +821,10 @@ class Loopback:
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
         """Hand the notice to the other side."""
         self._hand_over(notice)
+
+    def hang_up(self) -> None:
+        """Take in nothing more."""
+        self._rpc = None
 
     def _hand_over(self, message: Message) -> None:
         rpc = self._other._rpc  # noqa: SLF001 - the same class

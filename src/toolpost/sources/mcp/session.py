@@ -395,7 +395,8 @@ class McpConnection:
             try:
                 yield Pipe(process.stdin, reader, on_end=self._note_closed)
             finally:
-                if not self.is_negotiated:  # it has begun nothing that it could need time to finish
+                # It has begun nothing that it could need time to finish, or is not worth waiting for.
+                if not self.is_negotiated or reader.was_stopped:
                     await process.close(grace_s=0)
 
     def _token_variable(self) -> dict[str, str]:
@@ -409,7 +410,7 @@ class McpConnection:
         url = cast("UrlEndpoint", self.endpoint).url
         self.session_is_connection = kind == "sse"
         events = EventStream(self, url, self._network, on_end=self._note_closed) if kind == "sse" else None
-        link = events or StreamableHttp(self, url, self._network)
+        link = events or StreamableHttp(self, url, self._network, on_end=self._note_closed)
         try:
             if events is not None:
                 await events.open()

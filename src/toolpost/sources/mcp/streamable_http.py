@@ -265,8 +265,11 @@ def _redirect_within_origin(answer: ResponseHead, method: str) -> str | None:
 class StreamableHttp:
     """Link over streamable HTTP: every message is a POST, whose response is JSON or a stream of events."""
 
-    def __init__(self, connection: ServerConnection, url: str, network: NetworkPolicy) -> None:
+    def __init__(
+        self, connection: ServerConnection, url: str, network: NetworkPolicy, *, on_end: Callable[[], None]
+    ) -> None:
         self._http = HttpRequests(connection, url, network)
+        self._on_end = on_end
         self._url = url
         self._rpc: JsonRpc | None = None
         self._session_id: str | None = None
@@ -332,6 +335,10 @@ class StreamableHttp:
             told.add_done_callback(self._notices.discard)
         if pending.stop is not None:
             pending.stop()
+
+    def hang_up(self) -> None:
+        """Have the session ended, and with it what is open."""
+        self._on_end()
 
     async def _give_notice(self, notice: Message) -> None:
         with suppress(TimeoutError):
@@ -421,7 +428,10 @@ class StreamableHttp:
         """Deliver what a body or an event contains; return whether the response to a request was in it."""
         large = len(text) > LARGE_MESSAGE
         messages = await read_large(text, self._http.values) if large else read_messages(text)
-        return self._receive(messages, pending)
+        answered = self._receive(messages, pending)
+        if pause_s := self._open_rpc.due_pause():
+            await asyncio.sleep(pause_s)
+        return answered
 
     def _receive(self, messages: list[Message], pending: PendingRequest | None) -> bool:
         answered = False
@@ -585,6 +595,8 @@ class EventStream:
                         read = read_large(event.data, self._http.values) if large else None
                         for message in read_messages(event.data) if read is None else await read:
                             rpc.receive(message)
+                        if pause_s := rpc.due_pause():
+                            await asyncio.sleep(pause_s)
         if self._posts:  # their own failures say whether they were sent
             await asyncio.wait(self._posts, timeout=_LAST_POSTS_S)
         self._on_end()
@@ -625,3 +637,7 @@ class EventStream:
         """Post the notice."""
         if self._rpc is not None:
             self._rpc.start(self.tell(notice))
+
+    def hang_up(self) -> None:
+        """Have the session ended, and with it what is open."""
+        self._on_end()
