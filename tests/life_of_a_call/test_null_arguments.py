@@ -10,7 +10,17 @@ from fastmcp import FastMCP
 
 from tests.sources.websocket.servers import serving
 from tests.wire.site import Site, reply
-from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox, ToolContext, tool
+from toolpost import (
+    Completed,
+    ExternalToolConfig,
+    Failed,
+    Settings,
+    Toolbox,
+    ToolContext,
+    ToolNode,
+    ToolRegistry,
+    tool,
+)
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -138,6 +148,15 @@ async def test_null_means_the_default_of_the_tool(tmp_path: Path, name: str, kin
     async with box(source(kind, tmp_path, "") if kind else None) as opened:
         outcome = await opened.call(name, ARGUMENTS)
     assert outcome.content == {"name": "ann", "most": 7}
+
+
+async def test_null_means_the_same_without_a_toolbox(tmp_path: Path) -> None:
+    node = ToolNode(source("mcp", tmp_path, "", trust=True), ToolRegistry(), server=server())
+    await node.connect()
+    try:
+        assert await node.call("look", ARGUMENTS) == {"name": "ann", "most": 7}
+    finally:
+        await node.close()
 
 
 async def test_null_is_no_input_of_a_workflow(tmp_path: Path) -> None:
