@@ -226,7 +226,7 @@ def test_a_file_that_is_no_source_is_told_as_what_it_is(
         ("localhost/openapi.json", "file_missing", "write http://localhost/openapi.json, or https://"),
         ("api.example.com", "file_missing", "write http://api.example.com, or https://"),
         ("ftp://127.0.0.1/x", "scheme_unknown", "give an address with http:// or https://"),
-        ("ws://127.0.0.1:1/feed", "messages_undeclared", "`transport: websocket` (docs/websockets.md)"),
+        ("ws://127.0.0.1:1/feed", "messages_undeclared", "in a source with `transport: websocket`: "),
         ("wss://a.example/feed", "messages_undeclared", "declare them by hand"),
     ],
 )
