@@ -10,6 +10,7 @@ import pytest
 
 from tests.gateway.serving import Served, add, drop, served
 from toolpost import tool
+from toolpost.schema.json_values import is_array, is_object
 
 JSON_ANSWERS_NOT_TRIED = {"accept_definition", "start_sign_in", "finish_sign_in"}  # of a lock, and of an issuer
 SOURCE = {"name": "more", "transport": "python", "connection": "tests.gateway.serving"}
@@ -50,15 +51,16 @@ class Answers:
         """Yield the fields of a value that its schema does not name; a schema without properties admits all."""
         if "$ref" in schema:
             schema = self._document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-        if isinstance(value, list):
+        if is_array(value):
             for item in value:
                 yield from self._unknown(item, schema.get("items", {}), f"{where}[]")
-        elif isinstance(value, dict):
-            properties, others = schema.get("properties"), schema.get("additionalProperties", {})
+        elif is_object(value):
+            properties: dict[str, Any] = schema.get("properties", {})
+            others: dict[str, Any] = schema.get("additionalProperties", {})
             for name, part in value.items():
-                if properties is not None and name not in properties:
+                if "properties" in schema and name not in properties:
                     yield f"{where}.{name}"
-                yield from self._unknown(part, (properties or {}).get(name, others), f"{where}.{name}")
+                yield from self._unknown(part, properties.get(name, others), f"{where}.{name}")
 
 
 async def test_every_field_of_an_answer_is_in_the_document(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def approve(
     A path is a JSON Pointer into the exact arguments, such as /to or /lines/0/text. What no option names stays as it
     is, masked secrets included. Exits as the call does: 0 completed, 1 failed, 3 paused again.
     """
-    patch = [] if changes is None else read_json(changes, option="--changes")
+    patch: Any = [] if changes is None else read_json(changes, option="--changes")
     if not is_array(patch):
         raise typer.BadParameter("a JSON Patch is a list of operations", param_hint="--changes")
     pairs = [_parse_pair(pair) for pair in set_ or ()]
