@@ -20,6 +20,7 @@ from tests.processes.subjects import (
     CHILDREN,
     GONE_WITHIN_S,
     SUBJECTS,
+    Server,
     Subject,
     below,
     child,
@@ -32,6 +33,7 @@ from tests.processes.subjects import (
 )
 from toolpost.contracts.errors import ToolConnectionError
 from toolpost.processes.launch import INHERITED, Launch, child_environment
+from toolpost.processes.network_variables import NETWORK_VARIABLES
 from toolpost.processes.sandbox import sandbox_report
 
 pytestmark = [
@@ -88,7 +90,8 @@ async def test_words_folder_and_environment_arrive_untouched(begin: Begin, tmp_p
     assert tuple(facts["arguments"]) == words
     assert facts["folder"] == str(tmp_path.resolve())
     assert facts["environment"]["GIVEN"] == "for you"
-    assert set(facts["environment"]) <= {*INHERITED, "GIVEN", "LC_CTYPE"}  # the last is set by Python itself
+    own = {"LC_CTYPE", "TOOLPOST_STARTED_BY"}  # set by Python itself, and by the host, which finds its orphans by it
+    assert set(facts["environment"]) <= {*INHERITED, *NETWORK_VARIABLES, "GIVEN", *own}
 
 
 async def test_no_secret_of_the_host_reaches_a_program_and_none_of_a_program_what_is_above_it(
@@ -346,6 +349,39 @@ async def test_supervisors_that_were_stopped_end_their_program_all_the_same(begi
         await subject.close()
 
     assert survivors([*pids, *above]) == []
+
+
+@pytest.mark.usefixtures("machine")
+async def test_a_server_that_stops_its_supervisors_again_and_again_ends_with_them() -> None:
+    server = await Server.begin(child("fighter", "stop"))
+    above = server.supervisors()
+    pids = [int((await server.line()).split()[1]) for _ in range(2)]
+
+    await server.close()
+
+    assert await asyncio.to_thread(survivors, [*pids, *above]) == []
+
+
+@pytest.mark.usefixtures("machine")
+async def test_a_server_that_kills_both_of_its_supervisors_leaves_nothing_behind() -> None:
+    server = await Server.begin(child("fighter", "kill"))
+    pids = [int((await server.line()).split()[1]) for _ in range(2)]
+
+    await server.exit_code()
+    await server.close()
+
+    left = [one.pid for one in psutil.process_iter(["cmdline"]) if "fighter.py" in " ".join(one.info["cmdline"] or [])]
+    assert await asyncio.to_thread(survivors, [*pids, *left]) == []
+
+
+def test_supervisors_that_were_stopped_end_their_program_when_the_host_is_killed(kind: str) -> None:
+    with host(kind, "plain", "session") as (process, pids):
+        for pid in pids["supervisor"]:
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+
+        assert survivors(pids["server"] + pids["grandchild"] + pids["supervisor"]) == []
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from toolpost.processes.launch import (
     working_directory,
 )
 from toolpost.processes.sandbox import ControlGroup, create_control_group
-from toolpost.processes.supervisor_program import TERM_GRACE_S, SpawnRequest
+from toolpost.processes.supervisor_program import TERM_GRACE_S, SpawnRequest, descendants
 
 END_S = TERM_GRACE_S + 4.0
 """How long the end of a program may take before it is no longer waited for."""
@@ -50,17 +51,67 @@ from toolpost.processes.supervisor_program import main
 main(int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
 """
 _START_S = 30.0
+_KILL_ROUNDS = 20
+_MARK, _MARK_VALUE = "TOOLPOST_STARTED_BY", secrets.token_hex(8)
 
 
 def pack_request(launch: Launch, program: str, *, long_running: bool) -> bytes:
     """Encode the request for a worker to start a program."""
     request = SpawnRequest(
-        program, launch.argv, dict(launch.env), cwd=working_directory(launch), long_running=long_running
+        program, launch.argv, {**launch.env, **host_mark()}, cwd=working_directory(launch), long_running=long_running
     )
     try:
         return request.pack()
     except ValueError:
         raise invalid_launch_error(launch) from None
+
+
+def host_mark() -> dict[str, str]:
+    """Return the variable by which this process knows again what it started."""
+    return {_MARK: f"{os.getpid()}-{_MARK_VALUE}"}
+
+
+def kill_orphans() -> None:
+    """Kill what this process has started, and what is no longer below a supervisor, by its environment (Linux).
+
+    That happens when a program kills both processes above it. One that has emptied its environment is not found.
+    """
+    if sys.platform != "linux":
+        return
+    mark = b"".join(f"{name}={value}\0".encode() for name, value in host_mark().items())
+    for _ in range(_KILL_ROUNDS):
+        supervised = descendants(os.getpid())
+        marked = [pid for pid in _own_processes() if _has_mark(pid, mark)]
+        children = {pid for pid in marked if _parent(pid) == os.getpid()}  # where orphans come to this process
+        orphans = [pid for pid in marked if pid not in supervised or pid in children]
+        if not orphans:
+            return
+        for pid in orphans:
+            _kill(pid)
+
+
+def _own_processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def _has_mark(pid: int, mark: bytes) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return mark in environment
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def start_error(launch: Launch, stage: str, number: str) -> ToolConnectionError:
@@ -114,9 +165,18 @@ class ProcessSupervisor:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill what can be reached without the supervisor's help."""
+        """Kill what can be reached without the supervisor's help: the programs first, then those above them.
+
+        Supervisor and workers adopt all orphans also while they are stopped, so that the tree below them is complete.
+        """
         if self._group is not None:
             self._group.kill()
+        for _ in range(_KILL_ROUNDS):
+            programs = [pid for pid, group in descendants(self.pid).items() if group != self.pid]
+            if not programs:
+                break
+            for pid in programs:
+                _kill(pid)
         self._signal(signal.SIGKILL)
 
     async def close(self) -> None:
@@ -137,6 +197,8 @@ class ProcessSupervisor:
             if self._loop.time() > deadline:
                 self._process.kill()
             await asyncio.sleep(0.001)
+        if self._process.returncode:  # it was killed, and may have left behind what nobody is above any more
+            await asyncio.to_thread(kill_orphans)
         for attempt in range(10):
             if self._group is None or self._group.remove():
                 return

@@ -110,8 +110,9 @@ _GROUPS_ONLY = (
 )
 _WITHOUT_CGROUP = (
     "Servers and commands end with Toolpost and with all that they start, even when it or any one supervisor process "
-    "is killed; only when both processes above a program are killed at once may something in a session of its own "
-    "stay. A control group closes that gap: run Toolpost where it may make one, such as "
+    "is killed. If a program kills both processes above it, Toolpost finds what is left by its environment, unless the "
+    "program has emptied that or Toolpost is killed, too. A control group closes that gap: run Toolpost where it may "
+    "make one, such as "
     "`systemd-run --user --scope -p Delegate=yes`."
 )
 _EVERYTHING = (

@@ -85,6 +85,8 @@ def unpack(payload: bytes) -> SpawnRequest:
 def main(descriptor: int, host: int, group: str) -> None:
     """Serve the host on this socket, and end everything once the host closes it or dies."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # A program may have stopped its supervisor: the kernel continues it when the host dies, and a worker alike.
+    _prctl(_PR_SET_PDEATHSIG, _signal.SIGCONT)
     # A signal to the whole process group reaches the host too, which then decides about its programs.
     for name in _IGNORED:
         _signal.signal(getattr(_signal, name), _signal.SIG_IGN)
@@ -124,6 +126,8 @@ class SupervisorProcess:
         """Have the workers end their programs, and return when no process is left below."""
         os.close(self._alive_writer)
         self.poller.ignore_descriptors()
+        for worker in self._workers:
+            _kill(worker, _signal.SIGCONT)
         deadline = time.monotonic() + _WORKERS_END_S
         while self._reap():
             left_s = deadline - time.monotonic()
@@ -151,7 +155,7 @@ class SupervisorProcess:
     def _kill_strays(self) -> float | None:
         """Kill processes that have lost their worker; return when to look for them again, None for never."""
         if self._stray_pause_s:
-            strays = _descendants(os.getpid(), without=self._workers)
+            strays = descendants(os.getpid(), without=self._workers)
             _signal_process_groups(strays, _signal.SIGKILL)
             self._stray_pause_s = min(2 * self._stray_pause_s, _LONGEST_PAUSE_S) if strays else 0.0
         return self._stray_pause_s or None
@@ -195,6 +199,7 @@ class WorkerProcess:
     def serve(self) -> None:
         """Run programs until the host or the supervisor is gone."""
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _prctl(_PR_SET_PDEATHSIG, _signal.SIGCONT)
         while not self._ending:
             self._group.enter()
             ready = self._poller.wait()
@@ -269,7 +274,7 @@ class Termination:
             self._group.kill()
         number = _signal.SIGKILL if self._pause else _signal.SIGTERM
         # Without /proc there is the process group of the program.
-        _signal_process_groups(_descendants(os.getpid()) or {self._program: self._program}, number)
+        _signal_process_groups(descendants(os.getpid()) or {self._program: self._program}, number)
         wait = self._pause or TERM_GRACE_S
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_S) or _FIRST_PAUSE_S
         self._due = now + wait
@@ -456,19 +461,22 @@ def _signal_process_groups(processes: dict[int, int], number: int) -> None:
         _kill(-group, number)
 
 
-def _descendants(top: int, without: frozenset[int] | set[int] = frozenset()) -> dict[int, int]:
-    """Map the descendants of a process to their process groups, leaving out some processes with theirs."""
+def descendants(top: int, without: frozenset[int] | set[int] = frozenset()) -> dict[int, int]:
+    """Map the descendants of a process to their process groups, leaving out some processes with theirs.
+
+    Those that have ended, and that nobody has asked about yet, are left out, too.
+    """
     groups: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for pid in _all_pids():
         parent, groups[pid] = _parent_and_group(pid)
         children.setdefault(parent, []).append(pid)
-    descendants: dict[int, int] = {}
+    found: dict[int, int] = {}
     generation = [top]
     while generation:
         generation = [pid for parent in generation for pid in children.get(parent, ()) if pid not in without]
-        descendants.update((pid, groups[pid]) for pid in generation)
-    return descendants
+        found.update((pid, groups[pid]) for pid in generation)
+    return found
 
 
 def _all_pids() -> list[int]:
@@ -481,10 +489,10 @@ def _all_pids() -> list[int]:
 def _parent_and_group(pid: int) -> tuple[int, int]:
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            _, parent, group, *_ = stat.read().rpartition(b")")[2].split(maxsplit=3)
+            state, parent, group, *_ = stat.read().rpartition(b")")[2].split(maxsplit=3)
     except OSError:
         return 0, 0
-    return int(parent), int(group)
+    return (0, 0) if state == b"Z" else (int(parent), int(group))
 
 
 def _subgroup(group: str, pid: int) -> str:
