@@ -36,6 +36,13 @@ class Http(Transport):
 class Other(Transport):
     name = "other"
 
+class Custom:
+    name, description, category = "three", "Count to three.", "custom"
+    parameters = {"type": "object"}
+    async def execute(self, params, context):
+        return 3
+
+custom = Custom()
 not_a_tool = [one, len]
 number = 5
 """
@@ -168,3 +175,9 @@ def test_a_transport_that_does_not_load_takes_out_its_own_sources_alone(site: Pa
     status, errors = json.loads(done.stdout.splitlines()[-1])
     assert status == "completed"
     assert "no source here speaks transport 'broken'" in errors[0]
+
+
+def test_an_object_that_describes_a_tool_by_its_members_is_offered_too(site: Path) -> None:
+    install(site, "objects", "[toolpost.tools]\none = plug:custom\n")
+    found = load(site)
+    assert (found["tools"], found["problems"]) == (["three"], [])

@@ -179,12 +179,18 @@ class _Collector:
             self.problems.append(f"{where} is left out: {reason}")
 
     def add_tools(self, name: str, value: Any) -> None:
-        offered = value() if callable(value) and not isinstance(value, Tool) else value
-        tools = [offered] if isinstance(offered, Tool) else list(_iterable(offered))
-        invalid = next((tool for tool in tools if not isinstance(tool, Tool)), None)
+        from toolpost.catalog.object_tool import is_custom_tool  # noqa: PLC0415 - most processes have no plug-in
+        from toolpost.catalog.registry import as_tool  # noqa: PLC0415
+
+        def is_tool(given: object) -> bool:
+            return isinstance(given, Tool) or is_custom_tool(given)
+
+        offered = value() if callable(value) and not is_tool(value) else value
+        tools: list[Any] = [offered] if is_tool(offered) else list(_iterable(offered))
+        invalid = next((tool for tool in tools if not is_tool(tool)), None)
         if invalid is not None:
             raise _InvalidPluginError(f"it offers {invalid!r}, which is not a tool; decorate it with @tool")
-        self.tools.extend(tools)
+        self.tools.extend(map(as_tool, tools))
 
     def add_transport(self, name: str, value: Any) -> None:
         from toolpost.transports.base import Transport  # noqa: PLC0415 - as said above
