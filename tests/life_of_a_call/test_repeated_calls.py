@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests.life_of_a_call.conftest import MakeBox
-from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, tool
+from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, ToolExecutor, ToolRegistry, tool
+from toolpost.errors import PauseSignal
 from toolpost.events import EventCode
+from toolpost.runtime.event_bus import EventBus
 from toolpost.sources import Workflow, WorkflowFunction
 
 ANN, BOB = "acme:ann", "acme:bob"
@@ -192,3 +194,44 @@ async def test_an_expired_question_is_not_waited_for(make_box: MakeBox) -> None:
 
     assert not isinstance(again, Failed)
     assert again.pending_id != first.pending_id
+
+
+@tool(side_effects="external", destructive=False)
+async def post(ctx: ToolContext, text: str) -> str:
+    """Post, once the host has signed in."""
+    if not (ctx.tool_context or {}).get("signed_in"):
+        await ctx.pause("external_event", {"auth_url": "https://login.example"})
+    return f"posted {text}"
+
+
+async def test_a_call_with_another_context_is_another_call(make_box: MakeBox) -> None:
+    async with make_box(post) as box:
+        first = await box.call("post", {"text": "hi"}, context=ToolContext(tool_context={"signed_in": False}))
+        again = await box.call("post", {"text": "hi"}, context=ToolContext(tool_context={"signed_in": False}))
+        done = await box.call("post", {"text": "hi"}, context=ToolContext(tool_context={"signed_in": True}))
+
+    assert first.pending_id == again.pending_id
+    assert done.content == "posted hi"
+
+
+async def test_a_host_without_pending_actions_goes_on_by_calling_again() -> None:
+    registry, signed_in = ToolRegistry(), list[str]()
+    registry.register(order_after(signed_in))
+    executor = ToolExecutor(registry, EventBus())
+    context = ToolContext("task_1", user_id=ANN)
+    with pytest.raises(PauseSignal):
+        await executor.execute("order_now", {}, context)
+    signed_in.append("ann")
+
+    assert (await executor.execute("order_now", {}, context)).result == "ordered"
+
+
+def order_after(signed_in: list[str]) -> Any:
+    @tool(side_effects="write", destructive=False)
+    async def order_now(ctx: ToolContext) -> str:
+        """Order, once somebody has signed in."""
+        if not signed_in:
+            await ctx.pause("external_event", {"auth_url": "https://login.example"})
+        return "ordered"
+
+    return order_now

@@ -193,7 +193,7 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     same_call: str = ""
 
     def __repr__(self) -> str:
-        return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome"))
+        return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome", "same_call"))
 
 
 def answering_user(question: Question, asked_by: Principal) -> str:

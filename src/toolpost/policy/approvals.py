@@ -212,9 +212,19 @@ def call_hash(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
     return digest([tool_hash(spec), arguments])
 
 
-def same_call_hash(tool: CalledTool, arguments: Mapping[str, Any], who: Principal, session: str) -> str:
-    """Return the hash by which a repeated call is the same as one that waits."""
-    return digest([tool.digest, arguments, str(who), session])
+def same_call_hash(
+    tool: CalledTool, arguments: Mapping[str, Any], who: Principal, session: str, context: Sequence[Any] = ()
+) -> str:
+    """Return the hash by which a repeated call is the same as one that waits; empty where it cannot be made.
+
+    `context` is what a tool is given beside its arguments. Of values in it that are not JSON, the type counts.
+    """
+    whole = [tool.digest, arguments, str(who), session, context]
+    try:
+        encoded = json.dumps(whole, sort_keys=True, default=lambda value: type(value).__name__)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+    return hashlib.sha256(encoded.encode()).hexdigest()
 
 
 def tool_hash(spec: ToolSpec) -> str:

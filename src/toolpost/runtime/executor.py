@@ -118,7 +118,7 @@ class ToolExecutor:
 
 def _bare_router(registry: ToolRegistry, timeout_s: float) -> ToolRouter:
     policy = Policy("exploratory")  # there is nobody to ask
-    return ToolRouter(
+    router = ToolRouter(
         registry,
         store=MemoryStore(max_events=_MOST_EVENTS),
         policy=policy,
@@ -126,6 +126,8 @@ def _bare_router(registry: ToolRegistry, timeout_s: float) -> ToolRouter:
         redactor=Redactor(),
         timeout_s=timeout_s,
     )
+    router.joins_repeated = False
+    return router
 
 
 def tool_result(outcome: Outcome, started: float) -> ToolResult:

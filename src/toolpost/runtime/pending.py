@@ -784,7 +784,9 @@ def _same_call(attempt: Attempt, runtime: ToolRuntime) -> str:
     request = attempt.request
     if request.session is None:
         return request.same_call
-    return same_call_hash(runtime.called, attempt.original_arguments, request.principal, request.session)
+    given = request.context
+    beside = () if given is None else (given.tool_context, given.llm_context)
+    return same_call_hash(runtime.called, attempt.original_arguments, request.principal, request.session, beside)
 
 
 class OutcomeReporter:

@@ -113,7 +113,8 @@ class _NoSources:
 class ToolRouter:
     """Run calls from request to outcome: validated, permitted, authorized, limited, journaled, with events.
 
-    `sources` answers for tools that are not in the catalog yet.
+    `sources` answers for tools that are not in the catalog yet. With `joins_repeated`, a call that is repeated while it
+    waits is the same call.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class ToolRouter:
         self._registry = registry
         self.redactor = redactor
         self._auto_emit = True
+        self.joins_repeated = True  # of a host that answers by calling again: False
         self._inner = self  # runs the calls that tools make
         self._timeout_s = timeout_s
         self._pending_ttl_s = pending_ttl_s
@@ -202,7 +204,8 @@ class ToolRouter:
         if timeout_s is not None and not timeout_s > 0:  # NaN too
             raise ValueError(f"timeout_s must be more than 0 seconds, not {timeout_s!r}")
         tick = self._ids.tick()
-        if call_id is not None or (idempotency_key is not None and idempotency_key.__class__ is not OutcomeKey):
+        has_key = idempotency_key is not None and idempotency_key.__class__ is not OutcomeKey
+        if has_key or call_id is not None or not self.joins_repeated:
             session = None  # a call inside another is known by its place, one with a key by its key
         elif session is None:
             session = "" if run_id is None else f"run:{run_id}"

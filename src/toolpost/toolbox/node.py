@@ -472,6 +472,7 @@ class StandaloneRouter:
             redactor=self.redactor,
             inline_bytes=sys.maxsize,  # whoever calls stores what is large; here nobody could read it
         )
+        self.router.joins_repeated = False  # whoever calls asks the person, and calls again
         self._closing = ExitStack()
         self._closing.enter_context(redacted_logs(self.redactor))
         self.sources = SourceManager(
