@@ -18,6 +18,7 @@ from toolpost.contracts.calls import Credential, ToolOutput
 from toolpost.contracts.spec import ToolTarget
 from toolpost.runtime.results import CredentialScrubber
 from toolpost.toolbox.source_manager import SourceManager
+from toolpost.toolbox.source_tools import Pinning
 from toolpost.transports.base import BaseSource, Services, Transport
 
 TOKEN = "tok-1234567890abcdef"
@@ -114,7 +115,7 @@ async def test_definitions_are_compared_with_the_lock_in_a_thread(tmp_path: Path
     lock.write({"own": {}})
     spec = ToolSpec(name="own.one", source="own", target=ToolTarget("plug-in", "one", detail))
     registry = ToolRegistry()
-    sources = SourceManager(registry, Authorizer(), transports={"mcp": Plugged(spec)}, lock=lock)
+    sources = SourceManager(registry, Authorizer(), transports={"mcp": Plugged(spec)}, pinning=Pinning(lock))
     await sources.add(ExternalToolConfig(name="own", transport="mcp", connection="x"))
     await sources.close()
     assert asked == [("detail", False)]

@@ -193,6 +193,7 @@ class Entry:
         "_output",
         "_prepared",
         "_secrets",
+        "change",
         "config",
         "counts",
         "hold",
@@ -222,6 +223,7 @@ class Entry:
         self.source = source
         self.counts = CallCounts()
         self.hold: Hold | None = None
+        self.change: Hold | None = None  # of a definition that is reported, and blocked only under a strict policy
         self._input: Validator | None = None
         self._output: Validator | None = None
         self._secrets: tuple[SecretPaths, SecretPaths] | None = None
@@ -276,6 +278,11 @@ class Entry:
 
         schemas = () if self._is_own else (self.original.input_schema, self.original.output_schema or {})
         return tuple(pattern for schema in schemas for pattern in unchecked_patterns(schema))
+
+    @property
+    def unaccepted(self) -> Hold | None:
+        """The changed definition that the operator has not accepted, whether or not it blocks calls."""
+        return self.hold or self.change
 
     def apply_hold(self, hold: Hold) -> None:
         """Replace the record by the stub of a hold; arguments are validated once its definition is accepted."""

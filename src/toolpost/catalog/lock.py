@@ -201,21 +201,26 @@ class Lock:
 
     def write(self, sources: Mapping[str, Mapping[str, Pin]]) -> None:
         """Replace the file atomically."""
-        written = {source: {name: _plain(pin) for name, pin in pins.items()} for source, pins in sources.items()}
-        document = {"about": _ABOUT, "version": _VERSION, "sources": written}
-        text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.draft")
-        try:
-            draft.write_text(text, encoding="utf-8")
-            draft.replace(self.path)
-        except OSError as error:
-            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
-        finally:
-            draft.unlink(missing_ok=True)
+        written = {source: {name: pin_to_dict(pin) for name, pin in pins.items()} for source, pins in sources.items()}
+        write_json(self.path, {"about": _ABOUT, "version": _VERSION, "sources": written})
         self._seen = None
 
 
-def _plain(pin: Pin) -> dict[str, Any]:
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replace a file by a JSON document atomically; ConfigError when it cannot be written."""
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def pin_to_dict(pin: Pin) -> dict[str, Any]:
+    """Return a pin as plain data, without empty parts."""
     return {key: value for key, value in asdict(pin).items() if value}
 
 
@@ -226,7 +231,8 @@ def _read(path: Path) -> dict[str, dict[str, Pin]]:
         if document["version"] != _VERSION:
             raise ConfigError(f"{path} has version {document['version']!r}; this Toolpost knows {_VERSION}")
         return {
-            source: {name: _pin(facts) for name, facts in pins.items()} for source, pins in document["sources"].items()
+            source: {name: pin_from_dict(facts) for name, facts in pins.items()}
+            for source, pins in document["sources"].items()
         }
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
@@ -234,7 +240,8 @@ def _read(path: Path) -> dict[str, dict[str, Pin]]:
         raise ConfigError(f"{path} is not a lock file ({error}); {remedy}") from error
 
 
-def _pin(facts: dict[str, Any]) -> Pin:
+def pin_from_dict(facts: dict[str, Any]) -> Pin:
+    """Build a pin from plain data; ValueError when it has no hash."""
     texts = {key: str(facts.get(key, "")) for key in Pin.__struct_fields__ if key != "arguments"}
     if not texts["hash"]:
         raise ValueError("a tool has no hash")
@@ -269,10 +276,20 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else "\n".join(value)
 
 
+AGREED = "it was agreed to"
+FIRST_SEEN = "it was first seen"
+
+
+def describe_change(before: Pin, after: Pin, since: str) -> str:
+    """Name the parts of a definition that changed, without any text of its source."""
+    return f"its {', '.join(change.part for change in differences(before, after))} changed since {since}"
+
+
 class Hold(Struct, frozen=True, kw_only=True):
     """Blocks the calls of a tool whose definition (`after`) is not the pinned one (`before`; None: never pinned).
 
-    `accept` pins the new definition and lifts the hold; `is_settled` lifts it if another process has done so.
+    `accept` pins the new definition and lifts the hold; `is_settled` lifts it if another process has done so. Without a
+    lock file, the definition that was first seen counts as pinned, and the policy decides whether calls are blocked.
     """
 
     name: str
@@ -280,14 +297,14 @@ class Hold(Struct, frozen=True, kw_only=True):
     after: Pin
     accept: Callable[[], None]
     is_settled: Callable[[], bool]
+    since: str = AGREED
 
     @property
     def reason(self) -> str:
         """Why the tool is on hold, without any text of its source: models read this."""
         if self.before is None:
             return "it is new, and nobody has agreed to it"
-        changed = [change.part for change in differences(self.before, self.after)]
-        return f"its {', '.join(changed)} changed since it was agreed to"
+        return describe_change(self.before, self.after, self.since)
 
     def stub(self, spec: ToolSpec) -> ToolSpec:
         """Return the record to list while the hold lasts: nothing of the new definition that was not agreed to."""

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 from toolpost import __version__
 from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.documents import document_hint
+from toolpost.cli.lock import changes_since_seen
 from toolpost.cli.output import Output, count_tools
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
 from toolpost.contracts.errors import ToolError
@@ -216,6 +217,7 @@ async def _check_sources(loaded: LoadedSettings, output: Output) -> list[Check]:
             harmless, down_sources = find_warnings(box), box.sources.left_out
             others = [problem for problem in box.problems if problem not in down_sources]
             problems = [Check("tool", "note" if one in harmless else "broken", one) for one in others]
+            problems += [Check("tool", "note", change) for change in changes_since_seen(box, loaded.settings)]
             return [count, *(_check_source(state, box) for state in box.report), *problems]
     except ToolError as error:
         return [Check("toolbox", "broken", str(error))]

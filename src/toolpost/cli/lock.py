@@ -13,10 +13,12 @@ from toolpost.cli.commands import Commands, Config, Json, User
 from toolpost.cli.output import Output, count_tools
 from toolpost.cli.prompts import require_confirmation
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
+from toolpost.configuration.defaults import LOCK_NAME
 from toolpost.contracts.errors import ErrorCategory, ToolError
 
 if TYPE_CHECKING:
     from toolpost.catalog.lock import Difference, Lock, Pins
+    from toolpost.catalog.seen_definitions import SeenDefinitions
     from toolpost.configuration.settings import Settings
     from toolpost.toolbox.box import Toolbox
 
@@ -106,8 +108,8 @@ def approve(
                 output,
                 yes=yes,
             )
-            comparison.lock.write(comparison.with_only(chosen))
-            output.note(f"Agreed; {comparison.lock.path.name} is written, commit it.")
+            is_written = comparison.accept(chosen)
+            output.note(f"Agreed; {comparison.lock.path.name} is written, commit it." if is_written else "Agreed.")
         elif comparison.unpinned:
             _advise_to_pin(comparison, output)
         elif not comparison.failed:
@@ -120,17 +122,19 @@ def approve(
 class _LockComparison(Struct, frozen=True, kw_only=True):
     """Lock file and the current tools of each source; `failed` has the sources that cannot be listed, and why.
 
+    `seen` are the definitions of sources that the lock file does not have, as they were first seen.
     A source is `partial` when a user who signs in may see more tools: a tool that is not listed is not gone then.
     """
 
     lock: Lock
+    seen: dict[str, SeenDefinitions]
     configured: set[str]
     listed: Pins
     failed: dict[str, str]
     partial: set[str]
 
     def differences(self) -> list[Difference]:
-        """Return the differences of the pinned sources."""
+        """Return the differences of the pinned sources, and the changes of others since they were first seen."""
         from toolpost.catalog.lock import Difference, compare
 
         differences: list[Difference] = []
@@ -139,6 +143,11 @@ class _LockComparison(Struct, frozen=True, kw_only=True):
                 differences += compare(source, before, self.listed[source], whole=source not in self.partial)
             elif source not in self.configured:
                 differences += [Difference(source, name, "gone", pin, None) for name, pin in sorted(before.items())]
+        for source in self.unpinned:
+            if source not in self.seen:
+                continue
+            found = compare(source, self.seen[source].pins, self.listed[source], whole=False)
+            differences += [one for one in found if one.kind == "changed"]
         return differences
 
     @property
@@ -155,14 +164,21 @@ class _LockComparison(Struct, frozen=True, kw_only=True):
             )
         return pins_by_source
 
-    def with_only(self, chosen: Sequence[Difference]) -> Pins:
-        """Return the pins with these differences approved."""
+    def accept(self, chosen: Sequence[Difference]) -> bool:
+        """Accept these differences, in the lock file where it has their source; return whether it was written."""
         pins = {name: dict(pins) for name, pins in self.lock.sources.items()}
         for one in chosen:
+            if one.source not in pins:
+                if one.after is not None:
+                    self.seen[one.source].accept(one.tool, one.after)
+                continue
             pins[one.source].pop(one.tool, None)
             if one.after is not None:
                 pins[one.source][one.tool] = one.after
-        return {name: tools for name, tools in pins.items() if tools or name in self.configured}
+        is_written = any(one.source in pins for one in chosen)
+        if is_written:
+            self.lock.write({name: tools for name, tools in pins.items() if tools or name in self.configured})
+        return is_written
 
 
 async def _compare_sources(config: Path | None, output: Output) -> _LockComparison:
@@ -177,15 +193,33 @@ async def _compare_sources(config: Path | None, output: Output) -> _LockComparis
 
 
 def _compare(box: Toolbox, settings: Settings, lock: Lock) -> _LockComparison:
+    from toolpost.toolbox.wiring import seen_definitions
+
     states = {state.name: state for state in box.report}
     up = {name: box.sources.pins(name) for name, state in states.items() if state.ok}
+    folder = settings.data_dir
+    configs = {} if folder is None else {listing.config.name: listing.config for listing in box.sources.listings}
     return _LockComparison(
         lock=lock,
+        seen={name: seen_definitions(folder, config) for name, config in configs.items() if folder is not None},
         configured={source.name for source in settings.all_sources()},
         listed=up,
         failed={name: describe_failure(state, box) for name, state in states.items() if not state.ok},
         partial={listing.config.name for listing in box.sources.listings if not listing.sure},
     )
+
+
+def changes_since_seen(box: Toolbox, settings: Settings) -> list[str]:
+    """Return a message for each tool that changed since a Toolbox with this data folder has first seen it."""
+    from toolpost.catalog.lock import FIRST_SEEN, Lock, describe_change
+    from toolpost.toolbox.source_tools import CHANGE_REMEDY
+
+    comparison = _compare(box, settings, Lock(settings.lock or Path(LOCK_NAME)))
+    return [
+        f"tool {one.name!r}: {describe_change(one.before, one.after, FIRST_SEEN)}; {CHANGE_REMEDY.format(one.name)}"
+        for one in comparison.differences()
+        if one.source in comparison.unpinned and one.before is not None and one.after is not None
+    ]
 
 
 def _check(comparison: _LockComparison, output: Output) -> int:
@@ -215,7 +249,9 @@ def _select(comparison: _LockComparison, names: Sequence[str]) -> list[Differenc
     if not names:
         return differences
     for name in names:
-        is_source = name in comparison.lock.sources or any(name == one.name for one in differences)
+        is_source = (
+            name in comparison.lock.sources or name in comparison.seen or any(name == one.name for one in differences)
+        )
         if not is_source and not _is_pinned(comparison, name):
             lines = f"{name!r} is no source in {comparison.lock.path.name}, and no tool of one that differs"
             raise ToolError(lines, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="tool_not_found", tool_name=name)

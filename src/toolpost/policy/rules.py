@@ -145,6 +145,7 @@ class Policy:
         self, template: Template = "standard", rules: Sequence[Rule] = (), *, approvals: Approvals = ANYBODY
     ) -> None:
         self._asks = _ASKS[template]
+        self.blocks_changes = template in ("regulated", "audit")  # of definitions, where no lock file pins them
         self._rules = tuple(rules)
         self._approvals = approvals
 

@@ -238,7 +238,7 @@ class PendingActions:
         """
         if not _is_operator(by, operator=operator):
             raise _operator_required(by, tool_name)
-        hold = self._registry.find(tool_name).hold
+        hold = self._registry.find(tool_name).unaccepted
         if hold is None or hold.is_settled():
             return
         if expected is not None and hold.after.hash != expected:
@@ -268,7 +268,7 @@ class PendingActions:
             return False
         if not self._registry.has(action.tool_name):
             return False
-        hold = self._registry.find(action.tool_name).hold
+        hold = self._registry.find(action.tool_name).unaccepted
         return hold is None or hold.is_settled()
 
     async def deny(self, pending_id: str, *, by: str, reason: str = "") -> Outcome:
@@ -512,7 +512,7 @@ class PendingActions:
 
     def _accept_definition(self, action: PendingAction, by: str, *, operator: bool | None) -> None:
         """Pin a tool's definition as the question showed it, unless it was accepted meanwhile."""
-        hold = self._registry.find(action.tool_name).hold
+        hold = self._registry.find(action.tool_name).unaccepted
         if action.question.key != DEFINITION or hold is None or hold.is_settled():
             return
         if not _is_operator(by, operator=operator):

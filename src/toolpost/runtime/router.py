@@ -515,6 +515,11 @@ class ToolRouter:
         """Return whether the policy refuses every call of a tool of the catalog."""
         return self._runtimes.denies(tool_name)
 
+    @property
+    def blocks_changes(self) -> bool:
+        """Whether a changed definition that no lock file pins blocks the calls of its tool."""
+        return self._runtimes.blocks_changes
+
     def set_policy(self, policy: Policy) -> None:
         """Judge calls that begin from now on by another policy; those in flight keep their verdicts."""
         self._runtimes.set_policy(policy)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.credentials import Authorizer, SourceAccess
     from toolpost.catalog.entry import Entry
+    from toolpost.catalog.lock import Hold
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Policy, Verdict
@@ -395,10 +396,11 @@ class ToolRuntimes:
         runtime = self._runtimes.get(name)
         if runtime is None:
             entry = self._registry.find(name)
-            if entry.hold is not None and entry.hold.is_settled():
+            hold = self._hold_of(entry)
+            if hold is not None and hold.is_settled():
                 entry = self._registry.find(name)
             runtime = self._make(entry)
-            if entry.hold is None:  # a held tool may be approved in another process before its next call
+            if self._hold_of(entry) is None:  # a held tool may be approved in another process before its next call
                 self._runtimes[name] = runtime
         return runtime
 
@@ -410,13 +412,22 @@ class ToolRuntimes:
         unknown = SafetyProfile(destructive=None)
         return self._policy.verdict(ToolSpec(name=name, source=name.partition(".")[0], safety=unknown)).approvals
 
+    @property
+    def blocks_changes(self) -> bool:
+        """Whether the policy blocks the calls of a tool whose definition has changed."""
+        return self._policy.blocks_changes
+
     def denies(self, name: str) -> bool:
         """Return whether the policy refuses every call of a tool of the catalog."""
         return self._policy.verdict(self._registry.find(name).spec).action == "deny"
 
     def _verdict(self, entry: Entry) -> Verdict:
-        verdict = self._policy.verdict(entry.spec)
-        return verdict if entry.hold is None else verdict.with_question(entry.hold.question())
+        verdict, hold = self._policy.verdict(entry.spec), self._hold_of(entry)
+        return verdict if hold is None else verdict.with_question(hold.question())
+
+    def _hold_of(self, entry: Entry) -> Hold | None:
+        """Return what blocks the calls of a tool: a hold, or under a strict policy a change of its definition."""
+        return entry.unaccepted if self._policy.blocks_changes else entry.hold
 
     def _make(self, entry: Entry) -> ToolRuntime:
         spec, config = entry.spec, entry.config
@@ -447,7 +458,7 @@ class ToolRuntimes:
 
     def _verdicts(self, entry: Entry) -> Mapping[bool, Verdict] | None:
         """Return the verdicts for destructive and other calls; None where a preview cannot change the verdict."""
-        if entry.previewer is None or entry.hold is not None:
+        if entry.previewer is None or self._hold_of(entry) is not None:
             return None
         spec = entry.spec
         verdicts = {flag: self._policy.verdict(spec, destructive=flag) for flag in (True, False)}

@@ -41,7 +41,7 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.stores.memory import MemoryStore
 from toolpost.toolbox.blocking import BlockingMCPClient
 from toolpost.toolbox.source_manager import SourceManager
-from toolpost.toolbox.source_tools import Catalog
+from toolpost.toolbox.source_tools import Catalog, Pinning
 from toolpost.transports.base import Services
 from toolpost.wire.network import NetworkPolicy
 
@@ -481,7 +481,7 @@ class StandaloneRouter:
             services=Services(servers=servers or {}, network=network or NetworkPolicy()),
             redactor=self.redactor,
             emit=self.router.emitter.emit_source,
-            lock=None if lock is None else Lock(Path(lock).absolute()),
+            pinning=Pinning(None if lock is None else Lock(Path(lock).absolute())),
             finish_calls=self.router.inflight.finish_on,
         )
 

@@ -28,7 +28,8 @@ from toolpost.auth.credentials import (
     with_environment,
 )
 from toolpost.auth.secret import read_env_file
-from toolpost.catalog.lock import Lock, Pin
+from toolpost.catalog.lock import Pin
+from toolpost.catalog.seen_definitions import SeenDefinitions
 from toolpost.configuration.lint import SourceListing
 from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.calls import Credential
@@ -39,7 +40,7 @@ from toolpost.contracts.errors import (
     ToolSourceDownError,
 )
 from toolpost.contracts.events import EventCode
-from toolpost.contracts.source_kinds import AuthType
+from toolpost.contracts.source_kinds import AuthType, TransportType
 from toolpost.contracts.sources import (
     ContentSource,
     CredentialProvider,
@@ -54,6 +55,7 @@ from toolpost.toolbox.idle_sources import ApprovedSource, IdleSource
 from toolpost.toolbox.source_tools import (
     Catalog,
     CatalogDraft,
+    Pinning,
     PreparedTool,
     SourcePins,
     SourceTools,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
 ProviderFactory: TypeAlias = "Callable[[ExternalToolConfig], CredentialProvider]"
 ConnectionState: TypeAlias = Literal["up", "connecting", "down", "idle"]
 Emit = Callable[[str, EventCode, Mapping[str, Any]], None]
+_UNPINNED = Pinning()
 ContentListener = Callable[[str, str | None], None]
 
 
@@ -221,8 +224,9 @@ class SourceManager:
     and no other source is touched.
 
     `resolve` replaces `${VAR}` in configurations, which loading a file has already done. `account_credentials` makes
-    the provider of users' own credentials for a source. Tools that differ from `lock` are held back; `secrets` are
-    those of the whole configuration. `finish_calls` waits for the calls of a source that is to be closed.
+    the provider of users' own credentials for a source. Tools that differ from what `pinning` has are held back or
+    reported. `secrets` are those of the whole configuration. `finish_calls` waits for the calls of a source that is to
+    be closed.
     """
 
     def __init__(
@@ -237,7 +241,7 @@ class SourceManager:
         redactor: Redactor | None = None,
         emit: Emit = lambda _name, _code, _facts: None,
         account_credentials: ProviderFactory | None = None,
-        lock: Lock | None = None,
+        pinning: Pinning = _UNPINNED,
         secrets: frozenset[str] = frozenset(),
         finish_calls: FinishCalls = _no_calls,
     ) -> None:
@@ -250,7 +254,7 @@ class SourceManager:
         self._redactor = redactor or Redactor()
         self._emit = emit
         self._account_credentials = account_credentials
-        self._lock = lock
+        self._pinning = pinning
         self._secrets = secrets
         self._finish_calls = finish_calls
         self._closing: set[asyncio.Task[None]] = set()  # sources that were replaced, after their last calls
@@ -607,13 +611,28 @@ class SourceManager:
         filled_in = substituted(filled_config, config, os.environ)
         self._redactor.learn(secrets_of(config) | filled_in)
         managed.access.secrets = named_secrets(config)
-        if self._lock is not None:
-            managed.tools.pins = SourcePins(self._lock, config, self._secrets | filled_in)
+        managed.tools.pins = self._pins_of(managed, config, self._secrets | filled_in)
         if config.auth_type is AuthType.OAUTH2_USER and self._account_credentials is not None:
             await _import("toolpost.toolbox.accounts")
         credential = _credential(config, managed.access, self._account_credentials)
         await _import(find_transport(config.transport, self._transports).source_class.partition(":")[0])
         return self._make_source(config, credential, from_data=managed.from_data)
+
+    def _pins_of(
+        self, managed: _ManagedSource, config: ExternalToolConfig, secrets: frozenset[str]
+    ) -> SourcePins | None:
+        """Return what the tools of a source are compared with; the operator's own code is not recorded."""
+        is_recorded = config.transport is not TransportType.PYTHON and not managed.from_data
+        lock, folder, blocks = self._pinning
+        seen = SeenDefinitions.of(folder, config) if folder is not None and is_recorded else None
+        if lock is None and seen is None:
+            return None
+        loop = asyncio.get_running_loop()
+
+        def report(name: str, facts: Mapping[str, Any]) -> None:  # from the thread that compares a listing
+            loop.call_soon_threadsafe(partial(self._emit, name, EventCode.DEFINITION_CHANGED, facts))
+
+        return SourcePins(lock, config, secrets, seen=seen, blocks=blocks, report=report)
 
     def _make_source(self, config: ExternalToolConfig, credential: Credential, *, from_data: bool) -> ToolSource:
         """Build a source with its services; it may build others of its kind, which share its credential."""

@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.entry import Entry, declares_schemas
-from toolpost.catalog.lock import Hold, Lock, Pin, pin_of
+from toolpost.catalog.lock import AGREED, FIRST_SEEN, Hold, Lock, Pin, differences, pin_of
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import CatalogContents, SchemaChecks, new_entry
+from toolpost.catalog.seen_definitions import SeenDefinitions, digest_of
 from toolpost.catalog.specs import HIDDEN, has_plain_schemas
 from toolpost.configuration.literal_secrets import MIN_SECRET
 from toolpost.contracts.errors import ConfigError, ToolCollisionError, ToolError
@@ -94,12 +96,17 @@ class SourceTools:
 
     def prepare(self, source: ToolSource, tools: Sequence[Tool]) -> list[PreparedTool]:
         """Check the tools of a listing; those that did not change keep their entries."""
-        checks = SchemaChecks()
-        read_pins = cache(_no_pins if self.pins is None else self.pins.read)  # from the lock file, once for all tools
-        return [self._prepare_one(tool, source, checks, read_pins) for tool in tools]
+        checks, digest = SchemaChecks(), ""
+        read_pins: Callable[[], Pinned | None] = _no_pins
+        if self.pins is not None and not self.pins.knows(digest := self.pins.digest(tools)):
+            read_pins = cache(self.pins.read)  # once for all tools
+        prepared = [self._prepare_one(tool, source, checks, read_pins) for tool in tools]
+        if self.pins is not None and read_pins is not _no_pins:
+            self.pins.record(tools, digest)
+        return prepared
 
     def _prepare_one(
-        self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Mapping[str, Pin] | None]
+        self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Pinned | None]
     ) -> PreparedTool:
         earlier_tool = self.listing.tools.get(tool.spec.name)
         same = earlier_tool is not None and earlier_tool.spec == tool.spec
@@ -108,7 +115,7 @@ class SourceTools:
         return PreparedTool(tool, entry, unchecked)
 
     def _entry(
-        self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Mapping[str, Pin] | None]
+        self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Pinned | None]
     ) -> Entry | ToolError:
         """Return the entry of a tool, on hold if it differs from the lock file; or what is wrong with the tool."""
         try:
@@ -119,8 +126,10 @@ class SourceTools:
             hold = self.pins.hold(tool, pinned, partial(self._release, tool, source))
         except ToolError as error:
             return error
-        if hold is not None:
+        if hold is not None and (pinned.locked or self.pins.blocks()):
             entry.apply_hold(hold)
+        elif hold is not None:
+            entry.change = hold
         return entry
 
     def _new_entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks | None = None) -> Entry:
@@ -217,7 +226,7 @@ class SourceTools:
             problems=problems,
             collisions=collisions,
             collided=[one.tool for one in prepared if one.tool.spec.name in collisions],
-            held=[entry.spec.name for entry in shown if entry.hold is not None],
+            held=[entry.spec.name for entry in shown if entry.unaccepted is not None],
             unchecked=self._describe_unchecked([one.tool.spec.name for one in prepared if one.unchecked], tools),
             offered=sum(not entry.original.is_helper for entry in shown),
         )
@@ -257,13 +266,13 @@ class SourceTools:
 
     @property
     def held(self) -> list[str]:
-        """A message for each tool that is held back."""
+        """A message for each tool that is held back, or whose definition has changed."""
         entries = [self._registry.find(name) for name in self.listing.held]
-        remedy = "`toolpost lock diff` shows it, `toolpost lock approve {}` agrees to it"
         return [
-            f"tool {entry.spec.name!r} is set aside: {entry.hold.reason}; {remedy.format(entry.original.name)}"
+            f"tool {entry.spec.name!r}{' is set aside' if entry.hold else ''}: {change.reason}; "
+            + CHANGE_REMEDY.format(entry.original.name)
             for entry in entries
-            if entry.hold is not None
+            if (change := entry.unaccepted) is not None and (entry.hold is not None or not change.is_settled())
         ]
 
     def _registered(self, tool: Tool) -> str:
@@ -289,7 +298,7 @@ class SourceTools:
 
 
 def _no_pins() -> None:
-    """Return the pins where there is no lock file."""
+    """Return the pins where nothing is compared."""
 
 
 def free_replaced(replaced: list[Any]) -> None:
@@ -329,13 +338,54 @@ def _merge_overrides(general: ToolOverride, own: ToolOverride) -> ToolOverride:
     return general.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
-class SourcePins:
-    """Compare the definitions of a source's tools with the lock file, and hold back those that differ."""
+CHANGE_REMEDY = "`toolpost lock diff` shows it, `toolpost lock approve {}` agrees to it"
 
-    def __init__(self, lock: Lock, config: ExternalToolConfig, secrets: Iterable[str]) -> None:
+
+def _never() -> bool:
+    return False
+
+
+class Pinning(NamedTuple):
+    """Where the accepted definitions of tools are: in a lock file, and as first seen below the folder `definitions`.
+
+    `blocks_changes` says whether a change of what was first seen blocks calls; one of a lock file always does.
+    """
+
+    lock: Lock | None = None
+    definitions: Path | None = None
+    blocks_changes: Callable[[], bool] = _never
+
+
+class Pinned(NamedTuple):
+    """The definitions that a source's tools are compared with, and whether a lock file has them."""
+
+    pins: Mapping[str, Pin]
+    locked: bool
+
+
+class SourcePins:
+    """Compare the definitions of a source's tools with the lock file, and hold back those that differ.
+
+    Where the lock file does not have the source, they are compared with those that were first `seen`. `blocks` says
+    whether a change of these holds a tool back, and `report` gets the names of new changes and what has changed.
+    """
+
+    def __init__(
+        self,
+        lock: Lock | None,
+        config: ExternalToolConfig,
+        secrets: Iterable[str],
+        *,
+        seen: SeenDefinitions | None = None,
+        blocks: Callable[[], bool] = _never,
+        report: Callable[[str, Mapping[str, Any]], None] = lambda _name, _facts: None,
+    ) -> None:
         self._lock = lock
+        self._seen = seen
+        self._report = report
+        self.blocks = blocks
         self._source = config.name
-        self._secret_mask = _secret_mask(config, secrets, str(lock.path.parent))
+        self._secret_mask = _secret_mask(config, secrets, os.sep if lock is None else str(lock.path.parent))
         self._pins: dict[str, tuple[Tool, Pin]] = {}
 
     def pin(self, tool: Tool) -> Pin:
@@ -345,32 +395,65 @@ class SourcePins:
             pin = self._pins[tool.spec.name] = (tool, pin_of(tool.spec, self._secret_mask))
         return pin[1]
 
-    def read(self) -> Mapping[str, Pin] | None:
-        """Return the source's pins in the lock file; None where it has none."""
-        return self._lock.sources.get(self._source)
+    def read(self) -> Pinned | None:
+        """Return the source's pins in the lock file, else its definitions as they were first seen, if recorded."""
+        locked = None if self._lock is None else self._lock.sources.get(self._source)
+        if locked is not None:
+            return Pinned(locked, locked=True)
+        return None if self._seen is None else Pinned(self._seen.pins, locked=False)
 
-    def hold(self, tool: Tool, pinned: Mapping[str, Pin], release: Callable[[], None]) -> Hold | None:
-        """Return why a tool is held back, or None; `release` registers the tool normally."""
+    def digest(self, tools: Sequence[Tool]) -> str:
+        """Return the digest of a listing; empty where definitions are not recorded."""
+        try:
+            is_locked = self._lock is not None and self._source in self._lock.sources
+        except ConfigError:  # reported for each tool
+            is_locked = True
+        return "" if self._seen is None or is_locked else digest_of(tools)
+
+    def knows(self, digest: str) -> bool:
+        """Return whether a listing is the recorded one, so that nothing has to be compared."""
+        return self._seen is not None and self._seen.knows(digest)
+
+    def record(self, tools: Sequence[Tool], digest: str) -> None:
+        """Record the definitions that were not seen before, and report changes; a lock file needs no record."""
+        if self._seen is None or not digest:
+            return
+        before = self._seen.pins
+        pins = {bare_name(tool): self.pin(tool) for tool in tools}
+        for name in self._seen.record(pins, digest):
+            parts = [change.part for change in differences(before[name], pins[name])]
+            facts = {"tool": f"{self._source}.{name}", "changed": parts, "hash": pins[name].hash}
+            self._report(self._source, {**facts, "blocked": self.blocks()})
+
+    def hold(self, tool: Tool, pinned: Pinned, release: Callable[[], None]) -> Hold | None:
+        """Return why a tool is held back, or reported, or None; `release` registers the tool normally."""
         name, now = bare_name(tool), self.pin(tool)
-        before = pinned.get(name)
+        before = pinned.pins.get(name)
         if before is not None and before.hash == now.hash:
             return None
+        if before is None and not pinned.locked:
+            return None  # it is seen for the first time
 
         def accept() -> None:
-            self._lock.pin(self._source, name, now)
+            if self._lock is not None and pinned.locked:
+                self._lock.pin(self._source, name, now)
+            elif self._seen is not None:
+                self._seen.accept(name, now)
             release()
 
         def is_settled() -> bool:
             try:
-                pin = self._lock.sources.get(self._source, {}).get(name)
+                current = self.read()
             except ConfigError:  # reported where the tool is approved; an unreadable lock file approves nothing
                 return False
+            pin = None if current is None else current.pins.get(name)
             if pin is None or pin.hash != now.hash:
                 return False
             release()
             return True
 
-        return Hold(name=tool.spec.name, before=before, after=now, accept=accept, is_settled=is_settled)
+        since = AGREED if pinned.locked else FIRST_SEEN
+        return Hold(name=tool.spec.name, before=before, after=now, accept=accept, is_settled=is_settled, since=since)
 
 
 def bare_name(tool: Tool) -> str:

@@ -12,6 +12,7 @@ from toolpost.auth.credentials import Authorizer
 from toolpost.builtin.loader import Builtins, is_builtin
 from toolpost.builtin.specs import COLLECTIONS
 from toolpost.catalog.lock import Lock
+from toolpost.catalog.seen_definitions import SeenDefinitions
 from toolpost.configuration.defaults import TENANTS_FOLDER
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
@@ -35,6 +36,7 @@ from toolpost.toolbox.local_tools import (
     register_local_tools,
 )
 from toolpost.toolbox.source_manager import SourceManager
+from toolpost.toolbox.source_tools import Pinning
 from toolpost.transports.base import Services
 from toolpost.transports.registry import Plugins, load_plugins
 from toolpost.wire.network import NetworkPolicy
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 CACHE_DIR = "documents"
 LISTINGS_DIR = "listings"
+DEFINITIONS_DIR = "definitions"
 
 
 class ToolboxInputs(NamedTuple):
@@ -243,10 +246,17 @@ def _make_sources(
         resolve=not inputs.resolved,
         redactor=redactor,
         account_credentials=accounts.credentials_for,
-        lock=_open_lock(settings),
+        pinning=Pinning(
+            _open_lock(settings), None if home is None else home / DEFINITIONS_DIR, lambda: router.blocks_changes
+        ),
         secrets=inputs.secrets.union(literal_secrets(settings)),
         finish_calls=router.inflight.finish_on,
     )
+
+
+def seen_definitions(data_dir: Path, config: ExternalToolConfig) -> SeenDefinitions:
+    """Return the definitions of a source's tools as a Toolbox with this data folder has first seen them."""
+    return SeenDefinitions.of(data_dir / DEFINITIONS_DIR, config)
 
 
 def _open_lock(settings: Settings) -> Lock | None:

@@ -50,7 +50,7 @@ async def _list_tools(ask: RestRequest) -> Response:
     if "q" in query:
         return with_etag(ask, await _search_tools(ask))
     chosen = [spec for spec in specs if _is_wanted(spec, query) and ask.tools.has(spec.name)]
-    response = page_of(ask, chosen, lambda spec: spec.name, lambda spec: spec.to_dict())
+    response = page_of(ask, chosen, lambda spec: spec.name, lambda spec: _tool_to_dict(ask, spec))
     return with_etag(ask, response)
 
 
@@ -68,7 +68,7 @@ async def _search_tools(ask: RestRequest) -> Response:
         collection=query.get("collection"),
         where=lambda spec: _is_wanted(spec, query) and ask.tools.has(spec.name),
     )
-    return page_response(found, limit, lambda _spec: str(offset + limit), lambda spec: spec.to_dict())
+    return page_response(found, limit, lambda _spec: str(offset + limit), lambda spec: _tool_to_dict(ask, spec))
 
 
 def _is_wanted(spec: ToolSpec, query: Any) -> bool:
@@ -77,7 +77,14 @@ def _is_wanted(spec: ToolSpec, query: Any) -> bool:
 
 async def _show_tool(ask: RestRequest) -> Response:
     spec = ask.tools.find(ask.path["name"]).spec
-    return with_etag(ask, JsonResponse(spec.to_dict()))
+    return with_etag(ask, JsonResponse(_tool_to_dict(ask, spec)))
+
+
+def _tool_to_dict(ask: RestRequest, spec: ToolSpec) -> dict[str, Any]:
+    """Return a tool as JSON data, with a warning where its definition has changed and was not accepted."""
+    found = ask.box.registry.find(spec.name) if ask.box.registry.has(spec.name) else None
+    change = None if found is None else found.unaccepted
+    return {**spec.to_dict(), "warning": None if change is None else f"definition changed: {change.reason}"}
 
 
 def with_etag(ask: RestRequest, response: Response) -> Response:
@@ -93,7 +100,7 @@ def with_etag(ask: RestRequest, response: Response) -> Response:
 
 async def _show_definition(ask: RestRequest) -> Response:
     """Show what has changed in a tool since it was last accepted."""
-    hold = ask.box.registry.find(ask.path["name"]).hold
+    hold = ask.box.registry.find(ask.path["name"]).unaccepted
     return JsonResponse({"status": "accepted"} if hold is None else {"status": "changed", **hold.payload()})
 
 

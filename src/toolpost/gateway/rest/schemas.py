@@ -106,6 +106,7 @@ COMPONENTS: dict[str, Any] = {
             "cost_hint": _MAYBE_TEXT,
             "latency_hint_ms": {"type": ["integer", "null"]},
             "deprecated": {"type": "boolean"},
+            "warning": {"type": ["string", "null"], "description": "That its definition changed, until it is accepted"},
         },
         about="A tool of the catalog",
     ),
