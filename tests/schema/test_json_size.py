@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from toolpost.errors import ToolClientError
 from toolpost.schema import json_size
 from toolpost.schema.json_size import MAX_DEPTH, measure_json
+from toolpost.schema.json_values import is_array, is_object
 
 VALUES: Any = st.recursive(
     st.none() | st.integers() | st.text(alphabet='a"\\,[{]}é', max_size=20),
@@ -21,9 +22,9 @@ VALUES: Any = st.recursive(
 
 
 def count(value: Any) -> int:
-    if isinstance(value, list):
+    if is_array(value):
         return 1 + sum(map(count, value))
-    return 1 + sum(map(count, value.values())) if isinstance(value, dict) else 1
+    return 1 + sum(map(count, value.values())) if is_object(value) else 1
 
 
 @given(VALUES, st.booleans())

@@ -10,10 +10,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolTimeoutError
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
 from toolpost.contracts.outcomes import OWN_META, SERVER_META, Completed, Failed
 from toolpost.contracts.storage import ARTIFACTS
+from toolpost.processes.json_documents import measure
 from toolpost.runtime.model_messages import model_text
+from toolpost.schema.json_size import MAX_DIRECT_VALUES
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.subschemas import is_object_schema, nest_schema
 from toolpost.web.untrusted import WARNING, tool_results
@@ -163,8 +165,14 @@ async def whole_content(content: Any, artifacts: ArtifactStore, owner: Principal
     ref = await _find_artifact(content, artifacts, owner)
     if ref is None:
         return content
-    text = (await artifacts.read(ref.id, tenant=ref.tenant)).decode("utf-8", "replace")
-    return json.loads(text) if ref.media_type == "application/json" else text
+    data = await artifacts.read(ref.id, tenant=ref.tenant)
+    if ref.media_type != "application/json":
+        return data.decode("utf-8", "replace")
+    try:
+        await measure(data, MAX_DIRECT_VALUES)
+    except ToolClientError:  # it would hold up everybody else
+        return content
+    return json.loads(data)
 
 
 async def _find_artifact(part: Any, artifacts: ArtifactStore, owner: Principal) -> ArtifactRef | None:

@@ -366,3 +366,16 @@ async def test_a_comparison_orders_numbers_and_strings_alone() -> None:
     outcome = await run(text, {"n": 2})
     assert isinstance(outcome, Completed)
     assert outcome.content == {"list": [True, True, None, False]}
+
+
+async def test_a_result_of_too_many_values_is_not_read_by_expressions() -> None:
+    @tool(side_effects="pure")
+    async def many() -> list[dict[str, int]]:
+        """Return many empty objects."""
+        return [{}] * 300_000
+
+    text = json.dumps({"name": "reads", "steps": {"a": {"tool": "many"}}, "outputs": {"n": "${{ length(steps.a) }}"}})
+    outcome = await run(text, {}, many)
+    assert isinstance(outcome, Failed)
+    assert outcome.error.error_code == "message_too_large"
+    assert "step 'a'" in outcome.error.message

@@ -29,6 +29,8 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.outcomes import NO_META, Completed, Failed, Outcome, Paused, ToolResult, now_ms
 from toolpost.contracts.spec import SafetyProfile, Tool, ToolSpec, ToolTarget, replay_of
+from toolpost.processes.json_documents import measure
+from toolpost.schema.json_size import MAX_DIRECT_VALUES
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.workflow.definition import OutputPort, PlannedStep, Port, Workflow, read_folder
 from toolpost.sources.workflow.expressions import ExpressionError, is_true
@@ -415,7 +417,10 @@ class _Run:
             match outcome:
                 case Completed(meta=meta):
                     origin = str(meta.get("origin") or step.tool) if meta.get("trust") == UNTRUSTED else None
-                    return await self._whole(outcome), origin
+                    try:
+                        return await self._whole(outcome), origin
+                    except ToolError as error:
+                        raise self._error(where, f"{step.tool}: {error.message}", error) from error
                 case Paused():
                     raise _Waiting(outcome)
                 case Failed(error=error):
@@ -435,7 +440,10 @@ class _Run:
         if "preview" not in content or not kind.startswith(("application/json", "text/plain")):
             return content  # a file, which expressions cannot read into
         data = await self._context.read_artifact(outcome.artifacts[0])
-        return json.loads(data) if kind.startswith("application/json") else data.decode("utf-8", "surrogatepass")
+        if not kind.startswith("application/json"):
+            return data.decode("utf-8", "surrogatepass")
+        await measure(data, MAX_DIRECT_VALUES)
+        return json.loads(data)
 
     def _holds(self, planned: PlannedStep, scope: Mapping[str, Any], where: str) -> bool:
         assert planned.when is not None  # noqa: S101 - checked by the callers
