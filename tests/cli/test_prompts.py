@@ -233,7 +233,7 @@ def test_a_pasted_line_is_not_read() -> None:
 
 def test_the_first_approval_of_the_readme_is_what_a_terminal_shows(home: Path) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    shown = readme.partition("At a terminal you are asked at once:\n\n```text\n")[2].partition("```")[0]
+    shown = readme.partition("At a terminal you are asked at once:\n\n```sh\n")[2].partition("```")[0]
     command, *lines = shown.splitlines()
     code = next(block for block in readme.split("```python\n") if "def delete(" in block).partition("```")[0]
     (home / "tools.py").write_text(code)
