@@ -235,3 +235,30 @@ def order_after(signed_in: list[str]) -> Any:
         return "ordered"
 
     return order_now
+
+
+async def test_a_call_that_waits_for_one_that_is_cancelled_while_it_asks_ends_too(
+    make_box: MakeBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_added, may_go_on = asyncio.Event(), asyncio.Event()
+    async with make_box(pay) as box:
+        add = box.store.pending.add
+
+        async def add_slowly(action: Any, **options: Any) -> Any:
+            added = await add(action, **options)
+            if not is_added.is_set():
+                is_added.set()
+                await may_go_on.wait()
+            return added
+
+        monkeypatch.setattr(box.store.pending, "add", add_slowly)
+        first = asyncio.create_task(box.call("pay", {"amount": 5}, user=ANN))
+        await is_added.wait()
+        again = await box.call("pay", {"amount": 5}, user=ANN)
+        first.cancel()
+        may_go_on.set()
+        await asyncio.wait([first])
+        outcome = await box.pending.outcome(again.pending_id, by=ANN, wait_s=5)
+
+    assert isinstance(outcome, Failed)
+    assert (outcome.error.error_code, ran) == ("cancelled", [])

@@ -742,10 +742,17 @@ class PauseWriter:
                 await self._close_inside(attempt, closed)
 
     async def _retract(self, writing: asyncio.Task[PendingAction | None], action: PendingAction) -> None:
-        """Close the question of a call that was cancelled while the question was being written."""
+        """Close the question of a call that was cancelled while the question was being written.
+
+        The same call may wait for it already, and gets the outcome.
+        """
         await writing
         for closed in await self._store.pending.cancel(action.call_id, tenant=action.asked_by.tenant):
-            await self._store.pending.settle(closed.id, closed.status)
+            error = ToolCancelledError(
+                "the call was cancelled while a person was being asked", tool_name=closed.tool_name
+            )
+            failed = Failed(closed.call_id, closed.run_id, closed.tool_name, error)
+            await self._store.pending.settle(closed.id, closed.status, outcome=dump_outcome(failed))
 
     def _action(
         self, attempt: Attempt, runtime: ToolRuntime, question: Question, validated: ValidatedCall
