@@ -22,8 +22,10 @@ async def leak(password: str) -> str:
     raise ValueError(f"{password} is wrong, as is token-of-the-box")  # the literal is also in the source line
 
 
-async def test_the_traceback_is_logged_and_stored_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
-    async with Toolbox(tools=[leak]) as box:
+async def test_the_traceback_is_logged_and_stored_without_secrets(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    async with Toolbox(tools=[leak], settings={"data_dir": str(tmp_path / "data")}) as box:
         box.redactor.learn(["token-of-the-box"])
         outcome = await box.call("leak", {"password": "hunter2hunter2"})
         [failed] = [one for one in await box.events(run_id=outcome.run_id) if one.code is EventCode.TOOL_CALL_FAILED]
@@ -66,7 +68,7 @@ async def test_a_long_traceback_is_cut_at_its_beginning() -> None:
         """Raise a long message."""
         raise ValueError("x" * 3 * LONGEST_TRACEBACK + " end")
 
-    async with Toolbox(tools=[long]) as box:
+    async with Toolbox(tools=[long], settings={"data_dir": None}) as box:
         outcome = await box.call("long")
 
     assert isinstance(outcome, Failed)
@@ -79,7 +81,7 @@ async def test_an_error_that_a_tool_reports_has_no_line() -> None:
         """Refuse."""
         raise ToolClientError("not today")
 
-    async with Toolbox(tools=[refuse]) as box:
+    async with Toolbox(tools=[refuse], settings={"data_dir": None}) as box:
         outcome = await box.call("refuse")
 
     assert isinstance(outcome, Failed)
@@ -88,7 +90,7 @@ async def test_an_error_that_a_tool_reports_has_no_line() -> None:
 
 async def test_the_log_of_the_gateway_has_the_traceback_below_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     with logging_to_stderr("text"):
-        async with Toolbox(tools=[leak]) as box:
+        async with Toolbox(tools=[leak], settings={"data_dir": None}) as box:
             await box.call("leak", {"password": "hunter2hunter2"})
 
     head, *below = capsys.readouterr().err.splitlines()
