@@ -77,7 +77,7 @@ def measure(tick: Tick) -> Figure:
     """Run every attack."""
     rows: list[Row] = []
     for case in CASES:
-        rows.append(asyncio.run(_row(case)))
+        rows.append(asyncio.run(measure_attack(case)))
         tick(case.name)
     for kind, name in GATEWAY_CASES.items():
         rows.append(asyncio.run(_gateway_row(name, kind)))
@@ -97,7 +97,8 @@ def measure(tick: Tick) -> Figure:
 # ---------------------------------------------------------------- in the library
 
 
-async def _row(case: Case) -> Row:
+async def measure_attack(case: Case) -> Row:
+    """Run one attack beside calls of the healthy tool."""
     doubling = "inputs.x" + " | [@, @]" * 24
     workflow = WorkflowFunction(
         Workflow.parse(

@@ -26,7 +26,8 @@ def answer(message: dict[str, Any]) -> bytes | None:
             return _line({"id": number, "result": _welcome()})
         case {"method": method, "id": number}:
             return _line({"id": number, "error": {"code": -32601, "message": f"Method not found: {method}"}})
-    return None
+        case _:
+            return None
 
 
 def _flood(name: str) -> bytes:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.programs
     [("doubles", "expression_limit"), ("bad.objects", "completed"), ("bad.deep", "completed")],
 )
 def test_an_attack_is_measured(tool: str, ends_as: str) -> None:
-    row = asyncio.run(hostile._row(hostile.Case("an attack", tool, 10)))  # noqa: SLF001 - one row of the figure
+    row = asyncio.run(hostile.measure_attack(hostile.Case("an attack", tool, 10)))
     assert row["outcome"] == ends_as
     assert {column.key for column in hostile.COLUMNS} == row.keys()
     assert row["share"] > 0

@@ -12,7 +12,7 @@ from tests.wire.site import Received, Site, reply
 from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox
 
 pytestmark = pytest.mark.programs
-ITEMS = [{}] * 150_000
+ITEMS: list[dict[str, int]] = [{}] * 150_000
 
 
 async def _items(_received: Received, writer: asyncio.StreamWriter) -> None:
