@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, cast
@@ -281,6 +281,7 @@ class JsonRpc(Dispatcher[TransportContext]):
             await self._link.run(self)
         finally:
             self._is_open = False
+            self._turns.waiting.clear()
             for pending in list(self._pending.values()):
                 self.fail(pending, ToolConnectionError("MCP connection failed: Connection closed"))
             for task in self._tasks:
@@ -296,6 +297,8 @@ class JsonRpc(Dispatcher[TransportContext]):
             self._settle(message)
         elif message.get("id") is not None:
             self._turns.unsolicited += 1
+            if not self._is_open:
+                return  # nobody would get the response
             if len(self._served) + len(self._turns.waiting) < _MAX_SERVED:
                 self._turns.put(message)
             else:
@@ -338,10 +341,13 @@ class JsonRpc(Dispatcher[TransportContext]):
 
     def _note(self, method: str, params: Message | None) -> None:
         if method == "notifications/cancelled":
-            task, context = self._served.get(_key((params or {}).get("requestId")), (None, None))
+            request_id = _key((params or {}).get("requestId"))
+            task, context = self._served.get(request_id, (None, None))
             if task is not None and context is not None:
                 context.was_cancelled = True
                 task.cancel()
+            else:
+                self._turns.drop(request_id)
         elif method == "notifications/progress":
             self._report(params or {})
         if run_notify_intercept(self._intercept, method, params) or self._on_notify is None:
@@ -397,7 +403,7 @@ class PeerTurns:
         self._window, self._begun, self._noted = 0.0, 0, 0
         self._changed = set[str]()
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self.waiting: deque[Message] = deque()
+        self.waiting: OrderedDict[RequestId, Message] = OrderedDict()
         self.unsolicited = 0
 
     def put(self, request: Message) -> None:
@@ -407,9 +413,13 @@ class PeerTurns:
             self._begun += 1
             self._start(request)
             return
-        self.waiting.append(request)
+        self.waiting[_key(request["id"])] = request
         if self._timer is None:
             self._timer = self._loop.call_soon(self._begin_some)
+
+    def drop(self, request_id: RequestId) -> None:
+        """Do not begin with a request that the peer has cancelled."""
+        self.waiting.pop(request_id, None)
 
     def admits(self, method: str) -> bool:
         """Return whether a notification is handled."""
@@ -437,7 +447,7 @@ class PeerTurns:
         self._renew()
         for _ in range(min(_AT_ONCE, len(self.waiting), _BEGUN_PER_WINDOW - self._begun)):
             self._begun += 1
-            self._start(self.waiting.popleft())
+            self._start(self.waiting.popitem(last=False)[1])
         if not self.waiting:
             return
         if self._begun < _BEGUN_PER_WINDOW:
