@@ -116,3 +116,16 @@ async def test_that_a_list_has_changed_is_told_in_a_flood_too() -> None:
     changed = [shares.admits("notifications/tools/list_changed") for _ in range(10)]
     assert 0 < logs.count(True) < 1000
     assert changed == [True] + [False] * 9
+
+
+async def test_a_document_that_cannot_be_checked_fails_its_call_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "killed.py"
+    program.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setattr("toolpost.processes.json_documents._PROGRAM", str(program))
+    async with toolbox(200_000, inline_values=1000) as box:
+        outcomes = await asyncio.gather(*(box.call(f"bad.{name}", {}, timeout_s=120) for name in ("objects", "deep")))
+    errors = [outcome.error for outcome in outcomes if isinstance(outcome, Failed)]
+    assert [error.error_code for error in errors] == ["message_too_large", "message_too_large"]
+    assert "failed with code -9" in errors[0].message

@@ -24,7 +24,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, RequestId
 from pydantic_core import from_json, to_json
 
-from toolpost.contracts.errors import ErrorCategory, ToolClientError, ToolConnectionError, ToolNodeError
+from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolError, ToolNodeError
 from toolpost.contracts.lines import LineSplitter
 from toolpost.processes.json_documents import cut_document, measure
 from toolpost.schema.json_size import SMALL, CheckedJson, JsonLimits
@@ -577,16 +577,20 @@ def read_messages(text: str | bytes) -> list[Message]:
 
 
 async def read_large(text: str | bytes, limits: JsonLimits) -> list[Message]:
-    """Parse a large message as `read_messages` does, but let others run; refuse one that has too many values.
+    """Parse a large message as `read_messages` does, but let others run; refuse one that cannot be checked.
 
     The structured content of a result with many values is checked in another process, and stays JSON.
     """
     data = text.encode() if isinstance(text, str) else text
     try:
-        values = await measure(data, limits.max_values)
-    except ToolClientError as error:
+        return await _read_measured(data, limits)
+    except ToolError as error:  # of this message alone: others of the session go on
         refusal = too_many_values_error(data, error.message)
         return [] if refusal is None else [from_json(refusal)]
+
+
+async def _read_measured(data: bytes, limits: JsonLimits) -> list[Message]:
+    values = await measure(data, limits.max_values)
     if values > limits.inline_values and b'"structuredContent"' in data:
         with suppress(ValueError):
             rest, part = await cut_document(data, _STRUCTURED)
@@ -595,7 +599,7 @@ async def read_large(text: str | bytes, limits: JsonLimits) -> list[Message]:
                 for message in messages:
                     as_object(message.get("result"))["structuredContent"] = CheckedJson(part)
             return messages
-    return await asyncio.to_thread(_read_in_pieces, text)
+    return await asyncio.to_thread(_read_in_pieces, data)
 
 
 def _read_in_pieces(text: str | bytes) -> list[Message]:
