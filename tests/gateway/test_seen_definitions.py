@@ -130,6 +130,20 @@ async def test_a_new_connection_is_seen_for_the_first_time(place: Place, tmp_pat
         assert [one for one in box.problems if "srv.look" in one] == []
 
 
+async def test_definitions_that_cannot_be_written_hold_no_source_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path)
+    place.list()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "definitions").write_text("a file is in the way")
+    async with opened(place) as box:
+        done = await box.call("srv.look", {}, user="acme:ann")
+
+    assert isinstance(done, Completed)
+    assert "changes of definitions are not detected after a restart" in caplog.text
+
+
 def test_the_command_line_warns_shows_and_accepts(tmp_path: Path) -> None:
     place = Place(tmp_path)
     [source] = place.settings["sources"]

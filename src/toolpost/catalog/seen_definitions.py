@@ -13,7 +13,9 @@ import msgspec
 
 from toolpost.catalog.lock import Pin, pin_from_dict, pin_to_dict, write_json
 from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.spec import Tool
+from toolpost.files.durable import make_private_folder
 from toolpost.files.segments import path_segment
 
 _log = logging.getLogger("toolpost.toolbox")
@@ -62,14 +64,21 @@ class SeenDefinitions:
         self._write(_Record({**record.seen, name: pin}, changed))
 
     def record(self, pins: Mapping[str, Pin], digest: str) -> list[str]:
-        """Record the current definitions: new ones are accepted. Return the names of changes not reported before."""
+        """Record the current definitions: new ones are accepted. Return the names of changes not reported before.
+
+        Where they cannot be written, such as on a full disk, this process alone knows them: its tools can be called.
+        """
         record = self._read()
         known = {name: pin for name, pin in pins.items() if name in record.seen}
         changed = {name: pin for name, pin in known.items() if record.seen[name].hash != pin.hash}
         news = [name for name, pin in changed.items() if record.changed.get(name) != pin]
         new = _Record({**pins, **record.seen}, changed, "" if changed else digest)
         if new != record:
-            self._write(new)
+            try:
+                self._write(new)
+            except ConfigError as error:
+                _log.warning("changes of definitions are not detected after a restart: %s", error.message)
+                self._record = new
         return news
 
     def _read(self) -> _Record:
@@ -103,7 +112,10 @@ class SeenDefinitions:
             "seen": {name: pin_to_dict(pin) for name, pin in record.seen.items()},
             "changed": {name: pin_to_dict(pin) for name, pin in record.changed.items()},
         }
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            make_private_folder(self.path.parent)
+        except OSError as error:
+            raise ConfigError(f"{self.path.parent} cannot be written: {error.strerror}") from error
         write_json(self.path, document)
         self._record, self._status = record, None
 
