@@ -1,13 +1,16 @@
 """Who did what and when: runs and events by user, key, time and status."""
 
+from typing import Any
+
 from tests.stores.conftest import AnyStore
 from tests.stores.samples import ANN, BOB, COMPLETED, FAILED, REQUESTED, call_ref, event
-from toolpost.contracts.events import CALLER, EventFilter, RunFilter
+from toolpost.contracts.events import CALLER, EventCode, EventFilter, RunFilter
+from toolpost.contracts.principal import Principal
 
 
 def _add_runs(store: AnyStore) -> None:
     """Three runs, at 100, 200 and 300 s; the arguments of the last name the key of the second."""
-    made = [
+    made: list[tuple[str, Principal, float, EventCode, dict[str, Any]]] = [
         ("run_1", ANN, 100.0, COMPLETED, {}),
         ("run_2", BOB, 200.0, FAILED, {CALLER: "key:one"}),
         ("run_3", BOB, 300.0, COMPLETED, {CALLER: "key:two", "params": {CALLER: "key:one"}}),

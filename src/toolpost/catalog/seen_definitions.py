@@ -7,16 +7,18 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from toolpost.catalog.lock import Pin, pin_from_dict, pin_to_dict, write_json
-from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.spec import Tool
 from toolpost.files.durable import make_private_folder
 from toolpost.files.segments import path_segment
+
+if TYPE_CHECKING:  # the models of the settings are slow to import, and a Toolbox may have no sources
+    from toolpost.contracts.config import ExternalToolConfig
 
 _log = logging.getLogger("toolpost.toolbox")
 _VERSION = 1

@@ -13,7 +13,7 @@ from tests.sources.cli.manuals import command, manual, published, request, sourc
 from tests.sources.cli.programs import box_of, say, schema
 from toolpost import Completed, ExternalToolConfig, Toolbox
 from toolpost.configuration.settings import file_schema
-from toolpost.policy.redaction import MASK
+from toolpost.policy.secret_shapes import MASK
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of these tests are for POSIX")
 

@@ -123,7 +123,7 @@ async def test_tools_that_break_and_recover_come_back(tmp_path: Path) -> None:
 
 async def test_two_calls_of_one_person_are_each_answered(tmp_path: Path) -> None:
     async with toolbox(inquirer(protocol="legacy")) as box:
-        first, second = await asyncio.gather(*(box.call("srv.book", {}, user=ME) for _ in range(2)))
+        first, second = await asyncio.gather(*(box.call("srv.book", {}, user=ME, run_id=f"run_{n}") for n in range(2)))
         answered = [await box.answer(one.pending_id, {"name": "Bo"}, by=ME) for one in (first, second)]
     assert [one.question.prompt for one in answered] == ["srv asks: Which seat?"] * 2
 

@@ -14,7 +14,7 @@ from toolpost.configuration.settings import NetworkSettings, Settings
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.source_kinds import TransportType
 from toolpost.errors import ToolClientError, ToolNodeError
-from toolpost.policy.redaction import MASK
+from toolpost.policy.secret_shapes import MASK
 from toolpost.toolbox.node import MCPManager, ToolNode
 
 pytestmark = pytest.mark.programs

@@ -263,12 +263,12 @@ async def test_a_server_that_asks_for_air_is_given_it(tmp_path: Path, way: str, 
 @pytest.mark.parametrize("way", HTTP)
 @pytest.mark.req("RES-08")
 async def test_a_wait_beyond_the_deadline_is_told_at_once(tmp_path: Path, way: str) -> None:
-    refuse = [{"status": 429, "method": "tools/call", "headers": {"Retry-After": "77"}}]
+    refuse = [{"status": 429, "method": "tools/call", "headers": {"Retry-After": "177"}}]
     with rogue_by(way, tmp_path, tool("look", safe=True), refuse=refuse) as rogue:
         async with toolbox(config_by(way, rogue)) as box:
             outcome = await box.call("srv.look")
     assert isinstance(outcome.error, ToolRateLimitError)
-    assert outcome.error.retry_after_seconds == 77
+    assert outcome.error.retry_after_seconds == 177
     assert len(rogue.calls("look")) == 1
 
 
