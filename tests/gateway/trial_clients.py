@@ -31,6 +31,7 @@ CLIENTS = {  # the program of each, and the list of what its environment has
     "agent_framework_client": "agent_framework",
     "agno_client": "agno",
     "autogen_client": "autogen",
+    "claude_agent": "claude_agent_sdk",
     "crewai_client": "crewai",
     "dspy_tools": "dspy",
     "google_adk_client": "google_adk",

@@ -133,11 +133,11 @@ def _event(data: Any, *, named: bool = False) -> bytes:
 
 
 def _whole(path: str, line: Any, usage: tuple[int, int], body: dict[str, Any]) -> dict[str, Any]:
-    return _APIS[path][0](line, usage, body["model"])
+    return _APIS[path.partition("?")[0]][0](line, usage, body["model"])
 
 
 def _events(path: str, line: Any, usage: tuple[int, int], body: dict[str, Any]) -> Iterator[bytes]:
-    return _APIS[path][1](line, usage, body["model"])
+    return _APIS[path.partition("?")[0]][1](line, usage, body["model"])
 
 
 # ---------------------------------------------------------------- Chat Completions
