@@ -13,6 +13,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import TokenKey
 from toolpost.gateway.callers import new_caller_key
+from toolpost.stores.agent_folders import session_folder
 from toolpost.stores.pauses import PlannerPauses
 
 KINDS = ("tokens", "pending", "journal", "keys", "caller_keys", "state", "artifacts", "files", "events", "runs")
@@ -249,3 +250,29 @@ async def test_nothing_of_them_stays_in_the_write_ahead_log_while_others_have_th
         after = [path for path in tmp_path.rglob("*") if path.is_file() and b"canary-of-ann" in path.read_bytes()]
     assert b"canary-of-ann" in before
     assert after == []
+
+
+@pytest.mark.parametrize(
+    ("who", "older"),
+    [
+        (Principal("local", "Ann"), "sessions/Ann"),
+        (Principal("ACME", "ann@x.org"), "tenants/ACME/sessions/ann%40x%2Eorg"),
+        (Principal("a~b", "C~D"), "tenants/a~b/sessions/C~D"),
+    ],
+    ids=str,
+)
+async def test_sessions_in_folders_of_an_earlier_version_are_found_and_forgotten(
+    tmp_path: Path, who: Principal, older: str
+) -> None:
+    folder = tmp_path / older
+    folder.mkdir(parents=True)
+    (folder / "current.jsonl").write_text('{"role": "user", "content": "hello"}\n')
+    long = Principal("local", "L" * 100)
+    session_folder(tmp_path, long).mkdir(parents=True)
+    async with open_store(tmp_path) as store:
+        found = (session_folder(tmp_path, who) / "current.jsonl").exists()
+        forgotten = await store.forget(who)
+
+    assert (found, forgotten["sessions"]) == (True, 1)
+    assert [path.name for path in tmp_path.rglob("current.jsonl")] == []
+    assert session_folder(tmp_path, long).is_dir()

@@ -32,6 +32,7 @@ from toolpost.contracts.storage import (
 )
 from toolpost.files.durable import make_private_folder
 from toolpost.stores.agent_files import AgentFiles
+from toolpost.stores.agent_folders import rename_older_folders
 from toolpost.stores.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.caller_keys import SQLiteCallerKeys
 from toolpost.stores.database import Reader, open_writable, store_error, truncate_wal
@@ -369,6 +370,7 @@ def open_sqlite_store(
     hold the database.
     """
     _make_folder(data_dir)
+    rename_older_folders(data_dir)
     liveness = Liveness(data_dir / OWNERS)
     try:
         db, ledger = _open_database(data_dir / DATABASE, sealer, busy_s)
