@@ -16,6 +16,8 @@ SECRETS = [
     ("--password=hunter2! --verbose", "hunter2"),
     ("password = 'tr0ub4dor'", "tr0ub4dor"),
     ('{"password": "letmein"}', "letmein"),
+    ('{"password": "correct horse battery", "user": "ann"}', "battery"),
+    (r'"{\"password\": \"correct horse battery\"}"', "battery"),
     (r'"{\"client_secret\": \"letmein\"}"', "letmein"),
     ('secret := "letmein"', "letmein"),
     ("DB_PASSWORD=letmein", "letmein"),

@@ -55,6 +55,7 @@ _BACKWARDS = re.compile(r"[ \t]{0,3}+[\"']?+\\{0,3}+([\w-]{2,60}+)")
 _LONGEST_NAME = 70  # with what may be between it and the separator
 _LONGEST_WORD = 64
 _QUOTED = re.compile(r"[^\s\"'\\]++")
+_TO_QUOTE = re.compile(r"[^\"'\\\n]{1,200}+(?=\\{0,3}[\"'])")  # further words of a passphrase
 _PLAIN = re.compile(r"[^\s\"'\\<>,;&(){}\[\]|`]++")
 _STRONG = re.compile(r"[0-9!@#%^*+~]")
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]*+")
@@ -111,6 +112,8 @@ def _mask_assignments(text: str) -> str:
             parts += (text[last:begin], MASK)
             rest = pattern.match(text, value.end())
             last = value.end() if rest is None else rest.end()
+            if quote is not None and (words := _TO_QUOTE.match(text, last)) is not None:
+                last = words.end()
     return "".join((*parts, text[last:]))
 
 
