@@ -31,7 +31,7 @@ async def test_by_default_the_person_behind_the_agent_may_approve(make_box: Make
         assert isinstance(await box.approve(paused.pending_id, by=ANN), Completed)
 
 
-@pytest.mark.parametrize("asker", [AGENT, "acme:Agent", "acme: agent", "acme:\uff41gent", "acme:\u200bagent"])
+@pytest.mark.parametrize("asker", [AGENT, "acme:Agent", "acme: agent", "acme:\uff41gent"])
 async def test_with_four_eyes_whoever_asked_may_not_approve_however_they_write_their_name(
     make_box: MakeBox, asker: str
 ) -> None:
@@ -40,6 +40,14 @@ async def test_with_four_eyes_whoever_asked_may_not_approve_however_they_write_t
         with pytest.raises(ToolPermissionError, match="whoever asked may not answer") as refused:
             await box.approve(paused.pending_id, by=asker)
         assert refused.value.error_code == "not_an_answerer"
+        assert isinstance(await box.approve(paused.pending_id, by=BOB), Completed)
+
+
+async def test_a_name_with_characters_that_nobody_sees_answers_nothing(make_box: MakeBox) -> None:
+    async with make_box(pay, approvals=FOUR_EYES) as box:
+        paused = await box.call("pay", {"amount": 9}, user=AGENT)
+        with pytest.raises(ValueError, match="in characters that can be seen"):
+            await box.approve(paused.pending_id, by="acme:\u200bagent")
         assert isinstance(await box.approve(paused.pending_id, by=BOB), Completed)
 
 

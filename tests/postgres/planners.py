@@ -47,7 +47,9 @@ async def main(deed: str, url: str, token: str = "") -> None:
     program = import_module("planner")
     async with program.planning(url) as (box, pauses):
         if deed == "ask":
-            print(await program.ask(box, pauses), flush=True)
+            token = await program.ask(box, pauses)
+            await box.events()  # they are on disk then; those of the last milliseconds are lost with a killed process
+            print(token, flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             return
         try:

@@ -257,14 +257,15 @@ class Entry:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the operator trusts the source of the tool, so that its content reaches a model as that of own tools.
+        """Whether the content of the tool reaches a model as that of own tools.
 
-        What a trusted server itself says is of the open world, such as the text of a web page, is not its own.
+        The operator trusts what the source says of its tools, and the source says that results are its own. By the
+        default of MCP they are of the open world: the text of a web page is not the server's.
         """
         if self.config is None or not self.config.trust or self.spec.third_party:
             return False
         claims = as_object(self.original.extra.get("annotations"))
-        return claims.get("openWorldHint") is not True
+        return claims.get("openWorldHint") is False
 
     @property
     def _is_own(self) -> bool:

@@ -269,10 +269,7 @@ class ExternalToolConfig(SourceModel):
     )
     enabled: bool = True
     required: bool = False
-    trust: bool = Field(
-        default=False,
-        description="Whether what the source says of its own tools may loosen calls, and its content is trusted",
-    )
+    trust: bool = Field(default=False, description="Whether what the source says of its own tools is believed")
     trace_context: bool = Field(default=False, description="Whether calls carry the ids of their trace (traceparent)")
     auth_type: AuthType = AuthType.NONE
     auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
