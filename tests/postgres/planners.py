@@ -54,9 +54,10 @@ async def main(deed: str, url: str, token: str = "") -> None:
             return
         try:
             outcome = await program.resume(box, pauses, token)
-            print(outcome.status, outcome.content, flush=True)
+            end = f"{outcome.status} {outcome.content}"
         except KeyError as refused:
-            print(refused, flush=True)
+            end = str(refused)
+    print(end, flush=True)  # once every event is stored: whoever reads it may kill this process
 
 
 if __name__ == "__main__":
