@@ -158,6 +158,26 @@ async def test_responses_that_an_agent_sends_with_its_call_do_not_reach_the_serv
     assert question.person
 
 
+async def test_a_call_that_brings_its_responses_does_not_wait_for_an_earlier_one(tmp_path: Path) -> None:
+    form, name = (
+        ElicitResult(action="accept", content={"name": "ann"}),
+        "fixture__test_input_required_result_elicitation",
+    )
+    async with serving_fixture(None) as url:
+        source = {"name": "fixture", "transport": "mcp", "connection": url, "required": True}
+        settings = {"data_dir": None, "policy": "exploratory", "sources": [source]}
+        async with Toolbox(settings=Settings.model_validate(settings)) as box:
+            server = McpServer(box, principal=lambda _ctx: "acme:ann", interactive=lambda _ctx: True)
+            async with server.publishing(), Client(server.server, elicitation_callback=accept) as client:
+                call = client.session.call_tool
+                asked = await call(name, {}, allow_input_required=True)
+                given: dict[str, Any] = {"user_name": form, "unknown": form}
+                result = await call(name, {}, input_responses=given, allow_input_required=True)
+
+    assert isinstance(asked, InputRequiredResult)
+    assert "Hello, ann!" in str(result)
+
+
 @pytest.mark.waits
 async def test_an_agents_client_does_not_answer_what_the_task_of_an_interactive_one_asks() -> None:
     async with serving_fixture(fixture := Fixture()) as url:

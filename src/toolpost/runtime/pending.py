@@ -696,8 +696,15 @@ class PauseWriter:
         return replace(paused, duration_ms=attempt.elapsed_ms)
 
     async def find_waiting(self, attempt: Attempt, runtime: ToolRuntime) -> Paused | None:
-        """Return the pause of the same call if it waits already; None for a call that may be another one."""
-        if attempt.request.answers or not self._store.pending.may_wait:
+        """Return the pause of the same call if it waits already; None for a call that may be another one.
+
+        A call that brings its client's responses with it is begun: it may not have to wait.
+        """
+        request = attempt.request
+        if request.answers or not self._store.pending.may_wait:
+            return None
+        client = None if request.context is None else request.context.client
+        if client is not None and client.input_responses:
             return None
         same_call = _same_call(attempt, runtime)
         if not same_call:
