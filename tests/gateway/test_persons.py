@@ -94,6 +94,31 @@ async def test_what_a_tool_asks_is_put_to_the_client_of_an_interactive_key_and_e
     assert decided.structured_content == {"result": "a table for two"}
 
 
+async def test_what_an_agents_call_asks_after_an_answer_is_for_the_same_people(tmp_path: Path) -> None:
+    @tool(side_effects="pure")
+    async def travel(ctx: ToolContext) -> str:
+        """Ask twice."""
+        place = await ctx.pause("place", prompt="Where to?", key="place")
+        return f"{place} on {await ctx.pause('day', prompt='When?', key='day')}"
+
+    async with (
+        served(tmp_path / "data", [travel], approvals={"answerers": [BOSS]}) as gate,
+        client_of(gate, await gate.key("acme:bot", "call"), "legacy") as client,
+    ):
+        calling = asyncio.create_task(client.call_tool("travel", {}))
+        await answered_by_a_person(gate.box, "Rome")
+        async with asyncio.timeout(60):
+            while not (found := await gate.box.pending.list(by=BOSS)):
+                await asyncio.sleep(0.01)
+        with pytest.raises(ToolPermissionError):
+            await gate.box.answer(found[0].id, "Monday", by="acme:eve")
+        await gate.box.answer(found[0].id, "Sunday", by=BOSS)
+        result = await calling
+
+    assert (found[0].question.person, found[0].question.answerers) == (True, (BOSS,))
+    assert result.structured_content == {"result": "Rome on Sunday"}
+
+
 @ERAS
 @pytest.mark.parametrize("demanded_by", ["tool", "rule"])
 async def test_a_tool_or_a_rule_can_demand_a_person_always(tmp_path: Path, era: Era, demanded_by: str) -> None:

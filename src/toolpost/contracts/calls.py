@@ -45,7 +45,8 @@ class RequestedCall(Struct, frozen=True):
     """A call as the caller requested it; nothing has been checked.
 
     `session` is within which a repeated call is the same as one that waits; None where no other call is the same. A
-    resumed call has the `same_call` of its pending action.
+    resumed call has the `same_call` of its pending action, and its `unattended`: no person uses the MCP client that
+    made the call.
     """
 
     call_id: str
@@ -64,6 +65,7 @@ class RequestedCall(Struct, frozen=True):
     held: tuple[object, ...] = ()
     session: str | None = None
     same_call: str = ""
+    unattended: bool = False
 
     def __repr__(self) -> str:
         return represent(self, "arguments", "answers", "context", "idempotency_key")

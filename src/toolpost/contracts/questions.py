@@ -165,6 +165,7 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     the same call; `answerers` are patterns of `tenant:user` that may answer (None: anyone in the tenant). `outcome`
     is the outcome of the call once it was answered. `same_call` is the hash of who asked for which call in which
     session: a repeated call with the same hash waits for this action. It is empty where no other call is the same.
+    With `unattended`, no person uses the MCP client that made the call.
     """
 
     id: str
@@ -191,6 +192,7 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     answered_at: float | None = None
     outcome: Mapping[str, Any] | None = None
     same_call: str = ""
+    unattended: bool = False
 
     def __repr__(self) -> str:
         return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome", "same_call"))

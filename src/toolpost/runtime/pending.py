@@ -458,6 +458,7 @@ class PendingActions:
                 action.id,
                 action.started,
                 same_call=action.same_call,
+                unattended=action.unattended,
             )
         )
 
@@ -644,15 +645,13 @@ def _shown_payload(question: Question, redactor: Redactor) -> Mapping[str, Any]:
     return shown
 
 
-def with_answerers(question: Question, approvals: Approvals, context: ToolContext | None = None) -> Question:
+def with_answerers(question: Question, approvals: Approvals, *, unattended: bool = False) -> Question:
     """Return the question with the people who may answer it by policy.
 
-    What a tool or a server asks is for those people, too, unless a person uses the MCP client that made the call.
+    What a tool or a server asks is for those people, too, if no person uses the MCP client that made the call.
     """
-    if question.kind == "input":
-        client = None if context is None else context.client
-        if approvals.person or (client is not None and not client.interactive):
-            question = replace(question, person=True)
+    if question.kind == "input" and (approvals.person or unattended):
+        question = replace(question, person=True)
     is_decided = question.kind in _DECIDED or question.person
     if not is_decided or question.needs_operator:
         return question
@@ -677,7 +676,8 @@ class PauseWriter:
         """Store the call with its question and emit that it waits; the intent of a tool that asked is removed."""
         redactor = runtime.redactor_for(attempt.request)
         question = describe_call(question, runtime.called, attempt.original_arguments, redactor)
-        question = with_answerers(question, (attempt.verdict or runtime.verdict).approvals, attempt.request.context)
+        approvals = (attempt.verdict or runtime.verdict).approvals
+        question = with_answerers(question, approvals, unattended=_is_unattended(attempt.request))
         action = self._action(attempt, runtime, question, validated)
         paused = await paused_outcome(self._store.pending, action)
         writing = self._background.start(self._write(action, journaled=attempt.journaled))
@@ -790,7 +790,14 @@ class PauseWriter:
             timeout_s=request.timeout_s,
             context=dump_context(request.context),
             same_call="" if question.kind in _NEVER_SAME else _same_call(attempt, runtime),
+            unattended=_is_unattended(request),
         )
+
+
+def _is_unattended(request: RequestedCall) -> bool:
+    """Return whether no person uses the MCP client that made a call; a resumed call has no client."""
+    client = None if request.context is None else request.context.client
+    return request.unattended or (client is not None and not client.interactive)
 
 
 def _same_call(attempt: Attempt, runtime: ToolRuntime) -> str:
