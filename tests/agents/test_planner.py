@@ -244,7 +244,7 @@ async def test_what_a_planner_cannot_work_with_is_said_at_once() -> None:
             ReactPlanner(catalog=box, llm=ScriptedModel(), max_iters=0)
         with pytest.raises(ConfigError, match="a ToolRegistry, or a list of tools, not int"):
             ReactPlanner(catalog=cast("Any", 5), llm=ScriptedModel())
-        with pytest.raises(TypeError, match="is no tool; put @tool on it"):
+        with pytest.raises(TypeError, match="is not a tool; put @tool on it"):
             ReactPlanner(catalog=cast("Any", [print]), llm=ScriptedModel())
     with pytest.raises(RuntimeError, match="open the Toolbox first"):
         ReactPlanner(catalog=Toolbox(settings=QUIET), llm=ScriptedModel())

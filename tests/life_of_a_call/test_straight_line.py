@@ -459,5 +459,5 @@ def test_what_is_no_tool_is_refused_with_a_word_on_what_to_do(make_box: MakeBox)
         return 1
 
     not_one: Any = bare
-    with pytest.raises(TypeError, match="is no tool; put @tool on it"):
+    with pytest.raises(TypeError, match="is not a tool; put @tool on it"):
         make_box(not_one)

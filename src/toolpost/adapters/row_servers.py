@@ -129,7 +129,7 @@ def _config(transport: TransportType, connection: str) -> ExternalToolConfig:
 
 
 def _refusal(transport: TransportType, uri: str) -> ToolPermissionError:
-    """Return the error of a row whose server nobody has allowed."""
+    """Return the error of a row whose server is not allowed."""
     kind = "server"
     if not is_url(uri):
         kind = {TransportType.MCP: "command", TransportType.HTTP: "file"}.get(transport, "file or module")

@@ -6,7 +6,7 @@ import asyncio
 import re
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
@@ -34,6 +34,7 @@ from toolpost.runtime.model_messages import model_text
 from toolpost.transports.base import SourceTool
 
 if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.spec import Tool
     from toolpost.toolbox.box import Toolbox
@@ -193,19 +194,18 @@ class ToolValues:
                 self._names[_key(cast("AnyToolValue", value))] = canonical_name(server.name, value.tool_name)
                 continue
             place = (transport, value.server_uri, value.credential_name)
-            servers.setdefault(place, _RowsOfServer(server, [])).values.append(value)
-        for server, rows in servers.values():
-            await self._add_source(server, rows)
+            servers.setdefault(place, _RowsOfServer(server, server.config, [])).values.append(value)
+        for rows in servers.values():
+            await self._add_source(rows)
 
     def _mark_unusable(self, value: RemoteTool | WorkflowTool, error: ToolError) -> None:
         key = _key(cast("AnyToolValue", value))
         self._names[key] = value.name
         self._unusable[key] = self.box.redactor.redact(error.message.removeprefix("Permission denied: "))
 
-    async def _add_source(self, server: RowServer, values: Sequence[RemoteTool]) -> None:
+    async def _add_source(self, rows: _RowsOfServer) -> None:
         """Add the server of some rows to the sources of the Toolbox, idle."""
-        settings = server.config
-        assert settings is not None  # noqa: S101 - the others are open
+        server, settings, values = rows
         name = _source_name(settings.connection, {state.name for state in self.box.report})
         tools = {value.tool_name: value for value in reversed(values)}
         wanted = settings.tool_filter
@@ -287,11 +287,12 @@ def _warn(problem: str) -> None:
 
 class _RowsOfServer(NamedTuple):
     server: RowServer
+    config: ExternalToolConfig
     values: list[RemoteTool]
 
 
 def _row_tool(source: str, value: RemoteTool) -> Tool:
-    """Return a tool as its row describes it; nobody knows what it does until its server has listed it."""
+    """Return a tool as its row describes it. Its effects are unknown until its server has listed it."""
     return SourceTool(
         ToolSpec(
             name=canonical_name(source, value.tool_name),

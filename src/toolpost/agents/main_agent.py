@@ -466,9 +466,7 @@ class MainAgent:
             waits = {pause.pending_id or "": step.tool_name}
             self._waiting |= waits
             self._background.start(self._await_answer(pause.pending_id or ""))
-            text = (
-                f"This call waits for a person: {pause_prompt(pause)} Do not repeat it; you are told what came of it."
-            )
+            text = f"This call waits for a person: {pause_prompt(pause)} Do not repeat it. Its outcome follows."
             message = {"role": "tool", "tool_call_id": call_id, "content": self.box.redactor.text(text)}
             return {**message, "metadata": {_WAITS: waits}}
         return self._turns.result_message(call_id, action)

@@ -141,7 +141,7 @@ class DeferredTool(FunctionTool):
 
     @property
     def takes_context(self) -> bool:
-        """False, whatever the function is given: built-in tools ask nobody once they have begun."""
+        """False, whatever the function is given: built-in tools have no questions once they have begun."""
         return False
 
     @property

@@ -387,8 +387,8 @@ def as_tool(given: Tool | CustomTool) -> Tool:
     if is_custom_tool(given):
         return ObjectTool(given)
     if hasattr(given, "execute") and (missing := missing_members(given)):
-        raise TypeError(f"{given!r} is no tool: it lacks {', '.join(missing)}; give it these, or a `spec`")
-    raise TypeError(f"{given!r} is no tool; put @tool on it, or give it a `spec` and `execute`")
+        raise TypeError(f"{given!r} is not a tool: it lacks {', '.join(missing)}; give it these, or a `spec`")
+    raise TypeError(f"{given!r} is not a tool; put @tool on it, or give it a `spec` and `execute`")
 
 
 class SchemaChecks:

@@ -66,7 +66,7 @@ def login_name() -> str:
 
 
 def has_control(text: str) -> bool:
-    """Return whether a name has characters that nobody sees, such as line breaks: in a log it would be another's."""
+    """Return whether a name has invisible characters, such as line breaks: in a log it would look like another name."""
     return not text.isprintable() and _HIDDEN.search(text) is not None
 
 

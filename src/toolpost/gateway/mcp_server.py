@@ -107,7 +107,7 @@ class McpServer:
     """Serve the tools of an open Toolbox over MCP; `principal` says for whom a request is, as `tenant:user`.
 
     `interactive` says whether a person uses the client of a request, who then answers what tools and servers ask; by
-    default nobody does. Approvals are never answered by a client.
+    default none does. Approvals are never answered by a client.
 
     Clients see the tools of `view`, by default all, and the resources and prompts of the MCP servers behind them.
     `relay` must be among the sinks of the Toolbox for progress to reach clients. `session` says in which session a
@@ -146,7 +146,7 @@ class McpServer:
         self._header_schemas: dict[str, Mapping[str, Any] | None] = {}
         self._listed: list[Mapping[str, ToolSpec]] = [
             self._view.shown()
-        ]  # what clients may have seen since they were last told of a change
+        ]  # what clients may have seen since the last notification of a change
         self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
         self.server: Server[Any] = _ListingServer(
             name,

@@ -76,7 +76,7 @@ def may_have_secret(text: str) -> bool:
         return False
     if "=" in text or ":" in text:
         lower = text.lower()
-        if any([name in lower for name in _NAMES]):  # noqa: C419 - of few, a list is made sooner
+        if any(name in lower for name in _NAMES):
             return True
     if "eyJ" in text or "IA" in text or "AIza" in text or "earer " in text or "EARER " in text:
         return True

@@ -74,5 +74,5 @@ def _holds_secret(value: str) -> bool:
         return True
     try:
         return any(is_secret_variable(name) for word in value.split() for name, _ in parse_qsl(urlsplit(word).query))
-    except ValueError:  # which nobody can read as a URL
+    except ValueError:  # it cannot be parsed as a URL
         return True

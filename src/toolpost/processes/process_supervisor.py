@@ -197,7 +197,7 @@ class ProcessSupervisor:
             if self._loop.time() > deadline:
                 self._process.kill()
             await asyncio.sleep(0.001)
-        if self._process.returncode:  # it was killed, and may have left behind what nobody is above any more
+        if self._process.returncode:  # it was killed, and may have left orphans
             await asyncio.to_thread(kill_orphans)
         for attempt in range(10):
             if self._group is None or self._group.remove():

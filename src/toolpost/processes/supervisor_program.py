@@ -464,7 +464,7 @@ def _signal_process_groups(processes: dict[int, int], number: int) -> None:
 def descendants(top: int, without: frozenset[int] | set[int] = frozenset()) -> dict[int, int]:
     """Map the descendants of a process to their process groups, leaving out some processes with theirs.
 
-    Those that have ended, and that nobody has asked about yet, are left out, too.
+    Zombies, which have ended and were not reaped yet, are left out, too.
     """
     groups: dict[int, int] = {}
     children: dict[int, list[int]] = {}

@@ -74,7 +74,7 @@ _BEFORE_ANEW = {"approval": "deny it and ", "unknown": "say whether it happened 
 _OUTER_WAIT_S = 60.0
 _MOST_WAITING = 1000  # pending actions that are looked through for those that wait for a definition
 _POLL_S = 0.1  # another process may answer
-_NEVER_SAME = frozenset({"restart", "unknown"})  # nobody is asked, or about an earlier try
+_NEVER_SAME = frozenset({"restart", "unknown"})  # no question, or one about an earlier attempt
 _DECIDED = frozenset({"approval", "unknown"})  # the other kinds ask for what only the caller can give
 _ASKED = (EventCode.APPROVAL_REQUESTED, EventCode.CALL_PAUSED)
 _ANSWER_CODES = {"approve": EventCode.APPROVAL_GRANTED, "deny": EventCode.APPROVAL_DENIED}
@@ -904,7 +904,7 @@ def approval_card(
     """Return the card of a pending action, with its secrets masked.
 
     `answers` lists the possible decisions while it is open, each with the schema of what comes with it; what only the
-    operator can approve is offered to nobody else.
+    operator can approve is offered to no other caller.
     """
     name, question = action.tool_name, action.question
     entry = registry.find(name) if registry.has(name) else None

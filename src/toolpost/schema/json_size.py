@@ -48,7 +48,7 @@ def measure_json(data: bytes, max_values: int = MAX_VALUES) -> int:
     """Return about how many values a document has, never fewer than it has.
 
     ToolClientError with the code `message_too_large` where it has more than the limit, or is nested too deeply.
-    Commas and brackets are counted, which is quick; those in strings are told apart only where it matters.
+    Commas and brackets are counted, which is quick; those in strings are excluded only where it matters.
     """
     values = sum(map(_count, _slices(data)))
     if values <= MAX_DEPTH:

@@ -108,7 +108,7 @@ def authenticate_older_rows(db: sqlite3.Connection, key: LogKey, sealer: RowSeal
                 value = sealer.open(body, table, *names[: _SHORTER[table]], *suffix)
             except (StoreError, TypeError, ValueError):
                 continue
-            anew = sealer.seal(value, table, *names, *suffix)
-            db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (anew, rowid))  # noqa: S608
+            sealed = sealer.seal(value, table, *names, *suffix)
+            db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (sealed, rowid))  # noqa: S608
     for row in db.execute(f"SELECT {COLUMNS} FROM caller_keys").fetchall() if caller_keys else ():  # noqa: S608
         db.execute("UPDATE caller_keys SET mac = ? WHERE id = ?", (row_mac(key, row), row[0]))

@@ -80,7 +80,7 @@ class ApprovedSource(IdleSource):
         return await inner.invoke(replace(call, permitted=replace(permitted, validated=validated)))
 
     def release(self, call_id: str) -> None:
-        """Release a call that the source holds open and nobody will answer any more."""
+        """Release a call that the source holds open and that will not be answered."""
         if isinstance(self._inner, HoldingSource):
             self._inner.release(call_id)
 

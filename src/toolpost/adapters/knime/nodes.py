@@ -192,7 +192,7 @@ class AgentPrompter:
     )
     trust_rows = knext.BoolParameter(
         "Trust the table",
-        "Use the servers and workflows that the table names, too. Commands are not started: nobody can approve them "
+        "Use the servers and workflows that the table names, too. Commands are not started: they cannot be approved "
         "while the node runs.",
         False,  # noqa: FBT003 - as KNIME has it
     )

@@ -51,7 +51,7 @@ _WINDOW_S = 0.1
 _BEGUN_PER_WINDOW = 100
 _NOTED_PER_WINDOW = 100
 _AT_ONCE = 16
-_PAUSE_S = 20e-6  # for each message that nobody asked for; to drop one takes a fifth of that
+_PAUSE_S = 20e-6  # for each unsolicited message; to drop one takes a fifth of that
 _IDS = frozenset({int, str, float, type(None)})
 
 _ASKING = TransportContext(kind="toolpost", can_send_request=True)
@@ -188,7 +188,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         return pending
 
     def follow(self, method: str, answer: Coroutine[Any, Any, dict[str, Any]]) -> PendingRequest:
-        """Return a request that something else sends; it is cancelled where nobody waits for it any more."""
+        """Return a request that something else sends; it is cancelled when no caller waits for it."""
         self._last_id += 1
         pending = PendingRequest(f"followed {self._last_id}", method, self._loop.create_future())
         task = self.start(answer)
@@ -298,7 +298,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         elif message.get("id") is not None:
             self._turns.unsolicited += 1
             if not self._is_open:
-                return  # nobody would get the response
+                return  # there is no receiver for the response
             if len(self._served) + len(self._turns.waiting) < _MAX_SERVED:
                 self._turns.put(message)
             else:
@@ -308,7 +308,7 @@ class JsonRpc(Dispatcher[TransportContext]):
             self._note(method, message.get("params"))
 
     def due_pause(self) -> float:
-        """Return for how long to take in nothing, after a peer has sent many messages that nobody asked for."""
+        """Return for how long to take in nothing, after a peer has sent many unsolicited messages."""
         return self._turns.due_pause()
 
     def _start_serving(self, message: Message) -> None:
@@ -391,10 +391,10 @@ class JsonRpc(Dispatcher[TransportContext]):
 
 
 class PeerTurns:
-    """The share of the event loop that a peer gets for messages that nobody asked for: its requests and notifications.
+    """The share of the event loop that a peer gets for unsolicited messages: its requests and notifications.
 
     Requests are begun a few at a time, up to a rate, in the order in which they came. Notifications above a rate are
-    dropped; that a list has changed is never dropped, but told once.
+    dropped; that a list has changed is never dropped, but handled once.
     """
 
     def __init__(self, start: Callable[[Message], None]) -> None:

@@ -59,7 +59,9 @@ async def serve_in_process(server: Any) -> AsyncGenerator[Link]:
     lowlevel: Server[Any] = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
     if not hasattr(lowlevel, "get_request_handler"):
         kind = f"{type(server).__module__}.{type(server).__qualname__}"
-        raise ConfigError(f"{kind} is no server object that can run in this process; start it as a command or by URL")
+        raise ConfigError(
+            f"{kind} is not a server object that can run in this process; start it as a command or by URL"
+        )
     lifespan = getattr(server, "_lifespan_manager", nullcontext)
     link = Loopback()
     async with lifespan(), lowlevel.lifespan(lowlevel) as state:

@@ -211,18 +211,15 @@ def _split(text: str) -> Iterator[str | Expression]:
 
 def _parse_beginning(text: str, start: int) -> tuple[Expression, int]:
     """Return the shortest expression that begins here and is closed, and where; the first error if there is none."""
-    first: ExpressionError | None = None
+    errors: list[ExpressionError] = []
     close = text.find(_CLOSE, start)
-    for _ in range(_MAX_CLOSINGS):
+    while close >= 0 and len(errors) < _MAX_CLOSINGS:
         try:
             return Expression(text[start:close]), close
         except ExpressionError as error:
-            first = first or error
+            errors.append(error)
         close = text.find(_CLOSE, close + 1)
-        if close < 0:
-            break
-    assert first is not None  # noqa: S101 - the first pass returns or sets it
-    raise first
+    raise errors[0]
 
 
 def _as_text(value: Any) -> str:
