@@ -3,13 +3,26 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolpost import Completed, Failed, Outcome, Settings, Toolbox, ToolContext, tool
+from toolpost import (
+    Completed,
+    ExternalToolConfig,
+    Failed,
+    Outcome,
+    Settings,
+    Toolbox,
+    ToolContext,
+    TransportType,
+    tool,
+)
+from toolpost.configuration import protected_files
+from toolpost.configuration.protected_files import ProtectedFiles
+from toolpost.contracts.context import ProtectedPath
 
 TOOLS = """
 from helpers import VALUE
@@ -279,3 +292,24 @@ async def test_the_code_of_a_programs_own_tools_and_its_packages_stay_as_they_ar
     assert is_refused(others)
     assert isinstance(read, Completed)
     assert not new.exists()
+
+
+def test_a_source_that_is_added_while_paths_are_computed_is_protected_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = tmp_path / "late.py"
+    late.write_text("")
+    early = ExternalToolConfig(name="early", transport=TransportType.PYTHON, connection=str(tmp_path / "early.py"))
+    files = ProtectedFiles(Settings(data_dir=None, sources=[early]), config=None, tools=[])
+    find_compiled, added = vars(protected_files)["_find_compiled"], list[str]()  # where another thread would run
+
+    def find_and_add(file: ProtectedPath) -> Iterable[ProtectedPath]:
+        if not added:
+            added.append("late")
+            files.add(ExternalToolConfig(name="late", transport=TransportType.PYTHON, connection=str(late)))
+        return find_compiled(file)
+
+    monkeypatch.setattr(protected_files, "_find_compiled", find_and_add)
+    files.paths()
+
+    assert str(late) in {one.path for one in files.paths()}

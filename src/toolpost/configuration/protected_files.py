@@ -63,8 +63,8 @@ class ProtectedFiles:
         self._fixed = [*_configuration(settings, config), *_tool_code(tools), *_find_installed()]
         self._fixed += _find_search_path(self._workplaces)
         self._python: list[ExternalToolConfig] = []
-        self._state: tuple[int, frozenset[tuple[str, str]]] | None = None
-        self._all: tuple[ProtectedPath, ...] = ()
+        self._version = 0  # of what `add` has changed
+        self._known: tuple[object, tuple[ProtectedPath, ...]] = (None, ())  # a state, and the paths at that state
         self.read: Callable[[], frozenset[tuple[str, str]]] = frozenset
         for source in settings.all_sources():
             self.add(source)
@@ -76,18 +76,20 @@ class ProtectedFiles:
         self._fixed = [*self._fixed, *files, *_folders(files, self._workplaces)]
         if source.transport is TransportType.PYTHON:
             self._python = [*self._python, source]
-        self._state = None
+        self._version += 1  # last: paths that another thread computes meanwhile are of the version before
 
     def paths(self) -> tuple[ProtectedPath, ...]:
         """Return the paths that are protected now; the first time after a change takes 20 µs a file."""
-        state = (len(sys.modules) if self._python else 0, self.read())
-        if state != self._state:
+        read = self.read()
+        state = (self._version, len(sys.modules) if self._python else 0, read)
+        known, paths = self._known
+        if state != known:
             loaded = [path for source in self._python for path in _find_imported(source)]
-            files = [_protect(file, f"what source {name!r} loads") for file, name in sorted(state[1])]
+            files = [_protect(file, f"what source {name!r} loads") for file, name in sorted(read)]
             entries = [*self._fixed, *loaded, *files]
-            self._all = tuple(dict.fromkeys([*entries, *(path for file in entries for path in _find_compiled(file))]))
-            self._state = state  # last: what another thread has not finished is not relied on
-        return self._all
+            paths = tuple(dict.fromkeys([*entries, *(path for file in entries for path in _find_compiled(file))]))
+            self._known = (state, paths)  # at once: another thread reads both
+        return paths
 
 
 def _fixed_part(path: Path) -> Path:
