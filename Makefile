@@ -13,13 +13,16 @@
 # make test-n8n   the tests of webhooks against a real n8n, installed at first (minutes), and its answers recorded anew
 # make test-clients   clients that others wrote, installed at first (minutes), list and call through the gateway
 # make docs    the examples in the documents only
+# make test-imports   import every module without modules that only POSIX has
+# make release   wheel, sdist and SBOM in dist/, tested as they are installed
+# make hooks   install ruff as a pre-commit hook
 
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-EXTRAS := arrow,dev,graphql,http,keyring,langchain,mcp,oauth,search,websocket,workflow
+EXTRAS := arrow,dev,gateway,graphql,http,keyring,langchain,mcp,oauth,search,websocket,workflow
 # More than the two cores of a small machine: tests of servers and programs wait as often as they work.
 WORKERS ?= 3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 TYPED := $(wildcard src tests tools bench conformance examples)
 # The small model is large for a part: its own targets bring it.
@@ -28,7 +31,7 @@ PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup chromium demo test quick test-live check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
+.PHONY: setup chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed node_modules/.installed $(PARTS) chromium
@@ -83,6 +86,19 @@ quick: .venv/.installed
 # Never part of `test`: it asks strangers, and some of them want to be paid.
 test-live: .venv/.installed
 	TOOLPOST_LIVE=1 $(BIN)/python -m pytest tests/builtin/test_live_providers.py
+
+# Every module is imported, without modules that only POSIX has.
+test-imports: .venv/.installed
+	$(BIN)/python -m pytest tests/test_platforms.py
+
+# The distributions of a release in dist/, tested as they are installed.
+release: .venv/.installed
+	$(BIN)/python -m tools.release
+
+# ruff before every commit.
+hooks: .venv/.installed
+	$(PIP) pre-commit
+	$(BIN)/pre-commit install
 
 check: setup
 	@$(MAKE) --no-print-directory --jobs=$(WORKERS) --output-sync check-style check-mypy check-pyright check-layers

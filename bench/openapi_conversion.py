@@ -17,14 +17,16 @@ from bench.core.figures import Column, Figure, Row, Target
 from bench.core.harness import Tick, undisturbed
 from bench.core.main import Part, measured, tell
 from tests.specs import no_network, octokit, real_documents
-from toolpost.auth.keys import FileSealer
+from toolpost.auth.keys import FileCipher
 from toolpost.cli.output import Output
 from toolpost.cli.stdout_guard import guard_stdout
 from toolpost.schema.schema_checks import check_schema
-from toolpost.sources.openapi.loader import ApiCache, LoadedDocuments, build_api, load_documents, read_api
+from toolpost.sources.openapi.cache import ApiCache
+from toolpost.sources.openapi.loader import LoadedDocuments, build_api, load_documents, read_api
+from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
 from toolpost.sources.openapi.models import ApiDescription
-from toolpost.sources.openapi.spec import BUDGET, estimate_tokens, fit_to_budget, tool_spec
-from toolpost.stores.sealing import CacheFolder
+from toolpost.sources.openapi.spec import tool_spec
+from toolpost.stores.encryption import CacheFolder
 
 T = TypeVar("T")
 
@@ -126,7 +128,7 @@ def _checked(specs: list[Any]) -> None:
 def _from_cache(path: Path) -> float:
     """The whole catalog from the cache, records of tools included."""
     with tempfile.TemporaryDirectory() as folder:
-        cache = ApiCache(CacheFolder(Path(folder), FileSealer(Path(folder) / "key")))
+        cache = ApiCache(CacheFolder(Path(folder), FileCipher(Path(folder) / "key")))
 
         def load() -> ApiDescription:
             return asyncio.run(read_api(str(path), fetch=no_network, cache=cache, base_url=BASE_URL))

@@ -38,10 +38,10 @@ from starlette.routing import Route
 
 from toolpost import Settings, Toolbox
 from toolpost.configuration.settings import ViewSettings
-from toolpost.gateway.mcp_http import http_sessions
-from toolpost.gateway.mcp_progress import ProgressRelay
-from toolpost.gateway.mcp_server import McpServer
-from toolpost.gateway.mcp_tasks import McpTask, Tasks, knows_tasks, missing_tasks
+from toolpost.gateway.mcp.http import http_sessions
+from toolpost.gateway.mcp.progress import ProgressRelay
+from toolpost.gateway.mcp.server import McpServer
+from toolpost.gateway.mcp.tasks import McpTask, Tasks, knows_tasks, missing_tasks
 from toolpost.gateway.views import View
 from toolpost.wire.http_server import listen, serve_until_stopped
 
@@ -112,7 +112,7 @@ class Call:
     async def ask(self, then: Callable[[dict[str, Any]], Result], **requests: Result) -> Result:
         """Ask the client, in the way of its protocol, and go on with all responses."""
         if self.task is not None:
-            return then(await self.task.ask(requests))
+            return then(await self.task.request_input(requests))
         if self.is_modern:
             if requests.keys() <= self.responses.keys():
                 return then({key: self.responses[key] for key in requests})
@@ -740,7 +740,7 @@ async def serving_gateway(url: str, *, protocol: str = "auto") -> AsyncGenerator
         "name": "fixture",
         "transport": "mcp",
         "connection": url,
-        "mcp": {"protocol": protocol, "sampling": True},
+        "options": {"protocol": protocol, "sampling": True},
         "required": True,
     }
     settings = Settings.model_validate(

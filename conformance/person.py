@@ -69,7 +69,7 @@ class Person:
         raise SystemExit(f"{MOST_SIGN_INS} times signed in, and still not let in")
 
     def _refusal(self) -> ToolError | None:
-        source = self._box.sources.source(SOURCE)
+        source = self._box.sources.index.source(SOURCE)
         return source.refusal if isinstance(source, PersonalSource) else None
 
     async def _is_let_in(self, heard: ToolError | None) -> bool:

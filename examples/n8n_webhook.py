@@ -25,7 +25,7 @@ async def main() -> None:
             "name": "n8n",
             "transport": "webhook",
             "connection": f"{site}/webhook",
-            "webhook": {"kind": "plain", "tools": {"onboard": onboard}},
+            "options": {"kind": "plain", "tools": {"onboard": onboard}},
         }
         settings = Settings.model_validate({"data_dir": None, "sources": [source]})
         async with Toolbox(settings=settings) as box:

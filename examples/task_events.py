@@ -11,7 +11,7 @@ at once: 3
 import asyncio
 
 from toolpost import EventBus, Settings, Toolbox, ToolContext, tool
-from toolpost.agents.turns import Actor, PlanStep, TaskContext
+from toolpost.agents.steps import Actor, PlanStep, TaskContext
 
 running = most = 0
 

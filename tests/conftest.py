@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from coverage import Coverage
@@ -19,9 +18,8 @@ from tests.left_out import is_left_out, unwanted_marks
 from tests.parts import MEASURED, leave_programs_unmeasured
 from tests.process_state import ProcessState
 from tests.programs import UNMARKED, WATCH
-from toolpost import Settings, __path__
+from toolpost import __path__
 from toolpost.catalog.threads import idle_workers
-from toolpost.toolbox.source_manager import SourceManager
 
 # How long an example takes says how busy the machine is. What CI says must depend on the change alone; elsewhere every
 # run may find something new.
@@ -43,20 +41,7 @@ def _programs_start_unmeasured() -> Iterator[None]:
 @pytest.fixture
 def one_segment_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Events are not written before somebody waits for it: on a busy machine those of a call may be two segments."""
-    monkeypatch.setattr("toolpost.stores.writer.LINGER_S", 60.0)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _sources_have_time() -> Iterator[None]:
-    """On a busy machine a server may take longer to start than opening waits by default, which few tests are about."""
-    usual, load_all = Settings().startup_wait_s, SourceManager.load_all
-
-    async def patient(self: SourceManager, configs: Any, *, wait_s: float | None = None) -> None:
-        await load_all(self, configs, wait_s=60.0 if wait_s == usual else wait_s)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SourceManager, "load_all", patient)
-        yield
+    monkeypatch.setattr("toolpost.stores.sqlite.writer.LINGER_S", 60.0)
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +65,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"NOT TESTED on a real full disk: {mounted.stderr.strip()}")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--third-store", action="store_true", help="run tests/life_of_a_call on a slow store, not SQLite")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -10,10 +10,11 @@ import pytest
 
 from tests.parts import ROOT, found
 from toolpost.contracts.errors import ToolConnectionError
+from toolpost.sources.files import File
 from toolpost.sources.openapi.loader import parse_api, read_api
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation
 from toolpost.sources.openapi.requests import RequestBuilder
-from toolpost.web.requests import File, PlannedRequest
+from toolpost.sources.requests import PlannedRequest
 
 OWN = Path(__file__).parent / "sources/openapi/documents"
 OCTOKIT = "octokit_api_github_com"

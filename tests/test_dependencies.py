@@ -1,7 +1,12 @@
 """What the package asks to be installed."""
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -38,7 +43,7 @@ def test_every_requirement_is_pinned() -> None:
 
 
 def test_all_brings_what_every_extra_for_users_brings() -> None:
-    each = set[str]().union(*(brought(extra) for extra in EXTRAS if extra not in ("all", "dev")))
+    each = set[str]().union(*(brought(extra) for extra in EXTRAS if extra not in ("all", "dev", "testing")))
 
     assert brought("all") == each
 
@@ -46,7 +51,7 @@ def test_all_brings_what_every_extra_for_users_brings() -> None:
 @pytest.mark.req("MISC-03", "GEN-11")
 def test_the_extras_for_command_lines_and_websockets_bring_what_they_need() -> None:
     assert brought("websocket") < brought("tools-websocket")
-    assert any(line.startswith("aiohttp") for line in brought("tools-websocket"))
+    assert any(line.startswith("websockets") for line in brought("tools-websocket"))
     assert "utcp-websocket>=1.0.0" in brought("tools-websocket")
     assert brought("tools-cli") == {"utcp-cli>=1.0.0"}
 
@@ -55,8 +60,82 @@ def test_the_extras_for_command_lines_and_websockets_bring_what_they_need() -> N
 def test_the_extra_for_planners_brings_models_servers_and_apis() -> None:
     names = {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in brought("planner")}
 
-    assert {"litellm", "fastmcp", "utcp", "utcp-http", "aiohttp"} <= names
+    assert {"litellm", "fastmcp", "utcp", "utcp-http", "websockets"} <= names
 
 
 def test_the_extra_for_models_brings_what_litellm_imports_for_a_request_with_tools() -> None:
     assert any(line.startswith("litellm[mcp]") for line in brought("agents"))
+
+
+# The extras without which the modules of a package are not imported; other modules need what they name alone.
+NEEDED = {
+    "adapters/arrow_decoding": ["arrow"],
+    "adapters/arrow_encoding": ["arrow"],
+    "adapters/arrow_tables": ["arrow"],
+    "adapters/arrow_type": ["arrow"],
+    "adapters/langchain": ["langchain"],
+    "auth/caller_tokens": ["oauth"],
+    "auth/key_storage": ["keyring"],
+    "auth/oauth/jose": ["oauth"],
+    "auth/secret": ["keyring"],
+    "builtin/html_parser_program": ["http"],
+    "catalog/search_vectors": ["search"],
+    "cli/serve": ["gateway"],
+    "cli/tracing": ["telemetry"],
+    "gateway": ["gateway", "telemetry"],
+    "runtime/tracing": ["telemetry"],
+    "sources/graphql": ["graphql"],
+    "sources/mcp": ["mcp"],
+    "sources/workflow": ["workflow"],
+    "testing/stores": ["testing"],
+    "wire/http1": ["http"],
+    "wire/http_server": ["gateway"],
+    "wire/tracing": ["telemetry"],
+    "wire/unix_http": ["gateway"],
+    "wire/websockets": ["websocket"],
+}
+PART_OF = {"fastmcp-slim": "fastmcp", "pydantic_core": "pydantic"}  # required by the other one
+OF_THE_CALLER = {("adapters/langchain", "langgraph")}  # imported where a graph runs the tool, so it is there
+
+
+def imported(path: Path) -> Iterator[set[str]]:
+    """The distributions that may bring what a module imports at run time, anywhere in it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+        for name in names:
+            top = name.partition(".")[0]
+            if id(node) not in typing and top not in sys.stdlib_module_names and top != "toolpost":
+                yield names_of(PART_OF.get(one, one) for one in installed()[top])
+
+
+def test_every_import_is_declared_by_the_core_or_by_the_extra_of_its_module() -> None:
+    core = names_of(PROJECT["dependencies"])
+    undeclared: list[tuple[str, ...]] = []
+    for path in sorted((ROOT / "src/toolpost").rglob("*.py")):
+        module = path.relative_to(ROOT / "src/toolpost").with_suffix("").as_posix()
+        extras = [
+            extra for prefix, extras in NEEDED.items() if f"{module}/".startswith(f"{prefix}/") for extra in extras
+        ]
+        declared = core.union(*(names_of(brought(extra)) for extra in extras))
+        declared |= {name for caller, name in OF_THE_CALLER if caller == module}
+        undeclared += [(module, *sorted(brings)) for brings in imported(path) if declared.isdisjoint(brings)]
+
+    assert undeclared == []
+
+
+@cache
+def installed() -> Mapping[str, list[str]]:
+    """The distributions that bring each module, which takes a second to find out."""
+    return packages_distributions()
+
+
+def names_of(requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0].lower().replace("_", "-") for line in requirements}

@@ -110,7 +110,7 @@ async def main():
 def test_a_call_of_a_plain_function_builds_no_validators_of_pydantic_and_imports_nothing_heavy() -> None:
     needless = [  # pydantic reads the metadata of everything installed when it builds its first validator
         *("pydantic.plugin._loader", "pydantic.root_model", "docstring_parser", "cryptography", "rich", "sqlite3"),
-        *("typer", "yaml", "aiohttp", "mcp", "httpx2", "toolpost.toolbox.accounts", "toolpost.stores.sqlite"),
+        *("typer", "yaml", "websockets", "mcp", "httpx2", "toolpost.toolbox.accounts", "toolpost.stores.sqlite.store"),
         "toolpost.contracts.config",  # the models of sources
     ]
     told = f"print(json.dumps([asyncio.run(main()), [name for name in {needless} if name in sys.modules]]))"

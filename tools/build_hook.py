@@ -26,8 +26,9 @@ class SchemaFiles(BuildHookInterface[Any]):
         """Add the documents, and one file for each tool; an editable install needs none, because it has the sources."""
         if version == "editable":
             return
-        for page in sorted(Path(self.root, "docs").glob("*.md")):
-            build_data["force_include"][str(page)] = f"{_DOCUMENTS}/{page.name}"
+        documents = Path(self.root, "docs")
+        for page in sorted(documents.rglob("*.md")):
+            build_data["force_include"][str(page)] = f"{_DOCUMENTS}/{page.relative_to(documents).as_posix()}"
         self._folder = Path(tempfile.mkdtemp(prefix="toolpost-schemas-"))
         specs = Path(self.root, "src", _BUILTIN, "specs.json")
         for tool in json.loads(specs.read_text(encoding="utf-8"))["tools"]:

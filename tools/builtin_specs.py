@@ -10,7 +10,7 @@ from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.providers.config import ProviderSettings
 from toolpost.builtin.specs import SPECS_FILE
 from toolpost.contracts.spec import ToolSpec
-from toolpost.stores.memory import MemoryStore
+from toolpost.stores.memory.store import MemoryStore
 
 STANDARD = SPECS_FILE.parent / "standard"
 _FIELDS = (

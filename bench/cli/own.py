@@ -85,6 +85,6 @@ def box_of(data_dir: Path | None) -> Toolbox:
     tool: dict[str, Any] = {"args": ["{message}"], "output": "text"}
     tools = {"look": {**tool, "side_effects": "read"}, "act": tool}
     source = ExternalToolConfig.model_validate(
-        {"name": "cmd", "transport": "cli", "connection": PROGRAM, "required": True, "cli": {"tools": tools}}
+        {"name": "cmd", "transport": "cli", "connection": PROGRAM, "required": True, "options": {"tools": tools}}
     )
     return Toolbox(settings=Settings(data_dir=data_dir, builtins="none", policy="exploratory", sources=[source]))

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from bench.core.bare_writer import BareEvent, BareWriter, to_json
 from bench.core.harness import Stopwatch, Turn, undisturbed
 from bench.core.subject import ARGUMENTS, add3
-from toolpost.auth.keys import FileSealer
+from toolpost.auth.keys import FileCipher
 from toolpost.catalog.function import tool
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.sqlite import DATABASE, open_sqlite_store
+from toolpost.stores.sqlite.store import DATABASE, open_sqlite_store
 from toolpost.toolbox.box import Toolbox
 
 OURS = "event log"
@@ -80,7 +80,7 @@ class LogTrack:
         batches = repeated(self._call, calls)
         with tempfile.TemporaryDirectory(prefix="toolpost-bench-") as folder:
             home = Path(folder)
-            store = open_sqlite_store(home, sealer=FileSealer(home / "key"), queue_limit=QUEUE_LIMIT)
+            store = open_sqlite_store(home, cipher=FileCipher(home / "key"), queue_limit=QUEUE_LIMIT)
             async with store:
                 turn = await self._fill(batches, store.events, home / DATABASE)
         return turn

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from toolpost.builtin.loader import file_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.processes.commands import CommandRunner
 
-OF_RIPGREP, OF_GREP, OF_WALK = 1.3, 3.0, 2.0
+OF_RIPGREP, OF_WALK = 1.3, 2.0
 MIDDLE_S, MIDDLE_MB = 1.0, 50.0
 PATTERN = NEEDLE + "[0-9]+"
 COLUMNS = (
@@ -101,28 +102,14 @@ async def _taken(tree: Path, scale: FileScale, tick: Tick) -> list[Pair]:
 
 def _pairs(tree: Path, commands: CommandRunner) -> list[Pair]:
     grep = {"pattern": PATTERN, "path": str(tree)}
-    own = {tool.spec.name: tool for tool in file_tools(ripgrep=None, commands=commands)}
-    pairs = [
-        Pair(
-            "grep_files without ripgrep",
-            _asked(own["grep_files"], grep),
-            "grep -r",
-            _program("grep", "-rnE", PATTERN, tree),
-            OF_GREP,
-        ),
-        Pair(
-            "list_files",
-            _asked(own["list_files"], {"path": str(tree), "recursive": True}),
-            "os.walk",
-            _walk(tree),
-            OF_WALK,
-        ),
+    tools = {tool.spec.name: tool for tool in file_tools(commands=commands)}
+    ripgrep = shutil.which("rg", path=sysconfig.get_path("scripts")) or "rg"
+    floor = _program(ripgrep, "--no-ignore", "--hidden", "-n", PATTERN, tree)
+    listing = {"path": str(tree), "recursive": True}
+    return [
+        Pair("grep_files", _asked(tools["grep_files"], grep), "rg", floor, OF_RIPGREP),
+        Pair("list_files", _asked(tools["list_files"], listing), "os.walk", _walk(tree), OF_WALK),
     ]
-    if ripgrep := shutil.which("rg"):
-        with_it = {tool.spec.name: tool for tool in file_tools(commands=commands)}["grep_files"]
-        floor = _program(ripgrep, "--no-ignore", "--hidden", "-n", PATTERN, tree)
-        pairs.insert(0, Pair("grep_files with ripgrep", _asked(with_it, grep), "rg", floor, OF_RIPGREP))
-    return pairs
 
 
 def _asked(tool: Any, arguments: dict[str, Any]) -> Work:

@@ -17,7 +17,7 @@ import toolpost
 from toolpost.cli import main
 
 _PACKAGES = ("auth", "catalog", "cli", "configuration", "contracts", "gateway", "policy", "runtime", "schema", "stores")
-_MORE = ("toolbox", "web", "wire", "builtin.specs", "builtin.loader", "sources.python")
+_MORE = ("toolbox", "http", "wire", "builtin.specs", "builtin.loader", "sources.python")
 
 
 def run(folder: str, arguments: list[str]) -> None:

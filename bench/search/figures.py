@@ -13,7 +13,8 @@ from bench.core.figures import Column, Figure, Row, Target
 from bench.core.harness import Tick
 from bench.core.main import Part
 from bench.search.corpus import Query, queries, specs
-from toolpost.catalog.search import SearchIndex, open_vectors
+from toolpost.catalog.search import SearchIndex
+from toolpost.catalog.search_vectors import open_vectors
 from toolpost.contracts.spec import ToolSpec
 
 KINDS = ("lexical", "paraphrase", "unseen", "intent")

@@ -13,9 +13,10 @@ from bench.mcp.seats import USUAL, Call, seated
 from bench.websocket import names
 from bench.websocket.floor import raw_link
 from toolpost.configuration.settings import LimitSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, WebSocketOptions, WebSocketTool
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.outcomes import Completed
 from toolpost.contracts.source_kinds import TransportType
+from toolpost.sources.websocket.options import WebSocketTool
 from toolpost.toolbox.box import Toolbox
 
 ECHO = "echo"
@@ -62,7 +63,7 @@ def settings(url: str, data_dir: Path | None) -> Settings:
         name="api",
         transport=TransportType.WEBSOCKET,
         connection=url,
-        websocket=WebSocketOptions(tools={ECHO: tool}, mode="multiplexed"),
+        options={"tools": {ECHO: tool.model_dump()}, "mode": "multiplexed"},
         max_concurrency=MAX_CONCURRENCY,
         required=True,
     )

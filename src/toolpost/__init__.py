@@ -9,7 +9,8 @@ from toolpost.contracts.lazy import lazy_attributes
 if TYPE_CHECKING:
     from toolpost.agents.planner import ReactPlanner
     from toolpost.agents.results import PlannerFinish, PlannerPause
-    from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
+    from toolpost.auth.oauth_manager import OAuthManager, OAuthProviderConfig
+    from toolpost.auth.token_stores import InMemoryTokenStore
     from toolpost.catalog.function import tool
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.settings import Settings
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.callback_app import callback_app
-    from toolpost.toolbox.node import MCPClient, MCPManager, ToolNode
+    from toolpost.toolbox.mcp_client import MCPClient
+    from toolpost.toolbox.mcp_manager import MCPManager
+    from toolpost.toolbox.node import ToolNode
 
 __version__ = "0.1.0"
 
@@ -42,7 +45,8 @@ __getattr__ = lazy_attributes(
     {
         "agents.planner": ["ReactPlanner"],
         "agents.results": ["PlannerFinish", "PlannerPause"],
-        "auth.oauth_manager": ["InMemoryTokenStore", "OAuthManager", "OAuthProviderConfig"],
+        "auth.oauth_manager": ["OAuthManager", "OAuthProviderConfig"],
+        "auth.token_stores": ["InMemoryTokenStore"],
         "catalog.function": ["tool"],
         "catalog.registry": ["ToolRegistry"],
         "configuration.settings": ["Settings"],
@@ -66,7 +70,9 @@ __getattr__ = lazy_attributes(
         "runtime.router": ["ToolRouter"],
         "toolbox.box": ["Toolbox"],
         "toolbox.callback_app": ["callback_app"],
-        "toolbox.node": ["MCPClient", "MCPManager", "ToolNode"],
+        "toolbox.mcp_client": ["MCPClient"],
+        "toolbox.mcp_manager": ["MCPManager"],
+        "toolbox.node": ["ToolNode"],
     },
 )
 

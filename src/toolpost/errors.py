@@ -30,10 +30,8 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     ToolValidationError,
     ToolValueError,
-    adapt_exception,
-    adapt_mcp_error,
-    adapt_utcp_error,
 )
+from toolpost.contracts.foreign_errors import adapt_exception, adapt_mcp_error, adapt_utcp_error
 
 __all__ = [
     "ConfigError",

@@ -4,7 +4,7 @@ from toolpost.contracts.events import EventCode, EventFilter, RemoteBinding, Run
 from toolpost.contracts.storage import ArtifactStore, EventSink, StateStore, Store
 from toolpost.runtime.event_bus import EventBus
 from toolpost.stores.pauses import PlannerPauses
-from toolpost.stores.state import StateEvents
+from toolpost.stores.state_events import StateEvents
 
 __all__ = [
     "ArtifactStore",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from toolpost.agents.models.litellm_model import LiteLLMChat
     from toolpost.agents.models.names import open_model
     from toolpost.agents.models.openai import OpenAIChat, OpenAIResponses
-    from toolpost.agents.models.replies import ask_model
+    from toolpost.agents.models.replies import request_reply
 
 __getattr__ = lazy_attributes(
     __name__,
@@ -19,7 +19,7 @@ __getattr__ = lazy_attributes(
         "agents.models.litellm_model": ["LiteLLMChat"],
         "agents.models.names": ["open_model"],
         "agents.models.openai": ["OpenAIChat", "OpenAIResponses"],
-        "agents.models.replies": ["ask_model"],
+        "agents.models.replies": ["request_reply"],
     },
 )
 
@@ -34,8 +34,8 @@ __all__ = [
     "TextDelta",
     "ToolCallDelta",
     "Usage",
-    "ask_model",
     "open_model",
+    "request_reply",
 ]
 
 

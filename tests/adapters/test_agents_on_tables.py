@@ -8,13 +8,13 @@ from typing import Self
 
 import pytest
 
-from tests.agents import test_agent, test_planner, test_turns
+from tests.agents import test_agent, test_planner, test_steps
 from toolpost import Toolbox
 from toolpost.adapters import PythonFunctionTool, extract_tools, tool_table, workflow_tool
 from toolpost.sources import Workflow
 
 EARLIER = (
-    test_turns.test_a_step_of_a_plan_calls_its_tool_and_is_recorded,
+    test_steps.test_a_step_of_a_plan_calls_its_tool_and_is_recorded,
     test_agent.test_a_task_runs_in_the_background_to_its_result,
     test_agent.test_events_of_a_task_are_a_chain_of_causes,
     test_agent.test_a_task_is_suspended_until_a_person_has_answered,

@@ -28,7 +28,7 @@ from toolpost.adapters import (
     tool_table,
     tool_values,
 )
-from toolpost.adapters.arrow import tool_column_name
+from toolpost.adapters.arrow_tables import tool_column_name
 from toolpost.errors import ConfigError, ToolValueError
 
 FACTORY = ToolValueFactory()
@@ -176,7 +176,7 @@ def test_a_column_of_an_older_form_is_not_filtered_before_it_is_written_anew() -
     nine = {"0": 1, "1": "add", "2": "", "3": "", "4": None, "5": None, "6": -1, "7": None, "8": samples.URI}
     table = pa.table({"Tool": pa.array([nine])})
 
-    with pytest.raises(ToolValueError, match=r"has an older form; write it anew first"):
+    with pytest.raises(ToolValueError, match=r"has an older form; rewrite it first"):
         filter_tools(table, ToolType.MCP)
     assert filter_tools(tool_table(tool_values(table["Tool"])), ToolType.MCP).num_rows == 1
 

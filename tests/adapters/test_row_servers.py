@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.adapters.servers import described, small_server
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Received, Site, reply
-from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, Toolbox, tool
+from toolpost import Completed, ExternalToolConfig, Failed, Paused, Toolbox, tool
 from toolpost.adapters import (
     HTTPTool,
     LangchainToolConverter,
@@ -46,7 +47,7 @@ PAGE = reply(body=b"{}", content_type="application/json")
 
 
 def box_with(policy: Any = "exploratory", **settings: Any) -> Toolbox:
-    return Toolbox(settings=Settings.model_validate({"data_dir": None, "policy": policy, **settings}))
+    return Toolbox(settings=PatientSettings.model_validate({"data_dir": None, "policy": policy, **settings}))
 
 
 def touching(marker: Path) -> str:

@@ -11,9 +11,10 @@ import pytest
 
 from toolpost import EventBus, EventCode, Settings, Toolbox, ToolContext, tool
 from toolpost.agents import Agent, Budget
+from toolpost.agents.conversation import CANCELLED
 from toolpost.errors import ToolClientError, ToolConflictError
 from toolpost.sources import Workflow, WorkflowFunction
-from toolpost.stores.agent_files import CANCELLED, TaskLogs
+from toolpost.stores.agent_records.task_logs import TaskLogs
 from toolpost.testing import ScriptedModel, tool_calls
 
 ANN = "acme:ann"
@@ -201,7 +202,7 @@ async def test_only_so_many_tasks_run_at_once() -> None:
     async with Toolbox(settings=Settings(data_dir=None)) as box:
         agent = Agent(box, Hanging(), max_tasks=2)
         tasks = [await agent.submit("one"), await agent.submit("two")]
-        with pytest.raises(ToolConflictError, match="2 tasks are under way") as refused:
+        with pytest.raises(ToolConflictError, match="2 tasks are active") as refused:
             await agent.submit("three")
         hold.set()
         ended = [await task.wait(timeout_s=10) for task in tasks]
@@ -220,7 +221,7 @@ async def test_only_so_many_tasks_run_at_once() -> None:
         ([tool_calls(("add", {"a": 1, "b": 2}))] * 2, {"budget": Budget(steps=2)}, "used up its budget (steps)"),
         ([tool_calls(("reply", {"text": "hi"})), "{}"] * 3, {}, 'Tool "reply" not found'),
         ([tool_calls(("add", "{not json")), "{}"] * 3, {}, "the arguments are not JSON"),
-        ([tool_calls(*[("add", {"a": 1, "b": 2})] * 51)] * 3, {}, "51 calls at once are too many"),
+        ([tool_calls(*[("add", {"a": 1, "b": 2})] * 51)] * 3, {}, "51 concurrent calls are too many"),
     ],
 )
 async def test_a_task_that_cannot_go_on_fails_alone_and_says_why(lines: list[Any], options: Any, error: str) -> None:

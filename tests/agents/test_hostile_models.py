@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
+from tests.patient_settings import PatientSettings
 from toolpost import (
     EventBus,
     EventCode,
@@ -70,7 +71,7 @@ MISTAKES = pytest.mark.parametrize(
         (tool_calls(("rm_rf", {})), 'Tool "rm_rf" not found'),
         (tool_calls(("note", '{"text": ')), "the arguments are not JSON"),
         (tool_calls(("note", {"text": 5})), "expected string, got integer 5"),
-        (tool_calls(*[("note", {"text": "x"})] * 200), "200 calls at once are too many, and none"),
+        (tool_calls(*[("note", {"text": "x"})] * 200), "200 concurrent calls are too many, and none"),
         (tool_calls(("note", {}), ("nothing", {}), ("drop", [])), "expected object, got array"),
         ({"tool_calls": [{}, {"function": 5}]}, 'Tool "None" not found'),
     ],
@@ -134,7 +135,7 @@ async def test_what_a_result_orders_is_marked_and_still_needs_a_yes() -> None:
 
     source = ExternalToolConfig(name="web", transport=TransportType.MCP, connection="memory:web", trust=True)
     model = ScriptedModel(tool_calls(("web__read_page", {})), tool_calls(("drop", {"name": "users"})), "Pity.")
-    settings = Settings(data_dir=None, sources=[source])
+    settings = PatientSettings(data_dir=None, sources=[source])
     async with Toolbox(tools=[drop], settings=settings, servers={"web": server}) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await planner.run("Read the page.", tool_context=ANN)
@@ -264,7 +265,7 @@ async def test_what_a_result_orders_is_marked_for_tasks_too_and_still_needs_a_ye
 
     source = ExternalToolConfig(name="web", transport=TransportType.MCP, connection="memory:web", trust=True)
     model = ScriptedModel(tool_calls(("web__read_page", {})), tool_calls(("drop", {"name": "users"})))
-    settings = Settings(data_dir=None, sources=[source])
+    settings = PatientSettings(data_dir=None, sources=[source])
     async with Toolbox(tools=[drop], settings=settings, servers={"web": server}) as box:
         await box.wait_for_sources()
         agent = Agent(box, model, user="acme:ann")

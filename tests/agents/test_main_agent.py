@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
+from tests.patient_settings import PatientSettings
 from toolpost import EventBus, EventCode, Settings, Toolbox, tool
 from toolpost.agents import MainAgent, Reply
 from toolpost.errors import ConfigError
@@ -104,7 +105,7 @@ async def test_a_reply_to_a_channel_that_nobody_wrote_on_fails() -> None:
         await idle(agent)
 
     assert said == []
-    assert "there is no channel 'elsewhere'; there are: web" in model.results[0]
+    assert "unknown channel 'elsewhere'; the channels are: web" in model.results[0]
 
 
 async def test_a_receiver_that_fails_is_told_to_the_model() -> None:
@@ -133,14 +134,14 @@ async def test_replies_are_iterated_over_by_channel_until_the_agent_stops() -> N
 
 
 async def test_a_model_that_spawns_two_hundred_tasks_gets_as_many_as_it_may() -> None:
-    rules = Rules(("go wild", spawns(*map(str, range(200)))), ("200 calls", spawns(*map(str, range(50)))))
+    rules = Rules(("go wild", spawns(*map(str, range(200)))), ("200 concurrent calls", spawns(*map(str, range(50)))))
     waiting = tool_calls(("wipe", {"name": "x"}))
     async with main_agent(rules, task=(waiting,) * 4, max_tasks=4) as (agent, model, _):
         await agent.send("web", "go wild")
         await idle(agent)
 
-    refused = sum("4 tasks are under way, which is the most" in text for text in model.heard)
-    assert "200 calls at once are too many, and none of them was made; the most is 50" in model.heard
+    refused = sum("4 tasks are active, which is the maximum" in text for text in model.heard)
+    assert "200 concurrent calls are too many, and none of them was made; the maximum is 50" in model.heard
     assert (len(agent.tasks), refused) == (4, 46)
 
 
@@ -292,7 +293,7 @@ async def test_a_call_of_the_main_agent_itself_waits_for_a_person_and_its_end_is
     source = {"name": "abacus", "transport": "mcp", "connection": "memory:abacus"}
     rules = Rules(("hello", tool_calls(("abacus__add", {"a": 1, "b": 2}))), ("has answered", says("3")))
     said = list[Reply]()
-    settings = Settings.model_validate({"data_dir": None, "lock": None, "sources": [source]})
+    settings = PatientSettings.model_validate({"data_dir": None, "lock": None, "sources": [source]})
     async with (
         Toolbox(settings=settings, servers={"abacus": server}) as box,
         MainAgent(box, rules, user=ANN, on_reply=said.append) as agent,
@@ -315,7 +316,7 @@ async def test_what_came_of_a_call_of_its_own_is_heard_after_a_restart(tmp_path:
     server = FastMCP("abacus")
     server.tool(_add, name="add")
     source = {"name": "abacus", "transport": "mcp", "connection": "memory:abacus"}
-    settings = Settings.model_validate({"data_dir": tmp_path, "lock": None, "sources": [source]})
+    settings = PatientSettings.model_validate({"data_dir": tmp_path, "lock": None, "sources": [source]})
     rules = Rules(("hello", tool_calls(("abacus__add", {"a": 1, "b": 2}))), ("has answered", says("3")))
     said = list[Reply]()
     async with Toolbox(settings=settings, servers={"abacus": server}) as box:

@@ -57,7 +57,7 @@ async def test_an_answer_has_the_type_that_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("Ulm has three people.", "there is no JSON in it"),
+        ("Ulm has three people.", "it contains no JSON"),
         ('{"name": "Ulm", "people": ', "it is not JSON"),
         ('{"name": "Ulm", "people": "three"}', '$.people: expected integer, got string "three"'),
         ('{"name": "Ulm", "people": NaN}', "it is not JSON"),
@@ -79,7 +79,7 @@ async def test_an_answer_that_never_fits_is_no_answer() -> None:
         ScriptedModel("a", "b", "c", "d"), answer_schema={"type": "array", "items": {"type": "null"}}
     )
     assert (result.reason, result.answer, result.metadata["iterations"]) == ("no_path", None, 3)
-    assert "there is no JSON in it" in result.metadata["problem"]
+    assert "it contains no JSON" in result.metadata["problem"]
 
 
 async def test_a_schema_of_text_takes_the_text_as_it_is() -> None:
@@ -154,9 +154,9 @@ async def test_the_common_spellings_of_an_action_are_read(action: str, answer: s
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("Ulm has three people.", "there is no JSON in it"),
+        ("Ulm has three people.", "it contains no JSON"),
         ('{"tool": "count"', "it is not JSON"),
-        ("[1]", "it is no object"),
+        ("[1]", "it is not an object"),
         ("{}", "it has neither a tool nor an answer"),
         ('{"calls": []}', "calls is a list of objects"),
         ('{"next_node": "parallel", "args": {"steps": [], "join": {"node": "count"}}}', "results are not joined"),

@@ -149,7 +149,7 @@ async def test_of_more_calls_than_may_be_made_at_once_none_is_made(options: dict
     assert len(ran) == most
     refused = [text for text in model.results if "too_many_calls" in text]
     assert len(refused) == most + 1
-    assert f"{most + 1} calls at once are too many, and none of them was made; the most is {most}" in refused[0]
+    assert f"{most + 1} concurrent calls are too many, and none of them was made; the maximum is {most}" in refused[0]
     hint = most if options.get("planning_hints") == {"max_parallel": 2} else "70"
     told = f"Call at most {hint} tools at once." in model.requests[0][0]["content"]
     assert told is ("planning_hints" in options)
@@ -161,7 +161,7 @@ async def test_of_more_calls_than_may_be_made_at_once_none_is_made(options: dict
         ({"absolute_max_parallel": 0}, "absolute_max_parallel must be at least 1, not 0"),
         ({"repair_attempts": 0}, "repair_attempts must be at least 1, not 0"),
         ({"planning_hints": {"max_parallel": 0}}, "max_parallel must be at least 1, not 0"),
-        ({"planning_hints": {"max_paralel": 2}}, "no hint 'max_paralel'; did you mean 'max_parallel'"),
+        ({"planning_hints": {"max_paralel": 2}}, "unknown hint 'max_paralel'; did you mean 'max_parallel'"),
         ({"mode": "prose"}, "mode is 'native' or 'json', not 'prose'"),
     ],
     ids=["absolute", "repairs", "hint", "unknown-hint", "mode"],

@@ -8,6 +8,7 @@ import pytest
 from fastmcp import FastMCP
 
 from tests.agents.models.provider import Provider
+from tests.patient_settings import PatientSettings
 from toolpost import (
     ConfigError,
     ExternalToolConfig,
@@ -152,7 +153,7 @@ async def test_what_would_run_past_its_owner_is_no_catalog() -> None:
     server: FastMCP[Any] = FastMCP("hub")
     server.tool(lambda: "hello", name="hello")
     source = ExternalToolConfig(name="hub", transport=TransportType.MCP, connection="memory:hub")
-    async with Toolbox(settings=Settings(data_dir=None, sources=[source]), servers={"hub": server}) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, sources=[source]), servers={"hub": server}) as box:
         with pytest.raises(ConfigError, match=r"'hub.hello' of this registry runs in the sources of its owner"):
             ReactPlanner(catalog=box.registry, llm=ScriptedModel())
         with pytest.raises(ConfigError, match="an open Toolbox has its own"):
@@ -198,5 +199,5 @@ async def test_arguments_of_another_kind_are_named_before_a_model_is_asked(
 
 
 def test_tools_of_a_planner_are_a_list() -> None:
-    with pytest.raises(TypeError, match=r"tools is a list, not a text; write tools=\['add'\]"):
+    with pytest.raises(TypeError, match=r"tools is a list, not a string; write tools=\['add'\]"):
         ReactPlanner(catalog=[add], llm=ScriptedModel(), tools="add", settings=MEMORY)

@@ -11,6 +11,7 @@ import pytest
 from tests import warm
 from tests.agents import shop
 from tests.auth.ledger import Ledger, hub
+from tests.patient_settings import PatientSettings
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
 from toolpost import (
     AuthType,
@@ -229,7 +230,7 @@ async def test_a_source_for_peoples_own_accounts_pauses_the_run(signed_in: bool,
         name="github", transport=TransportType.MCP, connection="memory:hub", auth_type=AuthType.OAUTH2_USER
     )
     box = Toolbox(
-        settings=Settings(data_dir=None, policy="exploratory", sources=[config]),
+        settings=PatientSettings(data_dir=None, policy="exploratory", sources=[config]),
         credentials={"github": ManagedCredentials(ledger, "github")},
         servers={"github": server},
     )

@@ -8,6 +8,7 @@ from fastmcp import FastMCP
 from fastmcp.tools import ToolResult
 from mcp.types import TextContent
 
+from tests.patient_settings import PatientSettings
 from tests.stores.state_stores import OverwritingState
 from toolpost import (
     ExternalToolConfig,
@@ -180,7 +181,7 @@ def chatty() -> tuple[FastMCP[Any], ExternalToolConfig]:
 async def test_a_model_reads_the_same_marked_words_whoever_answered(elsewhere: bool) -> None:
     server, source = chatty()
     model = ScriptedModel(tool_calls(("hub__tell", {"times": 1})), "Done.")
-    async with Toolbox(settings=Settings(data_dir=None, sources=[source]), servers={"hub": server}) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, sources=[source]), servers={"hub": server}) as box:
         planner = ReactPlanner(catalog=box, llm=model)
         pause = await paused(planner)
         if elsewhere:
@@ -206,7 +207,7 @@ async def test_what_a_model_reads_of_one_call_has_an_end() -> None:
     model = ScriptedModel(
         tool_calls(("long", {}), ("loud", {}), ("z" * 1_000_000, {}), ("hub__tell", {"times": 500_000})), "Done."
     )
-    settings = Settings(data_dir=None, policy="exploratory", sources=[source])
+    settings = PatientSettings(data_dir=None, policy="exploratory", sources=[source])
     async with Toolbox(tools=[long, loud], settings=settings, servers={"hub": server}) as box:
         await ReactPlanner(catalog=box, llm=model).run("Do it.")
     assert max(map(len, model.results)) < 5000

@@ -106,7 +106,7 @@ async def test_with_four_eyes_the_user_of_the_run_does_not_approve_its_calls() -
         asked = await paused(planner)
         refused = await planner.resume(asked.resume_token, "approve")
         assert isinstance(refused, PlannerPause)
-        assert (ran, "whoever asked may not answer" in refused.refused) == ([], True)
+        assert (ran, "the requester may not answer" in refused.refused) == ([], True)
         result = await planner.resume(refused.resume_token, "approve", by="acme:bob")
     assert isinstance(result, PlannerFinish)
     assert ran == ["drop orders"]
@@ -286,7 +286,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(use
         again = await planner.resume(pause.resume_token, user_input)
         assert isinstance(again, PlannerPause)
         assert (pause.refused, again.pending_id) == ("", pause.pending_id)
-        says = "stands for a masked secret" if isinstance(user_input, Answer) else "takes approve, deny, not"
+        says = "represents a masked secret" if isinstance(user_input, Answer) else "takes approve, deny, not"
         assert says in again.refused
         assert ran == []
         assert isinstance(await planner.resume(again.resume_token, "approve"), PlannerFinish)
@@ -329,11 +329,11 @@ async def test_a_call_that_was_approved_elsewhere_and_then_asked_on_waits_for_th
     assert model.results == ["soup ordered"]
 
 
-@pytest.mark.parametrize(("polls", "shown"), [(3000, "at last"), (1, "let go on, and is not done yet")])
+@pytest.mark.parametrize(("limit_s", "shown"), [(60.0, "at last"), (0.05, "let go on, and is not done yet")])
 async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_not_for_ever(
-    polls: int, shown: str, monkeypatch: pytest.MonkeyPatch
+    limit_s: float, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolpost.agents.planner._MAX_POLLS", polls)
+    monkeypatch.setattr("toolpost.agents.planner._RESUMED_S", limit_s)
     began, go = asyncio.Event(), asyncio.Event()
 
     @tool(side_effects="write", destructive=True)
@@ -350,7 +350,7 @@ async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_n
         elsewhere = asyncio.create_task(box.approve(pause.pending_id, by="acme:boss"))
         await began.wait()
         resumed = asyncio.create_task(planner.resume(pause.resume_token))
-        await asyncio.wait([resumed], timeout=20 if polls == 1 else 0.01)
+        await asyncio.wait([resumed], timeout=20 if limit_s < 1 else 0.01)
         go.set()
         await asyncio.gather(elsewhere, resumed)
     assert shown in model.results[0]

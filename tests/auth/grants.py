@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from toolpost.auth.accounts import Vault
-from toolpost.auth.keys import FileSealer
-from toolpost.auth.oauth.grants import TokenSet
+from toolpost.auth.keys import FileCipher
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
+from toolpost.auth.vault import Vault
 from toolpost.contracts.storage import TokenKey
-from toolpost.stores.memory import MemoryStore
-from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
+from toolpost.stores.memory.store import MemoryStore
+from toolpost.stores.sqlite.store import SQLiteStore, open_sqlite_store
 
 KEY = TokenKey("acme", "ann", "https://issuer.example", "https://api.example", "client-1")
 
@@ -37,5 +37,5 @@ async def store_of(kind: str, folder: Path, clock: Callable[[], float]) -> Async
         async with MemoryStore(clock=clock) as in_memory:
             yield in_memory
         return
-    async with open_sqlite_store(folder, sealer=FileSealer(folder / "key"), clock=clock) as on_disk:
+    async with open_sqlite_store(folder, cipher=FileCipher(folder / "key"), clock=clock) as on_disk:
         yield on_disk

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.auth.grants import KEY, store_of, vault_over
-from toolpost.auth.accounts import Account, ConsentNeeded, TokenRefresher
-from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, TokenSet
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
+from toolpost.auth.token_refresher import ConsentNeeded, TokenRefresher
+from toolpost.auth.vault import Account
 
 ROOT = Path(__file__).parents[2]
 NEVER = 9e9

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Received, Site, reply
-from toolpost import AuthType, ExternalToolConfig, Principal, Settings, Toolbox, TransportType
+from toolpost import AuthType, ExternalToolConfig, Principal, Toolbox, TransportType
 from toolpost.auth.consents import ConnectedAccount, StartedSignIn
 from toolpost.configuration.settings import AccountSettings, NetworkSettings
 
@@ -113,7 +114,7 @@ def source(name: str, api: Site, folder: Path, **auth: Any) -> ExternalToolConfi
 
 
 def toolbox(folder: Path | None, *sources: ExternalToolConfig) -> Toolbox:
-    settings = Settings(
+    settings = PatientSettings(
         data_dir=folder,
         policy="exploratory",
         sources=list(sources),

@@ -85,7 +85,7 @@ async def test_the_same_user_name_in_two_tenants_is_two_people() -> None:
         await node.call("create", {"title": "in full"}, ToolContext(user_id="acme:ann", tenant_id="acme"))
         with pytest.raises(PauseSignal):
             await node.call("create", {"title": "of evil"}, ToolContext(user_id="ann", tenant_id="evil"))
-        with pytest.raises(ToolAuthError, match="'acme:ann' is not of the tenant 'evil'"):
+        with pytest.raises(ToolAuthError, match="'acme:ann' does not belong to the tenant 'evil'"):
             await node.call("create", {"title": "of evil"}, ToolContext(user_id="acme:ann", tenant_id="evil"))
 
     assert created == ["of nobody's tenant", "of acme", "in full"]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.auth.grants import KEY, grant, store_of, vault_over
-from toolpost.auth.accounts import Account, ConsentNeeded, TokenRefresher, Vault
-from toolpost.auth.keys import FileSealer
-from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
+from toolpost.auth.keys import FileCipher
 from toolpost.auth.oauth.records import pack_record
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown
+from toolpost.auth.token_refresher import ConsentNeeded, TokenRefresher
+from toolpost.auth.vault import Account, Vault
 from toolpost.contracts.errors import (
     ToolAuthError,
     ToolConnectionError,
@@ -21,7 +22,7 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.stores.sqlite.store import open_sqlite_store
 
 pytestmark = pytest.mark.req("FUT-14")
 
@@ -171,7 +172,7 @@ async def test_a_renewal_that_may_be_lost_needs_consent_and_is_not_tried_again(
 
     assert answers == [ConsentNeeded(key=KEY, reason="doubtful")] * 3
     assert len(issuer.asked) == 1
-    assert "renewing tokens of 'https://issuer.example' is unknown" in caplog.text
+    assert "refreshing tokens of 'https://issuer.example' is unknown" in caplog.text
     assert "canary" not in caplog.text
     await vault.keep(KEY, grant(7))
     assert isinstance(await renewer.current(KEY, issuer.refresh), Account)
@@ -286,7 +287,7 @@ async def test_someone_forgotten_during_a_renewal_stays_forgotten(vault: Vault) 
 @pytest.mark.waits
 async def test_new_tokens_are_written_again_when_the_store_fails_for_a_moment(tmp_path: Path) -> None:
     path = tmp_path / "toolpost.db"
-    opened = open_sqlite_store(tmp_path, sealer=FileSealer(tmp_path / "key"), busy_s=0.02)
+    opened = open_sqlite_store(tmp_path, cipher=FileCipher(tmp_path / "key"), busy_s=0.02)
     async with opened as store:
         await expired(vault_over(store))
         with closing(sqlite3.connect(path, isolation_level=None)) as other:

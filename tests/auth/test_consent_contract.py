@@ -6,20 +6,21 @@ from typing import Any
 import pytest
 
 from tests.auth.ledger import hub
+from tests.patient_settings import PatientSettings
 from toolpost import (
     AuthType,
     ExternalToolConfig,
-    Settings,
     Toolbox,
     ToolContext,
     ToolNode,
     ToolRegistry,
     TransportType,
 )
-from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthManager, OAuthProviderConfig
-from toolpost.auth.user_credentials import ManagedCredentials
+from toolpost.auth.managed_credentials import ManagedCredentials
+from toolpost.auth.oauth_manager import OAuthManager, OAuthProviderConfig
+from toolpost.auth.token_stores import InMemoryTokenStore
 from toolpost.errors import PauseSignal, ToolAuthError
-from toolpost.stores.memory import MemoryStore
+from toolpost.stores.memory.store import MemoryStore
 from toolpost.stores.pauses import PlannerPauses
 
 CONFIG = ExternalToolConfig(
@@ -138,7 +139,7 @@ async def test_a_token_that_resumes_nothing_is_a_key_error() -> None:
 async def test_answering_a_question_that_nobody_kept_is_a_key_error(tmp_path: Path) -> None:
     def box(folder: Path | None) -> Any:
         credentials = {"demo": ManagedCredentials(OwnManager(), "demo")}
-        settings = Settings(data_dir=folder, policy="exploratory", sources=[CONFIG])
+        settings = PatientSettings(data_dir=folder, policy="exploratory", sources=[CONFIG])
         return Toolbox(settings=settings, credentials=credentials, servers={"demo": hub()[0]})
 
     for folder in (None, tmp_path):

@@ -11,19 +11,14 @@ from tests.auth.small_issuer import ANN, SmallIssuer, began, finish, oauth_error
 from tests.wire.site import reply
 from toolpost import Completed, Paused, Principal, ToolError
 from toolpost.auth.accounts import Accounts
-from toolpost.auth.consents import (
-    ConnectedAccount,
-    ConsentRequest,
-    Consents,
-    finish_device_sign_in,
-    start_device_sign_in,
-)
+from toolpost.auth.consents import ConnectedAccount, ConsentRequest, Consents
+from toolpost.auth.device_sign_in import finish_device_sign_in, start_device_sign_in
 from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.storage import TokenRow
 from toolpost.errors import ToolAuthError
-from toolpost.stores.tokens import MemoryTokenRows
+from toolpost.stores.memory.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
 
 PERSON = Principal.parse(ANN)
@@ -112,7 +107,7 @@ async def test_a_question_does_not_look_at_all_earlier_ones(issuer: SmallIssuer,
     rows = CountingRows(lambda: now[0])
     consents = Consents(Accounts(rows, clock=lambda: now[0]), start_url="https://app.example.org/oauth/start")
     config = source("notes", issuer, tmp_path, **issuer.endpoints())
-    service = service_of(config, network=NetworkPolicy(), profile=ClientProfile())
+    service = service_of(config, network=NetworkPolicy(), profile=ClientProfile(), serves_metadata=False)
     for _ in range(50):
         await consents.invite(service, ConsentRequest(person=PERSON))
     assert (rows.looks, len(rows.rows)) == (2, 50)
@@ -144,7 +139,7 @@ async def test_a_terminal_signs_in_by_code_where_an_operator_wrote_the_endpoint(
     async with toolbox(tmp_path / "data", config) as box:
         service, accounts = box.accounts.consents.service("notes"), box.accounts.accounts
         if not known:
-            with pytest.raises(ToolAuthError, match="has no sign-in by code"):
+            with pytest.raises(ToolAuthError, match="does not support device codes"):
                 await start_device_sign_in(service, accounts)
             return
         grant = await start_device_sign_in(service, accounts)

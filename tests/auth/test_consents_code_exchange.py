@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.auth.grants import store_of
-from toolpost.auth.consents import MemorySignIns, PendingSignIn, PendingSignIns, SealedSignIns
 from toolpost.auth.oauth.authorization import SignInContext, Transaction
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.metadata import configured_server
+from toolpost.auth.pending_sign_ins import EncryptedSignIns, MemorySignIns, PendingSignIn, PendingSignIns
 from toolpost.auth.secret import Secret
 
 SERVER = configured_server(
@@ -46,7 +46,7 @@ async def sign_ins(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         yield MemorySignIns()
         return
     async with store_of(request.param, tmp_path, lambda: 1000.0) as store:
-        yield SealedSignIns(store.tokens)
+        yield EncryptedSignIns(store.tokens)
 
 
 async def test_a_sign_in_is_given_out_whole_and_once(sign_ins: PendingSignIns) -> None:
@@ -90,9 +90,9 @@ async def test_the_oldest_make_room_in_memory() -> None:
 async def test_another_process_finds_what_was_put_and_a_thief_finds_nothing(tmp_path: Path) -> None:
     ann = sign_in("canary-state")
     async with store_of("sqlite", tmp_path, lambda: 1000.0) as here, store_of("sqlite", tmp_path, lambda: 1.0) as there:
-        await SealedSignIns(here.tokens).put(ann)
+        await EncryptedSignIns(here.tokens).put(ann)
         raw = b"".join(path.read_bytes() for path in tmp_path.glob("toolpost.db*"))
-        assert await claimed(SealedSignIns(there.tokens), "canary-state") == ann
+        assert await claimed(EncryptedSignIns(there.tokens), "canary-state") == ann
 
     assert b"canary" not in raw
     assert b"acme:ann" not in raw
@@ -101,5 +101,5 @@ async def test_another_process_finds_what_was_put_and_a_thief_finds_nothing(tmp_
 
 async def test_a_state_of_one_kind_is_unknown_to_another(tmp_path: Path) -> None:
     async with store_of("memory", tmp_path, lambda: 1000.0) as store:
-        await SealedSignIns(store.tokens).put(sign_in("state-1"))
-        assert await SealedSignIns(store.tokens, kind="transaction").find("state-1") is None
+        await EncryptedSignIns(store.tokens).put(sign_in("state-1"))
+        assert await EncryptedSignIns(store.tokens, kind="transaction").find("state-1") is None

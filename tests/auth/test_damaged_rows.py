@@ -11,13 +11,13 @@ import pytest
 from tests.auth.small_issuer import ANN, BOB, SmallIssuer, connect, source, toolbox
 from tests.auth.test_consents_code_exchange import sign_in
 from toolpost import Completed, ExternalToolConfig, Paused, Principal
-from toolpost.auth.consents import SealedSignIns
-from toolpost.auth.keys import FileSealer
+from toolpost.auth.keys import FileCipher
+from toolpost.auth.pending_sign_ins import EncryptedSignIns
 from toolpost.errors import StoreError
-from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.stores.sqlite.store import open_sqlite_store
 
 CARL = "acme:carl"
-HARM = {"seal": b"\x02torn", "version": b"\x09newer", "json": "no bytes at all"}
+HARM = {"cipher": b"\x02torn", "version": b"\x09newer", "json": "no bytes at all"}
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ async def test_what_the_program_keeps_for_itself_may_be_damaged(
 
 
 async def test_damaged_sign_ins_of_a_manager_are_old_ones(tmp_path: Path) -> None:
-    async with open_sqlite_store(tmp_path, sealer=FileSealer(tmp_path / "key")) as store:
-        waiting = SealedSignIns(store.tokens)
+    async with open_sqlite_store(tmp_path, cipher=FileCipher(tmp_path / "key")) as store:
+        waiting = EncryptedSignIns(store.tokens)
         await waiting.put(sign_in("canary-1", expires=2000.0))
         harm(tmp_path, "UPDATE tokens SET body = x'02'")
         await waiting.put(begun := sign_in("canary-2", expires=2000.0))

@@ -15,7 +15,7 @@ from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.events import EventCode, EventFilter
 from toolpost.contracts.storage import TokenKey, TokenRow
-from toolpost.stores.tokens import MemoryTokenRows
+from toolpost.stores.memory.tokens import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
 
 PERSON = Principal.parse(ANN)
@@ -127,7 +127,12 @@ async def test_tokens_that_another_process_renewed_at_the_last_moment_are_the_on
     accounts = Accounts(BusyRows(time.time))
     consents = Consents(accounts, redirect_uri=BACK)
     consents.register(
-        service_of(config, network=NetworkPolicy(allow_hosts=frozenset({"127.0.0.1"})), profile=ClientProfile())
+        service_of(
+            config,
+            network=NetworkPolicy(allow_hosts=frozenset({"127.0.0.1"})),
+            profile=ClientProfile(),
+            serves_metadata=False,
+        )
     )
     begun = await consents.begin(consents.service("notes"), ConsentRequest(person=PERSON))
     assert isinstance(begun, StartedSignIn)

@@ -8,11 +8,12 @@ import pytest
 
 from tests.auth.grants import KEY, grant, vault_over
 from tests.auth.ledger import Ledger
-from toolpost.auth.user_credentials import ManagedCredentials
+from toolpost.auth.managed_credentials import ManagedCredentials
 from toolpost.contracts.expiring_secret import ExpiringSecret, expiring
-from toolpost.policy.redaction import Redactor, SecretMatcher
+from toolpost.policy.redaction import Redactor
+from toolpost.policy.secret_matcher import SecretMatcher
 from toolpost.policy.secret_shapes import MASK
-from toolpost.stores.memory import MemoryStore
+from toolpost.stores.memory.store import MemoryStore
 
 NOW = [0.0]
 LASTING = "the-secret-of-the-operator"

@@ -11,22 +11,13 @@ import pytest
 
 from tests.auth.keyrings import DictKeyring, keyring_of_our_own
 from toolpost import Settings, Toolbox
-from toolpost.auth.keys import (
-    FileKeys,
-    FileSealer,
-    KeySealer,
-    MasterKeys,
-    WrappedKeys,
-    keys_from,
-)
+from toolpost.auth.key_storage import FileKeys, WrappedKeys
+from toolpost.auth.keys import FileCipher, KeyCipher, MasterKeys, keys_from
 from toolpost.contracts.errors import ConfigError, StoreError
 
 ROW = "journal|acme|ann|call_1||call"
 
-# Sealed by the first version with the key 00 01 02 ... 1f.
-FIRST_VERSION = bytes.fromhex(
-    "01f9e56229646910ff79af2d6d4863ad83d839edecf6791f6254cba516914fd3d9a4be57418712be129e3e422e8f3861c9caedc5568b1f8caa"
-)
+# Encrypted by the first version with the key 00 01 02 ... 1f.
 
 PLUGIN = """
 class Service:
@@ -67,87 +58,74 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("fake_kms", None)
 
 
-def test_what_the_first_version_sealed_still_opens_also_after_a_rotation(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_bytes(bytes(range(32)))
-    path.chmod(0o600)
-    sealer = FileSealer(path)
-
-    assert sealer.open(FIRST_VERSION, row=ROW) == b"kept since the first version"
-    sealer.keys.rotate()
-    assert FileSealer(path).open(FIRST_VERSION, row=ROW) == b"kept since the first version"
-    with pytest.raises(StoreError, match="moved or changed"):
-        sealer.open(FIRST_VERSION, row=ROW.replace("ann", "eve"))
-
-
-def test_after_a_rotation_the_newest_key_seals_and_all_open(tmp_path: Path) -> None:
-    sealer = FileSealer(tmp_path / "key")
-    sealed = [sealer.seal(b"one", row=ROW)]
+def test_after_a_rotation_the_newest_key_encrypts_and_all_open(tmp_path: Path) -> None:
+    cipher = FileCipher(tmp_path / "key")
+    encrypted = [cipher.encrypt(b"one", row=ROW)]
     for word in (b"two", b"three"):
-        sealer.keys.rotate()
-        sealed.append(sealer.seal(word, row=ROW))
+        cipher.keys.rotate()
+        encrypted.append(cipher.encrypt(word, row=ROW))
 
-    assert len({each[1:9] for each in sealed}) == 3
-    assert sealed[-1].startswith(sealer.mark())
-    assert [FileSealer(tmp_path / "key").open(each, row=ROW) for each in sealed] == [b"one", b"two", b"three"]
+    assert len({each[1:9] for each in encrypted}) == 3
+    assert encrypted[-1].startswith(cipher.prefix())
+    assert [FileCipher(tmp_path / "key").decrypt(each, row=ROW) for each in encrypted] == [b"one", b"two", b"three"]
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_sealer_that_runs_seals_with_the_key_that_another_made(tmp_path: Path) -> None:
-    running, other = FileSealer(tmp_path / "key"), FileSealer(tmp_path / "key")
-    before = running.seal(b"before", row=ROW)
+def test_a_cipher_that_runs_encrypts_with_the_key_that_another_made(tmp_path: Path) -> None:
+    running, other = FileCipher(tmp_path / "key"), FileCipher(tmp_path / "key")
+    before = running.encrypt(b"before", row=ROW)
     other.keys.rotate()
 
-    assert running.seal(b"mine", row=ROW).startswith(other.mark())
-    assert other.open(before, row=ROW) == b"before"
+    assert running.encrypt(b"mine", row=ROW).startswith(other.prefix())
+    assert other.decrypt(before, row=ROW) == b"before"
 
 
-def test_a_sealer_that_runs_opens_what_a_key_made_meanwhile_sealed(tmp_path: Path) -> None:
-    running, other = FileSealer(tmp_path / "key"), FileSealer(tmp_path / "key")
-    running.seal(b"before", row=ROW)
+def test_a_cipher_that_runs_opens_what_a_key_made_meanwhile_encrypted(tmp_path: Path) -> None:
+    running, other = FileCipher(tmp_path / "key"), FileCipher(tmp_path / "key")
+    running.encrypt(b"before", row=ROW)
     other.keys.rotate()
 
-    assert running.open(other.seal(b"theirs", row=ROW), row=ROW) == b"theirs"
+    assert running.decrypt(other.encrypt(b"theirs", row=ROW), row=ROW) == b"theirs"
 
 
 def test_a_key_of_which_someone_changed_the_name_does_not_open(tmp_path: Path) -> None:
-    sealer = FileSealer(tmp_path / "key")
-    old = sealer.seal(b"secret", row=ROW)
-    sealer.keys.rotate()
+    cipher = FileCipher(tmp_path / "key")
+    old = cipher.encrypt(b"secret", row=ROW)
+    cipher.keys.rotate()
 
-    with pytest.raises(StoreError, match="does not open"):
-        sealer.open(sealer.mark() + old[9:], row=ROW)
+    with pytest.raises(StoreError, match="cannot be decrypted"):
+        cipher.decrypt(cipher.prefix() + old[9:], row=ROW)
 
 
 def test_what_only_a_retired_key_opens_is_gone(tmp_path: Path) -> None:
-    sealer = FileSealer(tmp_path / "key")
-    old = sealer.seal(b"old", row=ROW)
-    sealer.keys.rotate()
-    new = sealer.seal(b"new", row=ROW)
+    cipher = FileCipher(tmp_path / "key")
+    old = cipher.encrypt(b"old", row=ROW)
+    cipher.keys.rotate()
+    new = cipher.encrypt(b"new", row=ROW)
 
-    assert sealer.keys.retire() == [old[1:9].hex()]
-    assert sealer.keys.retire() == []
-    assert sealer.open(new, row=ROW) == b"new"
-    with pytest.raises(StoreError, match="does not open"):
-        sealer.open(old, row=ROW)
+    assert cipher.keys.retire() == [old[1:9].hex()]
+    assert cipher.keys.retire() == []
+    assert cipher.decrypt(new, row=ROW) == b"new"
+    with pytest.raises(StoreError, match="cannot be decrypted"):
+        cipher.decrypt(old, row=ROW)
 
 
 def test_a_key_file_that_vanishes_does_not_change_the_keys_of_those_who_run(tmp_path: Path) -> None:
-    sealer = FileSealer(tmp_path / "key")
-    sealed = sealer.seal(b"secret", row=ROW)
+    cipher = FileCipher(tmp_path / "key")
+    encrypted = cipher.encrypt(b"secret", row=ROW)
     (tmp_path / "key").unlink()
 
-    with pytest.raises(StoreError, match="does not open"):
-        sealer.open(b"\x02unknown!" + sealed[9:], row=ROW)
-    assert sealer.open(sealed, row=ROW) == b"secret"
-    assert sealer.seal(b"more", row=ROW).startswith(sealed[:9])
+    with pytest.raises(StoreError, match="cannot be decrypted"):
+        cipher.decrypt(b"\x02unknown!" + encrypted[9:], row=ROW)
+    assert cipher.decrypt(encrypted, row=ROW) == b"secret"
+    assert cipher.encrypt(b"more", row=ROW).startswith(encrypted[:9])
 
 
 @pytest.mark.programs
 def test_of_rotations_at_once_none_is_lost(tmp_path: Path) -> None:
     code = f"from toolpost.auth.keys import *; [print(keys_from('file:{tmp_path / 'key'}', folder=None).rotate())]"
     children = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    threads = [threading.Thread(target=FileSealer(tmp_path / "key").keys.rotate) for _ in range(4)]
+    threads = [threading.Thread(target=FileCipher(tmp_path / "key").keys.rotate) for _ in range(4)]
     for thread in threads:
         thread.start()
     made = {child.communicate()[0].strip() for child in children}
@@ -164,33 +142,35 @@ def test_of_rotations_at_once_none_is_lost(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("plugin", "system_keyring")
 def test_keys_come_from_every_place(tmp_path: Path, reference: str) -> None:
     reference = reference.replace("KEYS", str(tmp_path / "elsewhere"))
-    sealed = KeySealer(keys_from(reference, folder=tmp_path / "data")).seal(b"secret", row=ROW)
+    encrypted = KeyCipher(keys_from(reference, folder=tmp_path / "data")).encrypt(b"secret", row=ROW)
     keys_from(reference, folder=tmp_path / "data").rotate()
-    again = KeySealer(keys_from(reference, folder=tmp_path / "data"))
+    again = KeyCipher(keys_from(reference, folder=tmp_path / "data"))
 
-    assert again.open(sealed, row=ROW) == b"secret"
-    assert not sealed.startswith(again.mark())
+    assert again.decrypt(encrypted, row=ROW) == b"secret"
+    assert not encrypted.startswith(again.prefix())
     assert len(again.keys.all()) == 2
 
 
 def test_a_key_service_is_needed_to_open_the_wrapped_keys(tmp_path: Path, plugin: None) -> None:
     keys = keys_from("kms:fake", folder=tmp_path)
-    sealed = KeySealer(keys).seal(b"secret", row=ROW)
+    encrypted = KeyCipher(keys).encrypt(b"secret", row=ROW)
     sys.modules["fake_kms"].Service.down = True
 
-    with pytest.raises(StoreError, match=r"key service did not unwrap a key of .*: OSError; look at") as caught:
-        KeySealer(keys_from("kms:fake", folder=tmp_path)).open(sealed, row=ROW)
+    with pytest.raises(
+        StoreError, match=r"key service did not unwrap a key of .*: OSError; check the service"
+    ) as caught:
+        KeyCipher(keys_from("kms:fake", folder=tmp_path)).decrypt(encrypted, row=ROW)
     assert "canary" not in str(caught.value)
-    assert KeySealer(keys).open(sealed, row=ROW) == b"secret"
+    assert KeyCipher(keys).decrypt(encrypted, row=ROW) == b"secret"
 
 
 @pytest.mark.usefixtures("plugin")
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("kms:none", r"no plug-in offers the key service 'none' \(toolpost.key_wrappers: broken, fake\)"),
-        ("kms:broken", "offers no key service: it needs wrap"),
-        ("keyring:toolpost", "names no key; write file, file:PATH, keyring:SERVICE/NAME or kms:PLUG-IN"),
+        ("kms:none", r"no plug-in provides the key service 'none' \(toolpost.key_wrappers: broken, fake\)"),
+        ("kms:broken", "is not a key service: it needs wrap"),
+        ("keyring:toolpost", "names no key; use file, file:PATH, keyring:SERVICE/NAME or kms:PLUG-IN"),
         ("vault", "'vault' names no key"),
     ],
 )
@@ -218,7 +198,7 @@ class Shortened:
 
 
 def test_a_key_service_that_gives_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="gave 16 bytes instead of 32"):
+    with pytest.raises(StoreError, match="returned 16 bytes instead of 32"):
         MasterKeys(WrappedKeys(tmp_path / "key.wrapped", Shortened())).newest()
 
 

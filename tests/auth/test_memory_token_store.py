@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolpost.auth.oauth_manager import InMemoryTokenStore
+from toolpost.auth.token_stores import InMemoryTokenStore
 from toolpost.contracts.storage import TokenStore
 
 

@@ -7,8 +7,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 
 from tests.auth.small_issuer import ANN, SmallIssuer, source
+from tests.patient_settings import PatientSettings
 from tests.toolbox.signing_in import Person, address, logged_in, served
-from toolpost import ConfigError, OAuthManager, OAuthProviderConfig, Paused, Settings, Toolbox
+from toolpost import ConfigError, OAuthManager, OAuthProviderConfig, Paused, Toolbox
 from toolpost.auth.oauth_manager import OAuthCallbackError
 from toolpost.configuration.settings import AccountSettings
 from toolpost.toolbox.callback_app import callback_app
@@ -35,7 +36,7 @@ async def test_a_code_of_one_issuer_is_not_given_to_another(
     ]
     with address() as (url, listening):
         accounts = AccountSettings(public_url=url)
-        settings = Settings(data_dir=None, policy="exploratory", sources=sources, accounts=accounts)
+        settings = PatientSettings(data_dir=None, policy="exploratory", sources=sources, accounts=accounts)
         async with (
             Toolbox(settings=settings) as box,
             served(callback_app(box, identify=logged_in), listening),
@@ -54,7 +55,7 @@ async def test_a_code_of_one_issuer_is_not_given_to_another(
         f"{url}/oauth/callback/notes",
         f"{url}/oauth/callback/evil",
     )
-    assert (refused.status_code, "from somebody else" in refused.text) == (400, True)
+    assert (refused.status_code, "from another issuer" in refused.text) == (400, True)
     assert (right.status_code, [form["code"] for form in evil.forms]) == (200, ["its-own"])
 
 

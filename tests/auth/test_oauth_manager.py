@@ -9,9 +9,10 @@ import pytest
 
 from tests.auth.services import NOW, REDIRECT, answer, form_of, manager, provider, query_of, token
 from tests.wire.site import Received, Site, reply
-from toolpost.auth.consents import MemorySignIns
-from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthCallbackError, OAuthManager
+from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager
+from toolpost.auth.pending_sign_ins import MemorySignIns
 from toolpost.auth.secret import Secret
+from toolpost.auth.token_stores import InMemoryTokenStore
 from toolpost.contracts.errors import ConfigError
 
 USER, TRACE = "acme:ann", "trace_1"
@@ -235,7 +236,7 @@ async def test_a_browser_that_comes_back_without_a_code_may_come_again_with_one(
     async with Site(token()) as site:
         oauth = manager(site)
         request = await oauth.get_auth_request("github", USER, TRACE)
-        with pytest.raises(OAuthCallbackError, match="came back without a code"):
+        with pytest.raises(OAuthCallbackError, match="contains no code"):
             await oauth.handle_callback("", request["state"])
         assert site.requests == []
         assert await oauth.handle_callback("code-1", request["state"]) == (USER, TRACE)
@@ -244,14 +245,14 @@ async def test_a_browser_that_comes_back_without_a_code_may_come_again_with_one(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (reply(200, b"<html>Sign in</html>", content_type="text/html"), "no JSON object (text/html)"),
-        (reply(404, b"<html>Nothing here</html>", content_type="text/html"), "answered 404"),
-        (answer(token_type="bearer"), "without an access_token"),
-        (answer(access_token="a\nb"), "that no header can carry"),
-        (answer(access_token="a", token_type="mac"), "a token of type 'mac'"),
-        (reply(302, location="https://elsewhere.example.org/"), "redirects (302)"),
+        (reply(200, b"<html>Sign in</html>", content_type="text/html"), "not a JSON object (text/html)"),
+        (reply(404, b"<html>Nothing here</html>", content_type="text/html"), "returned status 404"),
+        (answer(token_type="bearer"), "returned no access_token"),
+        (answer(access_token="a\nb"), "that cannot be sent in a header"),
+        (answer(access_token="a", token_type="mac"), "a token of the unsupported type 'mac'"),
+        (reply(302, location="https://elsewhere.example.org/"), "redirected (302)"),
         (reply(200, b'{"access_token": "' + b"x" * 2_000_000 + b'"}'), "larger than 1,048,576 bytes"),
-        (reply(200, b"[]"), "no JSON object"),
+        (reply(200, b"[]"), "not a JSON object"),
     ],
     ids=["page", "missing", "no token", "unsendable", "other type", "redirect", "huge", "array"],
 )
@@ -341,7 +342,7 @@ async def test_nobody_connects_an_account_by_anothers_link() -> None:
     async with Site(token()) as site:
         oauth = manager(site)
         request = await oauth.get_auth_request("github", USER, TRACE)
-        with pytest.raises(OAuthCallbackError, match="begun by another user"):
+        with pytest.raises(OAuthCallbackError, match="started by another user"):
             await oauth.handle_callback("code-of-bob", request["state"], user_id="acme:bob")
         assert site.requests == []
         assert await oauth.handle_callback("code-1", request["state"], user_id=USER) == (USER, TRACE)
@@ -351,7 +352,7 @@ async def test_a_code_of_another_issuer_is_not_sent_anywhere() -> None:
     async with Site(token()) as site:
         oauth = manager(site, changes={"issuer": "https://id.example.org"})
         request = await oauth.get_auth_request("github", USER, TRACE)
-        with pytest.raises(OAuthCallbackError, match=r"does not come from 'https://id\.example\.org'"):
+        with pytest.raises(OAuthCallbackError, match=r"is not from 'https://id\.example\.org'"):
             await oauth.handle_callback("code-1", request["state"], iss="https://evil.example.org")
         assert site.requests == []
         done = await oauth.handle_callback("code-1", request["state"], iss="https://id.example.org")

@@ -11,11 +11,13 @@ import pytest
 from tests.auth.grants import store_of
 from tests.auth.oauth.flows import claims_of
 from tests.auth.oauth.provider import Browser, provider
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import mirror
-from toolpost import Completed, ExternalToolConfig, Settings, Toolbox
-from toolpost.auth.consents import SealedSignIns
-from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig, VaultTokenStore
-from toolpost.auth.user_credentials import ManagedCredentials
+from toolpost import Completed, ExternalToolConfig, Toolbox
+from toolpost.auth.managed_credentials import ManagedCredentials
+from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig
+from toolpost.auth.pending_sign_ins import EncryptedSignIns
+from toolpost.auth.token_stores import VaultTokenStore
 from toolpost.policy.secret_shapes import MASK
 
 pytestmark = pytest.mark.programs
@@ -52,13 +54,13 @@ def service(issuer: str) -> OAuthProviderConfig:
 
 async def test_a_paused_call_goes_on_once_its_user_has_signed_in(issuer: str, tmp_path: Path) -> None:
     async with store_of("sqlite", tmp_path, time.time) as store:
-        how: dict[str, Any] = {"token_store": VaultTokenStore(store.tokens), "pending": SealedSignIns(store.tokens)}
+        how: dict[str, Any] = {"token_store": VaultTokenStore(store.tokens), "pending": EncryptedSignIns(store.tokens)}
         here, there = [OAuthManager({"github": service(issuer)}, **how) for _ in range(2)]
         with mirror() as url:
             source = ExternalToolConfig(
                 name="github", transport="mcp", connection=url, auth_type="oauth2_user", trust=True
             )
-            settings = Settings(data_dir=None, sources=[source])
+            settings = PatientSettings(data_dir=None, sources=[source])
             async with Toolbox(settings=settings, credentials={"github": ManagedCredentials(here, "github")}) as box:
                 paused: Any = await box.call("github.headers", {}, user="acme:ann")
                 back = await Browser(REDIRECT).visit(paused.question.payload["auth_url"])

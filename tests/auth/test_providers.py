@@ -5,7 +5,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from toolpost import ConfigError, ExternalToolConfig, OAuthProviderConfig, Settings, Toolbox, get_preset
+from tests.patient_settings import PatientSettings
+from toolpost import ConfigError, ExternalToolConfig, OAuthProviderConfig, Toolbox, get_preset
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.configuration.settings import AccountSettings
 from toolpost.contracts.principal import Principal
@@ -25,7 +26,7 @@ def api(name: str = "work", **auth: Any) -> ExternalToolConfig:
 
 def toolbox(source: ExternalToolConfig) -> Toolbox:
     accounts = AccountSettings(redirect_uri="http://127.0.0.1:7777/callback")
-    return Toolbox(settings=Settings(data_dir=None, sources=[source], accounts=accounts))
+    return Toolbox(settings=PatientSettings(data_dir=None, sources=[source], accounts=accounts))
 
 
 async def sign_in_url(source: ExternalToolConfig) -> str:
@@ -77,7 +78,7 @@ async def test_a_service_that_is_not_known_is_told_with_those_that_are() -> None
     async with toolbox(command) as box:
         (state,) = box.report
 
-    assert "nothing says where they sign in" in str(state.error)
+    assert "has no sign-in address" in str(state.error)
     assert "github" in str(state.error)
 
 

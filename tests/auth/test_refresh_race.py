@@ -10,8 +10,9 @@ import pytest
 
 from tests.auth.grants import KEY, grant, store_of, vault_over
 from tests.auth.refresh_race import ROOT, race
-from toolpost.auth.accounts import Account, ConsentNeeded, TokenRefresher
-from toolpost.auth.oauth.grants import RefreshOutcome, RefreshUnknown
+from toolpost.auth.oauth.refresh import RefreshOutcome, RefreshUnknown
+from toolpost.auth.token_refresher import ConsentNeeded, TokenRefresher
+from toolpost.auth.vault import Account
 
 pytestmark = pytest.mark.programs
 

@@ -53,7 +53,7 @@ async def test_an_issuer_that_fails_for_a_while_costs_nobody_their_account(tmp_p
         issuer.says = None
         done = await box.call("notes.read", {}, user=ANN)
     assert isinstance(failed, Failed)
-    assert f"fails now ({status}). It has a problem of its own, which may pass." in str(failed.error)
+    assert f"failed with status {status}. Retry later." in str(failed.error)
     assert isinstance(done, Completed)
 
 

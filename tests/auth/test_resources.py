@@ -64,22 +64,22 @@ async def test_two_sources_of_one_account_must_mean_one_resource(tmp_path: Path)
 async def test_a_resource_that_must_say_its_issuer_and_cannot_be_asked_is_named(tmp_path: Path) -> None:
     async with SmallIssuer() as site:
         said = await _failure(source("notes", site, tmp_path, **ROBOT, resource=NOWHERE))
-    assert f"auth_config.resource {NOWHERE!r} was asked who issues its tokens" in said
-    assert "neither issuer nor auth_url and token_url are written" in said
+    assert f"issuer of its tokens from auth_config.resource {NOWHERE!r}" in said
+    assert "neither issuer nor auth_url and token_url are configured" in said
     assert "'audience.invalid' could not be found" in said
 
 
 async def test_a_resource_that_must_say_its_issuer_and_does_not_is_named(tmp_path: Path) -> None:
     async with Site(answer=reply(404)) as site:
         said = await _failure(source("notes", site, tmp_path, **ROBOT, resource=site.url))
-    assert f"auth_config.resource {site.url!r} was asked who issues its tokens" in said
+    assert f"issuer of its tokens from auth_config.resource {site.url!r}" in said
 
 
 @pytest.mark.parametrize("named", [{"resource": NOWHERE}, {}], ids=["resource", "no_resource"])
 async def test_an_issuer_that_cannot_be_asked_is_named(tmp_path: Path, named: dict[str, str]) -> None:
     async with SmallIssuer() as site:
         said = await _failure(source("notes", site, tmp_path, **ROBOT, issuer="https://login.invalid", **named))
-    assert "The issuer 'https://login.invalid' was asked" in said
+    assert "the issuer 'https://login.invalid'" in said
     assert "audience" not in said
 
 

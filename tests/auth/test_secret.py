@@ -82,7 +82,7 @@ def test_secrets_are_equal_by_what_they_hold_and_only_to_each_other() -> None:
 
 
 def test_a_secret_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError, match="make another"):
+    with pytest.raises(AttributeError, match="create a new one"):
         setattr(Secret(TEXT), "_value", "other")  # noqa: B010 - that it fails is the point
 
 

@@ -26,7 +26,8 @@ def service(transport: TransportType = TransportType.MCP, **auth_config: Any) ->
         auth_type=AuthType.OAUTH2_USER,
         auth_config=auth_config,
     )
-    return service_of(config, network=NetworkPolicy(), profile=ClientProfile())
+    serves_metadata = transport is TransportType.MCP
+    return service_of(config, network=NetworkPolicy(), profile=ClientProfile(), serves_metadata=serves_metadata)
 
 
 def test_without_a_word_a_person_consents_and_the_server_says_the_rest() -> None:

@@ -10,12 +10,13 @@ import pytest
 from tests.auth.grants import store_of
 from tests.auth.ledger import URL, Ledger, PlainLedger, hub
 from tests.auth.services import manager, token
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import mirror
 from tests.wire.site import Site
-from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, Toolbox
-from toolpost.auth.consents import SealedSignIns
-from toolpost.auth.oauth_manager import VaultTokenStore
-from toolpost.auth.user_credentials import ManagedCredentials
+from toolpost import Completed, ExternalToolConfig, Failed, Paused, Toolbox
+from toolpost.auth.managed_credentials import ManagedCredentials
+from toolpost.auth.pending_sign_ins import EncryptedSignIns
+from toolpost.auth.token_stores import VaultTokenStore
 from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.errors import ToolAuthError
 
@@ -27,7 +28,7 @@ def toolbox(
 ) -> Any:
     wanted: dict[str, Any] = {"connection": "memory:hub", **(source or {})}
     config = ExternalToolConfig(name="github", transport="mcp", auth_type="oauth2_user", **wanted)
-    settings = Settings(data_dir=folder, policy="exploratory", sources=[config])
+    settings = PatientSettings(data_dir=folder, policy="exploratory", sources=[config])
     return Toolbox(settings=settings, credentials={"github": credentials}, **given)
 
 
@@ -93,7 +94,7 @@ class Broken(Ledger):
     ("broken", "said"),
     [
         (Broken(ValueError("Unknown OAuth provider: github")), "Unknown OAuth provider: github"),
-        (Broken(None), "says nothing of how to sign in to 'github'"),
+        (Broken(None), "returned no sign-in request for 'github'"),
         (Broken({}, acme_ann="canary\r\nX-Evil: 1"), "cannot be sent in a header"),
     ],
     ids=["unknown provider", "no request", "no token"],
@@ -138,7 +139,10 @@ async def test_a_token_that_is_refused_is_exchanged_for_a_newer_one_or_asked_for
 async def test_a_sign_in_begun_here_is_finished_elsewhere_after_a_restart(tmp_path: Path) -> None:
     server, created = hub()
     async with Site(token()) as site, store_of("sqlite", tmp_path / "tokens", lambda: 0.0) as shared:
-        how: dict[str, Any] = {"pending": SealedSignIns(shared.tokens), "token_store": VaultTokenStore(shared.tokens)}
+        how: dict[str, Any] = {
+            "pending": EncryptedSignIns(shared.tokens),
+            "token_store": VaultTokenStore(shared.tokens),
+        }
         here, there = manager(site, **how), manager(site, **how)
         async with toolbox(ManagedCredentials(here, "github"), tmp_path, servers={"github": server}) as box:
             paused = await box.call("github.create", {"title": "Bug"}, user=ANN)

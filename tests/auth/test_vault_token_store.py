@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.auth.grants import KEY, grant, store_of, vault_over
-from toolpost.auth.oauth_manager import VaultTokenStore
+from toolpost.auth.token_stores import VaultTokenStore
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import TokenStore
-from toolpost.stores.memory import MemoryStore
-from toolpost.stores.sqlite import SQLiteStore
+from toolpost.stores.memory.store import MemoryStore
+from toolpost.stores.sqlite.store import SQLiteStore
 
 NOW = [1000.0]
 BOB = KEY._replace(user="bob")
@@ -92,7 +92,7 @@ async def test_a_row_moved_to_another_user_is_not_served(tmp_path: Path) -> None
         with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
             db.execute("UPDATE tokens SET user = 'bob'")
 
-        with pytest.raises(StoreError, match="does not open"):
+        with pytest.raises(StoreError, match="cannot be decrypted"):
             await vault.find(BOB)
 
 

@@ -103,7 +103,7 @@ async def test_a_host_that_knows_nobody_lets_nobody_in(box: Toolbox, who: str | 
 
     refused = await sent(app, "/oauth/start", query=f"ticket={secret}".encode())
 
-    assert (refused.status, "This is for somebody else" in refused.text) == (403, True)
+    assert (refused.status, "This link is for another user" in refused.text) == (403, True)
     assert "set-cookie" not in refused.headers
 
 

@@ -21,7 +21,7 @@ GUARDS = {
 START = """
 - main:
   - heading "Connect Notes of Ann & Co" [level=1]
-  - paragraph: Sign in there, and what waited for it goes on by itself.
+  - paragraph: Sign in there. Waiting calls then resume automatically.
   - term: User
   - definition: acme:ann
   - term: Tool
@@ -33,25 +33,25 @@ START = """
         - code: tools.read
       - listitem:
         - code: offline_access
-  - paragraph: "Go on only if you are acme:ann. If somebody else sent you this link, close the page: \
+  - paragraph: "Continue only if you are acme:ann. If another person sent you this link, close the page: \
 they would act with your account."
   - button "Continue to sign-in"
 """
 CONNECTED = """
 - main:
   - heading "Connected, you can close this page" [level=1]
-  - paragraph: Your account at Notes of Ann & Co is connected. What waited for it goes on by itself.
+  - paragraph: Your account at Notes of Ann & Co is connected. Waiting calls resume automatically.
 """
 USED = """
 - main:
-  - heading "This is too old" [level=1]
-  - paragraph: This link was used, or is too old. If the account is not connected, ask for the tool again.
+  - heading "This link has expired" [level=1]
+  - paragraph: This link was used or has expired. If the account is not connected, call the tool again.
 """
 DECLINED = """
 - main:
   - heading "Nothing was connected" [level=1]
   - paragraph: "The sign-in was declined: End-User aborted interaction. Nothing was connected."
-  - paragraph: If you did not mean to say no, open the link again.
+  - paragraph: If you did not want to decline, open the link again.
 """
 # The least contrast of any text with what lies behind it (WCAG 2.2, 1.4.3: 4.5 for text of this size).
 CONTRAST = """

@@ -37,7 +37,7 @@ async def test_a_callback_in_another_browser_is_refused_and_spoils_nothing(
     with_another = await bob.opens(callback)
 
     for tab in (without_cookie, with_another):
-        assert await heading(tab) == "Another browser began this"
+        assert await heading(tab) == "Another browser started this sign-in"
         assert "Open the link again in this one." in await tab.inner_text("main")
     assert await heading(await ann.opens(callback)) == "Connected, you can close this page"
     assert (await outcome_of(program.box, pending_id, by=ANN))["status"] == "completed"
@@ -53,7 +53,7 @@ async def test_a_stranger_cannot_have_ann_finish_what_they_began_for_themselves(
 
     lured = await ann.opens(callback)
 
-    assert await heading(lured) == "This is for somebody else"
+    assert await heading(lured) == "This link is for another user"
     assert (await program.box.pending.get(pending_id, by="acme:mallory")).status == "open"
     for user in ("acme:mallory", ANN):
         [account] = await program.box.accounts.states(Principal.parse(user))
@@ -68,7 +68,7 @@ async def test_a_callback_that_is_loaded_again_is_told_to_be_over(program: Progr
     answer = await tab.goto(ann.callbacks[0])
 
     assert answer is not None
-    assert (answer.status, await heading(tab)) == (400, "This sign-in is not under way")
+    assert (answer.status, await heading(tab)) == (400, "This sign-in is not in progress")
     assert "It may have been finished before." in await tab.inner_text("main")
 
 
@@ -82,7 +82,7 @@ async def test_a_page_that_says_connected_is_shown_only_to_the_browser_that_conn
 
     lured = await bob.opens(shown.url)
 
-    assert await heading(lured) == "This sign-in is not under way"
+    assert await heading(lured) == "This sign-in is not in progress"
 
 
 async def test_another_site_can_neither_press_the_button_nor_frame_the_page(program: Program, ann: Visitor) -> None:
@@ -96,7 +96,7 @@ async def test_another_site_can_neither_press_the_button_nor_frame_the_page(prog
     assert framed == ["chrome-error://chromewebdata/"]
     await press(forged.get_by_role("button", name="Win"))
 
-    assert await heading(forged) == "Please begin again"
+    assert await heading(forged) == "Please start again"
     assert await forged.get_by_role("button").count() == 0
 
 

@@ -69,7 +69,7 @@ async def test_a_person_who_says_no_is_told_so_and_may_change_their_mind(program
     await ann.declines(tab)
 
     assert await heading(tab) == "Nothing was connected"
-    assert "If you did not mean to say no, open the link again." in await tab.inner_text("main")
+    assert "If you did not want to decline, open the link again." in await tab.inner_text("main")
     assert (await program.box.pending.get(pending_id, by=ANN)).status == "open"
     assert await heading(await ann.connects(link)) == CONNECTED
     assert (await outcome_of(program.box, pending_id, by=ANN))["status"] == "completed"
@@ -85,8 +85,8 @@ async def test_of_two_tabs_the_second_may_finish_first_and_the_other_is_told(pro
     await ann.consents(first)
 
     assert (await heading(second), outcome["status"]) == (CONNECTED, "completed")
-    assert await heading(idle) == "This is too old"
-    assert "This link was used, or is too old." in await idle.inner_text("main")
+    assert await heading(idle) == "This link has expired"
+    assert "This link was used or has expired." in await idle.inner_text("main")
     assert await heading(first) == CONNECTED
     assert program.api.readers == ["alice"]
 
@@ -151,6 +151,6 @@ async def test_who_takes_too_long_at_the_service_is_told_so(opening: Opening, an
         pending_id, link = await program.asks()
         tab = await ann.connects(link)
 
-        assert await heading(tab) == "This is too old"
+        assert await heading(tab) == "This link has expired"
         assert "Start the sign-in again." in await tab.inner_text("main")
         assert (await program.box.pending.get(pending_id, by=ANN)).status == "open"

@@ -58,7 +58,7 @@ async def test_strays_spoil_nothing_and_the_browser_of_the_person_connects(
         tab = await ann.tab()
         for stray in STRAYS:
             await tab.goto(f"{callback}{stray}")
-            assert await heading(tab) == "This sign-in is not under way"
+            assert await heading(tab) == "This sign-in is not in progress"
         await tab.goto(address)
         await ann.consents(tab)
         out, _ = await asyncio.wait_for(process.communicate(), 60)

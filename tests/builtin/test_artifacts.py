@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from toolpost.builtin.history import artifact_tools
+from toolpost.builtin.artifacts import artifact_tools
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import Tool, ToolCategory
 from toolpost.contracts.storage import ArtifactRef
-from toolpost.stores.memory import MemoryStore
+from toolpost.stores.memory.store import MemoryStore
 
 CHUNK = 1 << 20
 REF = ArtifactRef(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.commands import BackgroundCommands, command_tools
+from toolpost.builtin.background_commands import BackgroundCommands
+from toolpost.builtin.commands import command_tools
 from toolpost.builtin.system import TaskEnvironment, system_tools
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.spec import ToolCategory

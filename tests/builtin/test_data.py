@@ -89,7 +89,7 @@ async def test_bytes_that_are_no_text_are_told_as_such() -> None:
     error = await CALLER.refused("base64_decode", encoded=base64.b64encode(b"ok\xff\xfe").decode())
 
     assert error["error_code"] == "encoding_wrong"
-    assert "4 bytes" in error["message"]
+    assert "4 decoded bytes" in error["message"]
 
 
 async def test_half_a_surrogate_pair_is_refused() -> None:

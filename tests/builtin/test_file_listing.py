@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.builtin.caller import Caller
-from toolpost.builtin.file_reading import reading_tools
+from toolpost.builtin.file_listing import listing_tools
 from toolpost.contracts.errors import ToolValidationError
 
-CALLER = Caller(reading_tools())
+CALLER = Caller(listing_tools())
 FILES = ["a.ts", "b.py", "sub/c.ts", "sub/deep/d.py", "sub/deep/e.tsx", "node_modules/x/f.ts", ".hidden/g.ts"]
 
 

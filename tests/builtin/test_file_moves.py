@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.builtin.caller import Caller
+from toolpost.builtin.file_moves import moving_tools
 from toolpost.builtin.file_writing import writing_tools
 from toolpost.catalog.threads import run_in_thread
 
-CALLER = Caller(writing_tools())
+CALLER = Caller([*writing_tools(), *moving_tools()])
 BINARY = bytes(range(256)) * 100
 
 
@@ -105,7 +106,7 @@ async def test_both_paths_must_be_allowed(tmp_path: Path, side: str) -> None:
     (tmp_path / "b").write_text("x")
     paths = {"from": f"{tmp_path}/in/a", "to": f"{tmp_path}/in/c", side: f"{tmp_path}/b"}
 
-    error = await Caller(writing_tools(), [tmp_path / "in"]).refused("move_file", **paths, overwrite=True)
+    error = await Caller(moving_tools(), [tmp_path / "in"]).refused("move_file", **paths, overwrite=True)
 
     assert "Permission denied" in error["message"]
 
@@ -136,7 +137,7 @@ async def test_a_folder_is_deleted_only_when_that_is_said_and_links_in_it_are_no
 
 @pytest.mark.parametrize("path", ["", "/", "/.", "/.."])
 async def test_an_allowed_folder_itself_is_not_deleted(tmp_path: Path, path: str) -> None:
-    error = await Caller(writing_tools(), [tmp_path]).refused("delete_file", path=f"{tmp_path}{path}", recursive=True)
+    error = await Caller(moving_tools(), [tmp_path]).refused("delete_file", path=f"{tmp_path}{path}", recursive=True)
 
     assert error["error_code"] == "path_refused"
     assert tmp_path.exists()

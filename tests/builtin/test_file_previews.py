@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, tool
 from toolpost.sources import CallPreview
 
 
 def box(folder: Path, policy: Any = "standard", **more: Any) -> Toolbox:
     facts = {"data_dir": None, "policy": policy, "tools": {"allowedPaths": [str(folder)]}, **more}
-    return Toolbox(settings=Settings.model_validate(facts), builtins=["file_tools"])
+    return Toolbox(settings=PatientSettings.model_validate(facts), builtins=["file_tools"])
 
 
 def preview_of(outcome: object) -> str:
@@ -193,7 +194,7 @@ async def test_a_tool_of_ones_own_says_what_a_call_would_do() -> None:
         done = await opened.approve(asked.pending_id, by="local:ann")
 
     assert isinstance(none_left, Completed)
-    assert asked.question.prompt == "Allow throw_away? It needs a person's yes: 3 are left."
+    assert asked.question.prompt == "Allow throw_away? Approval is required: 3 are left."
     assert preview_of(asked) == "3 of tea are thrown away"
     assert isinstance(done, Completed)
     assert done.content == "3 gone, 3 really"

@@ -10,12 +10,13 @@ import pytest
 
 from tests.builtin.caller import Caller
 from toolpost import Toolbox, tool
-from toolpost.builtin.history import session_tools, task_tools
+from toolpost.builtin.history import task_tools
+from toolpost.builtin.session_archives import session_tools
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.storage import EventLog
-from toolpost.stores.agent_files import TaskLogs
+from toolpost.stores.agent_records.task_logs import TaskLogs
 
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
 

@@ -2,13 +2,20 @@
 
 import time
 
+import msgspec
 import pytest
 
 from toolpost.builtin.html_markdown import page_markdown
+from toolpost.builtin.html_parser_program import parse
+from toolpost.builtin.html_tree import Element
+
+
+def tree(source: str) -> Element:
+    return msgspec.convert(parse(source), type=Element)
 
 
 def markdown(source: str) -> str:
-    return page_markdown(source, base_url="https://a.example/docs/page").markdown
+    return page_markdown(tree(source), base_url="https://a.example/docs/page").markdown
 
 
 @pytest.mark.parametrize(
@@ -85,9 +92,8 @@ def test_a_table_that_lays_out_the_page_becomes_its_blocks() -> None:
 
 
 def test_the_title_and_the_base_are_read() -> None:
-    page = page_markdown(
-        "<title>A &amp;\n B</title><base href=https://b.example/d/><a href=x>x</a>", base_url="https://a.example/"
-    )
+    source = "<title>A &amp;\n B</title><base href=https://b.example/d/><a href=x>x</a>"
+    page = page_markdown(tree(source), base_url="https://a.example/")
 
     assert page == ("A & B", "[x](https://b.example/d/x)")
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Received, Site, reply
 from toolpost import Settings, Toolbox
 
@@ -54,7 +55,7 @@ async def test_the_operator_can_allow_addresses_and_configure_sources_by_address
         async with box(allow_private=True, allow_ip_literals=True) as made:
             allowed: Any = await made.call("http_get", {"url": there.url})
         source = {"name": "api", "transport": "http", "connection": there.url, "utcp_mode": "base_url"}
-        async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[source])) as other:
+        async with Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[source])) as other:
             await other.wait_for_sources()
             called: Any = await other.call("api.request_get", {"path": "page"})
     assert allowed.content["body"] == "hello"

@@ -10,6 +10,7 @@ import pytest
 
 from tests import parts, warm
 from tests.builtin.recorded import KEY, recorded
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Site
 from toolpost import Toolbox
 from toolpost.configuration.settings import Settings
@@ -34,7 +35,7 @@ def settings(connection: str, tools: dict[str, Any], **more: Any) -> Settings:
     source: dict[str, Any] = {"name": "library", "transport": "mcp", "connection": connection, "connect_timeout_s": 60}
     source |= {"trust": True, "retry_policy": {"max_attempts": 1}}
     facts = {"data_dir": None, "builtins": ["web_search", "web_fetch", "artifact_read"], "sources": [source]}
-    return Settings.model_validate({**facts, "tools": tools, **more})
+    return PatientSettings.model_validate({**facts, "tools": tools, **more})
 
 
 def link(tool: str, **facts: Any) -> dict[str, Any]:
@@ -152,7 +153,7 @@ async def test_a_server_that_others_wrote_is_a_store(tmp_path: Path) -> None:
     facts = {"data_dir": None, "policy": "exploratory", "builtins": ["retrieve"], "tools": tools}
     source = {**graph, "connection": parts.memory(), "connect_timeout_s": 60}
     known = {"name": "Sencha", "entityType": "tea", "observations": ["Steep at 80 °C.", "Two minutes."]}
-    async with Toolbox(settings=Settings.model_validate({**facts, "sources": [source]})) as box:
+    async with Toolbox(settings=PatientSettings.model_validate({**facts, "sources": [source]})) as box:
         made = await box.call("graph.create_entities", {"entities": [known]})
         outcome = await box.call("retrieve", {"query": "Sencha"}, timeout_s=100)
 
@@ -168,6 +169,6 @@ async def test_a_tool_that_asks_providers_is_none_itself(tool: str) -> None:
     own = Settings.model_validate(
         {"data_dir": None, "builtins": "all", "tools": {"webSearch": {"chain": [{"provider": "mcp", "tool": tool}]}}}
     )
-    with pytest.raises(ConfigError, match="asks providers itself"):
+    with pytest.raises(ConfigError, match="uses providers itself"):
         async with Toolbox(settings=own):
             pass

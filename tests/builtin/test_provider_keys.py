@@ -107,7 +107,7 @@ async def test_a_redirect_to_an_address_that_may_be_asked_goes_without_the_key(n
         facts = {"provider": name, "api_key": KEY, "url": there.url, "engine": "e1"}
         network = NetworkPolicy(allow_hosts=frozenset({f"127.0.0.1:{stranger.port}"}))
         chain = build_search_chain([provider(facts.pop("provider"), **facts)], network)
-        with pytest.raises(ToolServerError, match="no list of results"):
+        with pytest.raises(ToolServerError, match="not a list of results"):
             await chain.providers[0].search("tea", 1)
         await chain.close()
 

@@ -16,6 +16,8 @@ from tests.wire.site import Site, reply
 from toolpost.builtin.providers.factory import build_search_chain
 from toolpost.builtin.web_tools import web_search_tools
 
+pytestmark = pytest.mark.programs
+
 
 class Engine(NamedTuple):
     name: str

@@ -16,7 +16,7 @@ from toolpost.builtin.specs import SPECS_FILE, read_specs, schema_document
 from toolpost.builtin.standard_check import STANDARD, check_builtin_folders, check_folder, front_matter
 from toolpost.builtin.web_tools import web_search_tools
 from toolpost.contracts.context import ToolContext
-from toolpost.stores.memory import MemoryStore
+from toolpost.stores.memory.store import MemoryStore
 from tools.builtin_specs import dump_specs
 
 ROOT = STANDARD.parents[3]
@@ -84,7 +84,7 @@ def test_the_wheel_holds_a_schema_file_for_each_tool(tmp_path: Path, monkeypatch
             shipped = json.loads(files.read(f"toolpost/builtin/standard/{name}/schema.json"))
             assert shipped == schema_document(tool.spec)
         pages = {Path(name).name for name in files.namelist() if name.startswith("toolpost/documents/")}
-        assert pages == {page.name for page in (ROOT / "docs").glob("*.md")}
+        assert pages == {page.name for page in (ROOT / "docs").rglob("*.md")}
 
 
 @pytest.mark.req("MISC-20")
@@ -210,4 +210,6 @@ def test_a_case_that_the_schema_refuses_contradicts_it(folder: Path) -> None:
 
 
 def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
-    assert check_folder(tmp_path / "missing") == [f"{tmp_path / 'missing'} is no folder; name the folder of one tool"]
+    assert check_folder(tmp_path / "missing") == [
+        f"{tmp_path / 'missing'} is not a folder; name the folder of one tool"
+    ]

@@ -16,7 +16,7 @@ def box(folder: Path, policy: str = "exploratory") -> Toolbox:
     settings = Settings.model_validate(
         {"data_dir": None, "builtins": "none", "policy": policy, "tools": {"allowedPaths": [str(folder)]}}
     )
-    return Toolbox(tools=[*file_tools(ripgrep=None), *system_tools()], settings=settings)
+    return Toolbox(tools=[*file_tools(), *system_tools()], settings=settings)
 
 
 @pytest.mark.req("PSEC-01")

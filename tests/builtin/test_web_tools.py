@@ -12,10 +12,11 @@ from tests.wire.site import Received, Site, reply
 from tests.wire.stubs import Dialled, StubResolver
 from tests.wire.test_ssrf_corpus import Group, groups_to, rows
 from toolpost import Failed, Settings, Toolbox
+from toolpost.builtin.http_tools import http_tools
+from toolpost.builtin.providers.page_readers import DirectPages
 from toolpost.builtin.providers.protocols import Chain
-from toolpost.builtin.providers.web_providers import DirectPages
 from toolpost.builtin.web_client import WebClient
-from toolpost.builtin.web_tools import http_tools, web_fetch_tools
+from toolpost.builtin.web_tools import web_fetch_tools
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.wire.network import NetworkPolicy
 
@@ -126,6 +127,7 @@ async def test_no_tool_connects_to_what_the_guard_refuses(
     assert dialled.addresses == []
 
 
+@pytest.mark.programs
 @pytest.mark.req("DEF-13", "NSSRF-06")
 @pytest.mark.parametrize("name", NAMES)
 async def test_no_tool_is_led_there_by_a_redirect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import Tool, ToolCategory, ToolSpec
-from toolpost.transports.base import BaseSource
+from toolpost.sources.base import BaseSource
 
 
 class ReadNumber:

@@ -330,7 +330,7 @@ async def test_whatever_a_function_returns_becomes_output(returned: Any, output:
     assert await give.invoke(authorized(give)) == output
 
 
-@pytest.mark.parametrize(("error", "said"), [("disk full", "disk full"), (None, "without saying why")])
+@pytest.mark.parametrize(("error", "said"), [("disk full", "disk full"), (None, "without a reason")])
 async def test_a_result_that_reports_a_failure_is_one(error: str | None, said: str) -> None:
     @tool
     async def give() -> ToolResult:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from tests.patient_settings import PatientSettings
 from toolpost import Settings, Toolbox, ToolCategory, ToolContext, ToolRegistry, ToolResult
 from toolpost.agents import ReactPlanner
 from toolpost.errors import ToolExecutionError, ToolSchemaError, ToolValidationError
@@ -63,7 +64,7 @@ async def test_a_custom_tool_goes_wherever_tools_go(tmp_path: Path) -> None:
         await planner.run("Call it")
     assert model.results == ["hello"]
     source = {"name": "mine", "transport": "python", "connection": __file__}
-    async with Toolbox(tools=[plain], settings=Settings(data_dir=None, sources=[source])) as box:
+    async with Toolbox(tools=[plain], settings=PatientSettings(data_dir=None, sources=[source])) as box:
         await box.wait_for_sources()
         failed: Any = await box.call("plain", {"input": "bad"})
         found: Any = await box.call("mine.my_custom_tool", {"input": "ha"})

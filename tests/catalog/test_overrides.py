@@ -179,7 +179,7 @@ def test_an_unknown_argument_is_accepted_where_the_schema_asks_for_more() -> Non
 
 @pytest.mark.parametrize("kind", ["fix", "default"])
 def test_a_value_that_the_tool_would_refuse_is_refused_at_once(kind: str) -> None:
-    with pytest.raises(ConfigError, match=r"'gh\.create_issue' does not fit its schema: \$\.repo: "):
+    with pytest.raises(ConfigError, match=r"'gh\.create_issue' violates its schema: \$\.repo: "):
         registry_with(**{kind: {"repo": 7}})
 
 

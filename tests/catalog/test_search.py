@@ -8,7 +8,8 @@ import pytest
 
 from toolpost.builtin.specs import read_specs
 from toolpost.catalog.registry import ToolRegistry
-from toolpost.catalog.search import SearchIndex, stem, words_of_name, words_of_text
+from toolpost.catalog.search import SearchIndex
+from toolpost.catalog.search_terms import stem, words_of_name, words_of_text
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import ToolSpec

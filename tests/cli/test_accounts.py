@@ -308,4 +308,4 @@ def test_without_services_there_is_nothing_to_list_and_still_somebody_to_forget(
 def test_a_service_that_is_not_there_is_told_with_those_that_are(configured: Path, toolpost: Run) -> None:
     done = toolpost("accounts", "connect", "github", "--json")
 
-    assert (done.code, "there are: notes" in done.json["error"]["message"]) == (1, True)
+    assert (done.code, "services with accounts: notes" in done.json["error"]["message"]) == (1, True)

@@ -108,7 +108,7 @@ def test_a_run_whose_model_fails_goes_on_with_its_token_and_another_budget(toolp
         ([{"role": "assistant", "content": "", "tool_calls": []}], [], "the model said nothing"),
         (["No tools."], ["--tools", "local.ad"], 'Did you mean "local.add"?'),
         ([tool_calls(("rm_rf", {}))] * 3, [], 'Tool "rm_rf" not found'),
-        ([tool_calls(*[("local__wipe", {"name": "disk"})] * 200)] * 3, [], "200 calls at once are too many"),
+        ([tool_calls(*[("local__wipe", {"name": "disk"})] * 200)] * 3, [], "200 concurrent calls are too many"),
         ([ADD] * 20, ["--budget", "steps=3"], "the steps of the run are used up"),
     ],
 )

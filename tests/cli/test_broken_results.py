@@ -11,13 +11,14 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 
 from tests.cli.program import Run
-from tests.sources.cli.programs import script
+from tests.patient_settings import PatientSettings
+from tests.sources.commands.programs import script
 from tests.sources.graphql.serving import Canned, rough
 from tests.sources.mcp.rogues import Rogue, answering, text
 from tests.sources.webhook.boxes import by_path, listing, said, sticky, workflow
 from tests.sources.websocket.servers import serving
 from tests.wire.site import Site
-from toolpost import Settings, Toolbox, model_text
+from toolpost import Toolbox, model_text
 
 KINDS = [
     *("graphql", "webhook", "n8n", "websocket"),
@@ -43,15 +44,15 @@ async def serving_broken(kind: str, folder: Path) -> AsyncIterator[dict[str, Any
             yield {"transport": "graphql", "connection": api.address}
     elif kind == "webhook":
         async with Site(said(200, BROKEN)) as site:
-            yield {"transport": "webhook", "connection": site.url, "webhook": {"kind": "plain", "tools": LOOK}}
+            yield {"transport": "webhook", "connection": site.url, "options": {"kind": "plain", "tools": LOOK}}
     elif kind == "n8n":
         note = f"Look.\n```json output\n{json.dumps(PROMISED)}\n```"
         flows = listing(workflow("look", path="look", nodes=[sticky(note)]))
         async with Site(by_path(workflows=flows, look=said(200, BROKEN))) as site:
-            yield {"transport": "webhook", "connection": site.url, "webhook": {"kind": "n8n"}, **KEY}
+            yield {"transport": "webhook", "connection": site.url, "options": {"kind": "n8n"}, **KEY}
     elif kind == "websocket":
         async with serving(tell) as url:
-            yield {"transport": "websocket", "connection": url, "websocket": {"tools": LOOK}}
+            yield {"transport": "websocket", "connection": url, "options": {"tools": LOOK}}
     elif kind == "mcp":
         rogue = Rogue(folder, answering("look", {**text("x"), "structuredContent": BROKEN}, outputSchema=PROMISED))
         yield {"transport": "mcp", "connection": rogue.connection}
@@ -60,7 +61,7 @@ async def serving_broken(kind: str, folder: Path) -> AsyncIterator[dict[str, Any
         yield {
             "transport": "cli",
             "connection": script(folder, f"echo '{json.dumps(BROKEN)}'"),
-            "cli": {"tools": tools},
+            "options": {"tools": tools},
         }
 
 
@@ -71,10 +72,10 @@ async def test_a_result_that_breaks_its_schema_is_what_the_operator_says(
 ) -> None:
     async with serving_broken(kind, tmp_path) as source:
         given = {"name": "srv", "outputs": mode, **source}
-        async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[given])) as box:
+        async with Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[given])) as box:
             outcome: Any = await box.call("srv.look")
             told = [event.payload["output_issues"] for event in await box.events() if "output_issues" in event.payload]
-            counted = box.registry.get_stats().call_stats["srv.look"].misfits
+            counted = box.registry.get_stats().call_stats["srv.look"].schema_violations
     if mode == "strict":
         assert outcome.error.error_code == "output_invalid"
         assert "$.n: expected integer" in str(outcome.error)
@@ -84,7 +85,9 @@ async def test_a_result_that_breaks_its_schema_is_what_the_operator_says(
     noted = mode != "off"
     assert outcome.content == BROKEN
     assert ("output_issues" in outcome.meta, len(told), counted) == (noted, noted, noted)
-    assert ("[This result breaks the tool's own output schema: $.n: expected integer" in model_text(outcome)) is noted
+    assert (
+        "[This result violates the output schema of the tool: $.n: expected integer" in model_text(outcome)
+    ) is noted
 
 
 @pytest.mark.programs
@@ -99,6 +102,6 @@ async def test_tools_show_says_what_holds_and_how_many_results_broke_the_schema(
         shown = await asyncio.to_thread(child, "tools", "show", "srv.look", "--json")
     assert (called.code, called.json["content"]) == (0, BROKEN)
     assert shown.json["outputs"] == "report"
-    misfits = shown.json["output_misfits"]
-    assert (misfits["misfits"], misfits["of_calls"]) == (1, 1)
-    assert "$.n: expected integer" in misfits["last"][0]
+    schema_violations = shown.json["schema_violations"]
+    assert (schema_violations["count"], schema_violations["of_calls"]) == (1, 1)
+    assert "$.n: expected integer" in schema_violations["last"][0]

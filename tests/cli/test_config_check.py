@@ -16,7 +16,7 @@ SOURCE = "sources: [{name: local, transport: python, connection: ./tools.py, ove
     [
         ("policy: [{action: deny, tools: [wrte_file]}]", "policy rule 1: no tool is called 'wrte_file'; did you mean"),
         ("overrides: {http_gett: {hide: true}}", "overrides: no tool is called 'http_gett'; did you mean 'http_get'?"),
-        (SOURCE % "wpie: {hide: true}", "overrides: no tool of it is called 'wpie'; did you mean 'wipe'?"),
+        (SOURCE % "wpie: {hide: true}", "overrides: none of its tools is called 'wpie'; did you mean 'wipe'?"),
     ],
     ids=["deny", "hide", "hide of a source"],
 )
@@ -90,7 +90,7 @@ def test_a_tool_that_a_manual_gets_wrong_is_a_warning(toolpost: Run, home: Path)
     [
         ("builtins: run_command", "a list of tool names and collections, such as [all, run_command], got 'run_"),
         ("builtins: [run_comand]", "no built-in tool 'run_comand'; did you mean 'run_command'? There are: artifact_"),
-        ("builtins: [retrieve]", "no built-in tool 'retrieve' until tools.retrieval.chain says where it looks"),
+        ("builtins: [retrieve]", "no built-in tool 'retrieve' until tools.retrieval.chain names a store"),
         ("builtins: [none]", "write builtins: none without a list"),
         ("builtins: [qqqq]", "no built-in tool 'qqqq'; there are: artifact_read"),
     ],

@@ -145,7 +145,7 @@ async def test_the_key_of_an_n8n_is_written_as_a_variable_for_its_api_alone(chil
         done = await asyncio.to_thread(child, *words)
     assert "an n8n" in done.err
     written = _sources(home)["flows"]
-    assert (written["transport"], written["webhook"]["kind"], written["auth_type"]) == ("webhook", "n8n", "api_key")
+    assert (written["transport"], written["options"]["kind"], written["auth_type"]) == ("webhook", "n8n", "api_key")
     assert "headers" not in written
     assert "5f2c81d0" not in (home / "toolpost.yaml").read_text()
 
@@ -286,7 +286,7 @@ def test_headers_and_logins_of_a_url_are_kept_out_of_the_file(toolpost: Run) -> 
         "headers": {"Authorization": "Bearer ${FAR_AUTHORIZATION}", "X-Team": "blue", "X-Key": "${MINE}"},
         "auth_type": "basic",
         "auth_config": {"username": "ann", "password": "${FAR_PASSWORD}"},
-        "mcp": {"transport": "sse"},
+        "options": {"transport": "sse"},
     }
     assert "zzz" not in done.out + done.err
 
@@ -387,7 +387,7 @@ def test_a_file_that_nothing_can_be_added_to_is_left_and_the_text_is_given(toolp
     done = toolpost("tools", "connect", "everything", "--yes")
 
     assert done.code == 1
-    assert "paste the new part by hand" in done.err
+    assert "paste the new part in an editor" in done.err
     assert "sources:\n  - name: everything\n" in done.err
     assert (home / "toolpost.yaml").read_text() == "{policy: audit}\n"
 

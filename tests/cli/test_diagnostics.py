@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from toolpost import Settings
 from toolpost.cli.diagnostics import Check, check_data_folder, check_machine
-from toolpost.transports.registry import Plugins
+from toolpost.sources.registry import Plugins
 
 
 def found(name: str) -> Check:
@@ -44,7 +45,7 @@ def test_the_limit_of_open_files_is_told(monkeypatch: pytest.MonkeyPatch, limit:
 
 def test_a_broken_plug_in_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "toolpost.transports.registry.load_plugins", lambda: Plugins(problems=("plug-in 'x' is left out: why",))
+        "toolpost.sources.registry.load_plugins", lambda: Plugins(problems=("plug-in 'x' is left out: why",))
     )
 
     assert found("plug-in") == Check("plug-in", "broken", "plug-in 'x' is left out: why")
@@ -53,14 +54,14 @@ def test_a_broken_plug_in_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * 1024 * 1024))
 
-    assert Check("free space", "note", "5 MB") in check_data_folder(tmp_path)
+    assert Check("free space", "note", "5 MB") in check_data_folder(Settings(data_dir=tmp_path))
 
 
 def test_a_folder_that_this_user_may_not_write_to_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    [first, *_] = check_data_folder(tmp_path)
-    [missing] = check_data_folder(tmp_path / "new")
+    [first, *_] = check_data_folder(Settings(data_dir=tmp_path))
+    [missing] = check_data_folder(Settings(data_dir=tmp_path / "new"))
 
     assert (first.state, missing.state) == ("broken", "broken")
     assert "read-only" in first.detail

@@ -75,7 +75,7 @@ def test_what_cannot_be_cut_out_safely_is_left_to_a_person(toolpost: Run, home: 
     done = toolpost("tools", "disconnect", "local")
 
     assert done.code == 1
-    assert "delete it by hand" in done.err
+    assert "delete it in an editor" in done.err
     assert (home / "toolpost.yaml").read_text() == shared
 
 

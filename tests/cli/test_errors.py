@@ -75,7 +75,7 @@ def test_a_database_of_a_newer_version_is_left_alone(toolpost: Run, home: Path) 
     assert "999" in done.json["error"]["message"]
 
 
-def test_a_question_sealed_with_another_key_is_not_run(toolpost: Run, home: Path) -> None:
+def test_a_question_encrypted_with_another_key_is_not_run(toolpost: Run, home: Path) -> None:
     paused = toolpost("tools", "call", "local.wipe", "--args", '{"name": "disk"}', "--json").json
     key = home / ".toolpost" / "key"
     key.unlink()

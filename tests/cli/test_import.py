@@ -70,7 +70,7 @@ def test_what_was_changed_or_left_out_is_told(toolpost: Run, mcp_json: Path, mon
     done = toolpost("import", ".mcp.json", "--yes")
 
     assert "local: left out, because toolpost.yaml has a source of that name" in done.err
-    assert "my docs: called my-docs here" in done.err
+    assert "my docs: renamed to my-docs" in done.err
     assert "envFile" not in done.err
     assert "3 sources written to toolpost.yaml; nothing was started." in done.err
     assert "Set GITHUB_TOKEN: env GITHUB_TOKEN of 'trace'." in done.err
@@ -130,7 +130,7 @@ def test_a_file_of_which_nothing_can_be_used_is_a_failure(toolpost: Run, home: P
     done = toolpost("import", ".mcp.json")
 
     assert done.code == 1
-    assert "odd: left out, because nothing here speaks its transport 'ws'" in done.err
+    assert "odd: skipped, because its transport 'ws' is not supported" in done.err
 
 
 def test_a_file_of_another_folder_brings_that_folder_along(toolpost: Run, home: Path) -> None:
@@ -191,7 +191,7 @@ def test_when_nothing_is_found_that_is_said(toolpost: Run, home: Path, monkeypat
     ("text", "told"),
     [
         ('{\n  "mcpServers": {\n', "broken.json, line 3, column 1: this is not JSON"),
-        ("{}", "holds no MCP servers"),
+        ("{}", "contains no MCP servers"),
         (None, "broken.json does not exist"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.cli.program import Run
 
 
-def test_what_was_sealed_before_the_key_was_rotated_opens_afterwards(toolpost: Run, home: Path) -> None:
+def test_what_was_encrypted_before_the_key_was_rotated_opens_afterwards(toolpost: Run, home: Path) -> None:
     waiting = toolpost("tools", "call", "local.wipe", "name=disk", "--json")
     key = home / ".toolpost" / "key"
     before = key.read_bytes()
@@ -28,7 +28,7 @@ def test_older_keys_are_kept_unless_they_are_retired(toolpost: Run) -> None:
     rotated = toolpost("keys", "rotate")
 
     assert rotated.code == 0
-    assert "The older ones are kept, and open what they sealed." in rotated.err
+    assert "The older ones are kept, and open what they encrypted." in rotated.err
 
 
 def test_a_key_of_a_caller_is_shown_once_listed_without_its_secret_and_revoked(toolpost: Run) -> None:

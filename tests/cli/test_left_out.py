@@ -19,19 +19,19 @@ KINDS: dict[str, dict[str, Any]] = {
     "http in a file": {"transport": "http", "connection": "./no-such.json"},
     "utcp": {"transport": "utcp", "connection": "http://{gone}/utcp"},
     "graphql": {"transport": "graphql", "connection": "http://{gone}/graphql"},
-    "n8n": {"transport": "webhook", "connection": "http://{gone}", "webhook": {"kind": "n8n"}, **KEY},
+    "n8n": {"transport": "webhook", "connection": "http://{gone}", "options": {"kind": "n8n"}, **KEY},
     "webhook": {
         "transport": "webhook",
         "connection": "http://{gone}",
-        "webhook": {"kind": "plain", "tools": {"look": {"url": "../up"}}},
+        "options": {"kind": "plain", "tools": {"look": {"url": "../up"}}},
     },
     "websocket": {
         "transport": "websocket",
         "connection": "ws://{gone}",
-        "websocket": {"tools": LOOK, "mode": "multiplexed", "format": "text"},
+        "options": {"tools": LOOK, "mode": "multiplexed", "format": "text"},
     },
-    "cli": {"transport": "cli", "connection": "./no-such-program", "cli": {"tools": LOOK}},
-    "cli by a manual": {"transport": "cli", "connection": "ls", "cli": {"manual": "./no-such.json"}},
+    "cli": {"transport": "cli", "connection": "./no-such-program", "options": {"tools": LOOK}},
+    "cli by a manual": {"transport": "cli", "connection": "ls", "options": {"manual": "./no-such.json"}},
     "python": {"transport": "python", "connection": "./no_such.py"},
     "a variable that is not set": {"transport": "mcp", "connection": "${{NO_SUCH_VARIABLE_SET}}"},
 }
@@ -42,10 +42,10 @@ async def test_the_toolbox_tells_of_a_source_that_was_left_out(kind: str, home: 
     (home / "toolpost.yaml").write_text(configured(kind))
     async with Toolbox.open(home / "toolpost.yaml") as box:
         await box.wait_for_sources()
-        [told] = [problem for problem in box.problems if "is left out" in problem]
+        [told] = [problem for problem in box.problems if "is skipped" in problem]
         [state] = [state for state in box.report if not state.ok]
         outcome: Any = await box.call("local.add", {"a": 1, "b": 2})
-    assert told.startswith("source 'gone' is left out: ")
+    assert told.startswith("source 'gone' is skipped: ")
     assert (state.name, len(str(state.error)) > 5) == ("gone", True)
     assert outcome.content == 3
 
@@ -57,8 +57,8 @@ def test_tools_list_tells_of_a_source_that_was_left_out(kind: str, toolpost: Run
     assert (listed.code, told.code) == (4, 4)
     assert "local.add" in [one["name"] for one in listed.json]
     for done in (listed, told):
-        assert done.err.count("source 'gone' is left out: ") == 1
-    assert "left out" not in told.out
+        assert done.err.count("source 'gone' is skipped: ") == 1
+    assert "is skipped" not in told.out
 
 
 def configured(kind: str) -> str:

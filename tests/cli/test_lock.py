@@ -42,7 +42,7 @@ def srv(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "toolpost.yaml").write_text(
         "builtins: none\nsources:\n  - name: srv\n    transport: mcp\n"
         f"    connection: {shlex.join([sys.executable, str(SERVER), 'listing.json'])}\n"
-        "    cwd: .\n    env: {SRV_TOKEN: '${SRV_TOKEN}'}\n    mcp: {protocol: legacy}\n"
+        "    cwd: .\n    env: {SRV_TOKEN: '${SRV_TOKEN}'}\n    options: {protocol: legacy}\n"
     )
     return home
 
@@ -136,7 +136,7 @@ def test_one_tool_is_agreed_to_and_the_others_stay_set_aside(toolpost: Run, srv:
     assert [one["tool"] for one in done.json["differences"]] == ["srv.look"]
     assert unknown.json["error"]["error_code"] == "tool_not_found"
     assert [one["tool"] for one in left.json["differences"]] == ["srv.send"]
-    assert "'srv.send' is set aside: its description changed since it was agreed to" in toolpost("tools", "list").err
+    assert "'srv.send' is blocked: its description changed since it was approved" in toolpost("tools", "list").err
     assert toolpost("lock", "approve", "srv", "--yes").code == 0
     assert toolpost("lock", "--check").code == 0
 
@@ -207,10 +207,10 @@ class Api:
 
 SOURCES = {
     "graphql": "transport: graphql, connection: '{url}/graphql'",
-    "n8n": "transport: webhook, connection: '{url}', webhook: {{kind: n8n}}, "
+    "n8n": "transport: webhook, connection: '{url}', options: {{kind: n8n}}, "
     "auth_type: api_key, auth_config: {{api_key: key-1234567890}}",
-    "webhook": "transport: webhook, connection: '{url}', webhook: {{kind: plain, tools: {{look: {declared}}}}}",
-    "websocket": "transport: websocket, connection: 'ws://127.0.0.1:9', websocket: {{tools: {{look: {declared}}}}}",
+    "webhook": "transport: webhook, connection: '{url}', options: {{kind: plain, tools: {{look: {declared}}}}}",
+    "websocket": "transport: websocket, connection: 'ws://127.0.0.1:9', options: {{tools: {{look: {declared}}}}}",
 }
 
 
@@ -238,7 +238,7 @@ def test_the_tools_of_every_kind_of_source_are_pinned_compared_and_agreed_to(
     assert [done.code for done in (unpinned, written, same, checked, shown)] == [1, 0, 0, 1, 0]
     assert [(one["kind"], one["tool"]) for one in checked.json["differences"]] == [("changed", "srv.look")]
     assert "changed srv.look\n  description\n    - Look at it.\n    + Look twice.\n" in shown.out
-    assert "'srv.look' is set aside: its description changed since it was agreed to" in listed.err
+    assert "'srv.look' is blocked: its description changed since it was approved" in listed.err
     assert [done.code for done in (nobody, agreed, after)] == [1, 0, 0]
 
 

@@ -33,12 +33,12 @@ def test_tools_are_listed_without_importing_what_a_list_does_not_need(tmp_path: 
     needless = (
         "yaml",
         "rich",
-        "aiohttp",
+        "websockets",
         "cryptography",
         "pydantic",
         "pydantic_core",
         "mimetypes",
-        "toolpost.stores.sqlite",
+        "toolpost.stores.sqlite.store",
         "toolpost.catalog.search",
     )
     program = (

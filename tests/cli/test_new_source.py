@@ -197,8 +197,8 @@ async def test_an_address_that_does_not_speak_mcp_is_told_without_the_traceback_
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("books.graphql", "type Query {\n  title: String\n}\n", "graphql.schema_file (docs/graphql.md)"),
-        ("mcp.json", '{"mcpServers": {"a": {"command": "a"}}}', "`toolpost import mcp.json` takes them over"),
+        ("books.graphql", "type Query {\n  title: String\n}\n", "options.schema_file (docs/sources/graphql.md)"),
+        ("mcp.json", '{"mcpServers": {"a": {"command": "a"}}}', "to use them, run `toolpost import mcp.json`"),
         ("other.json", '{"hello": "world"}', "neither the document of an API nor a UTCP manual"),
         ("server.py", "print(1)\n", "if it is an MCP server, give its whole command: 'python server.py'"),
     ],

@@ -290,7 +290,7 @@ def test_an_approval_changes_arguments_by_path_and_keeps_masked_secrets(toolpost
     done = toolpost("pending", "approve", asked, "--set", "/user=bob")
 
     assert (shown["masked"], shown["arguments"]["password"]) == (["/password"], "[redacted]")
-    assert (masked.code, "stands for a masked secret" in masked.err) == (1, True)
+    assert (masked.code, "represents a masked secret" in masked.err) == (1, True)
     assert (missing.code, "nothing at '/usr': beside 'usr' there is 'user', 'password'" in missing.err) == (1, True)
     assert (done.code, done.out) == (0, "bob is in with 13 characters\n")
 

@@ -78,7 +78,7 @@ def older_server(home: Path) -> Path:
     (home / "toolpost.yaml").write_text(
         "policy: exploratory\n"
         "sources:\n"
-        f"  - {{name: old, transport: mcp, connection: {server}, cwd: ., mcp: {{protocol: legacy}}}}\n"
+        f"  - {{name: old, transport: mcp, connection: {server}, cwd: ., options: {{protocol: legacy}}}}\n"
         "  - {name: flows, transport: workflow, connection: ./flows}\n"
     )
     (home / "flows").mkdir()

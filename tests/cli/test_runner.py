@@ -126,7 +126,7 @@ def test_a_name_that_is_not_found_so_is_looked_for_everywhere(toolpost: Run, hom
 
     assert done.json["error"]["message"] == 'Tool "thrd.hello" not found. Did you mean "third.hello"?'
     assert started(home) == ["odd", "other", "third"]
-    assert "source 'odd' is left out: " in done.err
+    assert "source 'odd' is skipped: " in done.err
 
 
 def test_a_source_that_failed_is_not_started_again(toolpost: Run, home: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_source_that_is_not_there_is_told_with_the_nearest_name(toolpost: Run,
 
 
 @pytest.mark.parametrize(
-    ("transport", "options"), [("mcp", {}), ("mcp", {"mcp": {"transport": "sse"}}), ("http", {}), ("graphql", {})]
+    ("transport", "options"), [("mcp", {}), ("mcp", {"options": {"transport": "sse"}}), ("http", {}), ("graphql", {})]
 )
 def test_where_nobody_answers_the_address_is_named_without_its_query(
     toolpost: Run, home: Path, transport: str, options: dict[str, object]
@@ -238,4 +238,4 @@ def test_where_nobody_answers_the_address_is_named_without_its_query(
     for told in (listed.err, looked.out):
         assert f"is the server at {address} running, and is the address right?" in told
         assert "shrouded" not in told
-    assert "source 'gone' is left out: " in listed.err
+    assert "source 'gone' is skipped: " in listed.err

@@ -107,7 +107,7 @@ def test_at_a_narrow_terminal_ids_and_words_stay_whole(home: Path, columns: int)
 
     name = asked.out.partition("pending approve ")[2].partition("`")[0]
     assert f"{name}\n  Status     open\n  Tool       local.wipe\n" in shown
-    assert "It needs a person's yes: it is marked destructive.\n" in shown
+    assert "Approval is required: it is marked destructive.\n" in shown
 
 
 @pytest.mark.req("CLI-01", "NRT-05")
@@ -232,7 +232,7 @@ def test_a_source_that_fails_is_told_and_the_others_work(toolpost: Run, home: Pa
 
     assert (called.code, called.json["content"], called.err) == (0, 5, "")
     assert (done.code, [one["name"] for one in done.json][-1][:6]) == (4, "local.")
-    assert done.err.count("source 'odd' is left out: ") == 1
+    assert done.err.count("source 'odd' is skipped: ") == 1
     assert "no_such_module_at_all" in done.err
 
 

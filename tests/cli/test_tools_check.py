@@ -31,4 +31,4 @@ def test_what_is_no_folder_is_told(toolpost: Run, tmp_path: Path) -> None:
     done = toolpost("tools", "check", str(tmp_path / "missing"), "--json")
 
     assert done.code == 1
-    assert "is no folder" in done.json["tools"][0]["problems"][0]
+    assert "is not a folder" in done.json["tools"][0]["problems"][0]

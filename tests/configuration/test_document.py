@@ -84,10 +84,10 @@ def test_an_empty_file_says_nothing(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- a\n- b\n", r"toolpost.yaml must hold keys and values .* not a list"),
+        ("- a\n- b\n", r"toolpost.yaml must contain keys and values .* not a list"),
         ("hello", "not text"),
-        ("policy: standard\nsources: []\npolicy: audit\n", r"line 3: key 'policy' is there twice \(first in line 1\)"),
-        ("tools: {timeout: 1, timeout: 2}", "line 1: key 'timeout' is there twice"),
+        ("policy: standard\nsources: []\npolicy: audit\n", r"line 3: key 'policy' is given twice \(first in line 1\)"),
+        ("tools: {timeout: 1, timeout: 2}", "line 1: key 'timeout' is given twice"),
         ("a: 1\nb: [1, 2\n", "toolpost.yaml, line 3: "),
         ("a: !!python/object/apply:os.getcwd []\n", "line 1: could not determine a constructor for the tag"),
         ("a: 1\n---\nb: 2\n", "line 2: but found another document"),

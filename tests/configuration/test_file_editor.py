@@ -14,9 +14,9 @@ from toolpost.configuration.file_editor import (
     mark_trusted,
     snippet,
 )
-from toolpost.contracts.config import ExternalToolConfig, McpOptions
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.source_kinds import McpTransport, TransportType
+from toolpost.contracts.source_kinds import TransportType
 
 NEW = ExternalToolConfig(
     name="new", transport=TransportType.MCP, connection="npx -y 'a b' # c", env={"KEY": "${KEY}", "N": "1"}
@@ -97,12 +97,17 @@ def test_what_is_the_default_is_not_written() -> None:
         name="far",
         transport=TransportType.MCP,
         connection="https://far.example/mcp",
-        mcp=McpOptions(transport=McpTransport.SSE),
+        options={"transport": "sse"},
     )
 
     assert yaml.safe_load(snippet([far])) == {
         "sources": [
-            {"name": "far", "transport": "mcp", "connection": "https://far.example/mcp", "mcp": {"transport": "sse"}}
+            {
+                "name": "far",
+                "transport": "mcp",
+                "connection": "https://far.example/mcp",
+                "options": {"transport": "sse"},
+            }
         ]
     }
 
@@ -198,5 +203,5 @@ def test_trust_that_cannot_be_written_safely_is_left_to_a_person(tmp_path: Path)
     file.write_text(
         "sources:\n- env: {A: b}  # {\n  name: old\n  transport: python\n  connection: ./t.py\n  trust: false\n"
     )
-    with pytest.raises(ConfigError, match="write it beside its name"):
+    with pytest.raises(ConfigError, match="add the line below its name"):
         mark_trusted(file, "old", environ={})

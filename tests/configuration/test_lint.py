@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolpost import Settings, Toolbox, tool
+from tests.patient_settings import PatientSettings
+from toolpost import Toolbox, tool
 from toolpost.contracts.config import ExternalToolConfig
 
 TOOLS = """
@@ -31,7 +32,7 @@ def shop(tmp_path: Path) -> dict[str, Any]:
 
 async def problems(*sources: dict[str, Any], **settings: Any) -> list[str]:
     async with Toolbox(
-        settings=Settings.model_validate({"data_dir": None, "builtins": "all", "sources": sources, **settings})
+        settings=PatientSettings.model_validate({"data_dir": None, "builtins": "all", "sources": sources, **settings})
     ) as box:
         return list(box.problems)
 
@@ -61,8 +62,8 @@ async def test_a_rule_says_which_of_its_names_nobody_has(
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ([("allow", "*"), ("deny", "shop.delete_*")], ["policy rule 2: rule 1 decides first, and says allow"]),
-        ([("ask", "shop.*"), ("allow", "shop.list_items")], ["policy rule 2: rule 1 decides first, and says ask"]),
+        ([("allow", "*"), ("deny", "shop.delete_*")], ["policy rule 2: rule 1 decides first with allow"]),
+        ([("ask", "shop.*"), ("allow", "shop.list_items")], ["policy rule 2: rule 1 decides first with ask"]),
         ([("allow", "shop.list_items"), ("deny", "shop.*")], []),
         ([("allow", "shop.*"), ("deny", "*")], []),
         ([("deny", "shop.*"), ("deny", "shop.delete_item")], []),
@@ -112,7 +113,7 @@ async def test_of_a_source_that_cannot_be_seen_nothing_is_said(unseen: dict[str,
 
     told = await problems(source, policy=rules, collections={"mine": ["far.drop", "tag:any"]})
 
-    assert [text for text in told if not text.startswith("source 'far' is left out")] == [
+    assert [text for text in told if not text.startswith("source 'far' is skipped")] == [
         "policy rule 3: no tool is called 'fra.drop'; there is no source 'fra' either; did you mean 'far'?"
     ]
 
@@ -120,14 +121,20 @@ async def test_of_a_source_that_cannot_be_seen_nothing_is_said(unseen: dict[str,
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"overrides": {"list_itms": {"hide": True}}}, "overrides: no tool of it is called 'list_itms'; did you mean"),
-        ({"tool_filter": ["list_.*", "drop_.*"]}, "tool_filter: no tool of it fits 'drop_.*'"),
+        (
+            {"overrides": {"list_itms": {"hide": True}}},
+            "overrides: none of its tools is called 'list_itms'; did you mean",
+        ),
+        ({"tool_filter": ["list_.*", "drop_.*"]}, "tool_filter: none of its tools matches 'drop_.*'"),
         (
             {"tool_filter": ["nothing_.*"]},
-            "tool_filter: no tool of it fits 'nothing_.*', and so the source has no tools",
+            "tool_filter: none of its tools matches 'nothing_.*', and so the source has no tools",
         ),
-        ({"tool_exclude": ["delet_item", "list_.*"]}, "tool_exclude: no tool of it fits 'delet_item'; did you mean"),
-        ({"tool_exclude": [".*"]}, "has no tools; tool_exclude may leave all of them out"),
+        (
+            {"tool_exclude": ["delet_item", "list_.*"]},
+            "tool_exclude: none of its tools matches 'delet_item'; did you mean",
+        ),
+        ({"tool_exclude": [".*"]}, "has no tools; tool_exclude may exclude all of them"),
     ],
 )
 async def test_a_source_says_which_of_its_names_nobody_has(shop: dict[str, Any], given: Any, said: str) -> None:
@@ -211,12 +218,12 @@ async def test_a_tool_of_ones_own_without_a_docstring_is_told_of(shop: dict[str,
     async def silent() -> str:
         return "..."
 
-    settings = Settings.model_validate({"data_dir": None, "sources": [shop]})
+    settings = PatientSettings.model_validate({"data_dir": None, "sources": [shop]})
     async with Toolbox(tools=[silent], settings=settings) as box:
         told = list(box.problems)
 
     assert told == [
-        "tool 'silent' has no description, so that no model knows what it is for; give its function a docstring"
+        "tool 'silent' has no description, so a model cannot know its purpose; give its function a docstring"
     ]
 
 
@@ -227,7 +234,7 @@ async def test_a_tool_that_comes_later_ends_the_complaint(shop: dict[str, Any]) 
         return "here"
 
     rules = [{"action": "deny", "tools": ["later"]}]
-    settings = Settings.model_validate({"data_dir": None, "sources": [shop], "policy": rules})
+    settings = PatientSettings.model_validate({"data_dir": None, "sources": [shop], "policy": rules})
     async with Toolbox(settings=settings) as box:
         before = list(box.problems)
         box.registry.register(later)

@@ -122,7 +122,7 @@ def test_the_folder_of_a_source_is_relative_to_the_file(load: Load, tmp_path: Pa
     ("source", "here"),
     [
         ("{transport: cli, connection: ls}", True),
-        ("{transport: cli, connection: ls, cli: {manual: tools.json}}", False),
+        ("{transport: cli, connection: ls, options: {manual: tools.json}}", False),
         ("{transport: mcp, connection: server}", False),
     ],
     ids=["command", "manual", "mcp"],
@@ -250,7 +250,7 @@ def test_all_mistakes_are_told_at_once(load: Load) -> None:
     with pytest.raises(ConfigError) as caught:
         load("polcy: audit\ntools: {timeout: soon}\n")
 
-    assert str(caught.value).startswith("toolpost.yaml is wrong in 2 places:\n- ")
+    assert str(caught.value).startswith("toolpost.yaml has 2 errors:\n- ")
     assert "'polcy'" in str(caught.value)
     assert "'tools.timeout'" in str(caught.value)
 

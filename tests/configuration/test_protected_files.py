@@ -40,7 +40,7 @@ sources:
   - {name: code, transport: python, connection: ./tools.py}
   - {name: api, transport: http, connection: ./api.yaml, enabled: false}
   - {name: server, transport: mcp, connection: "python servers/notes.py --db notes.db", enabled: false}
-  - {name: words, transport: cli, connection: ./bin/count, enabled: false, cli: {tools: {all: {args: [./bin/all.sh]}}}}
+  - {name: words, transport: cli, connection: ./bin/count, enabled: no, options: {tools: {all: {args: [./bin/all.sh]}}}}
   - {name: manual, transport: utcp, connection: ./manual.json, enabled: false}
   - {name: module, transport: mcp, connection: "python3.11 -u -m served --db notes.db", enabled: false}
   - {name: package, transport: mcp, connection: "uv run python -m pack.server", enabled: false}

@@ -10,8 +10,14 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from toolpost.configuration.loading import parse_settings
-from toolpost.configuration.settings import SCHEMA_FILE, McpServerSettings, Settings, file_schema, parse_duration
-from toolpost.contracts.config import McpOptions
+from toolpost.configuration.settings import (
+    SCHEMA_FILE,
+    McpServerSettings,
+    Settings,
+    ToolsSettings,
+    file_schema,
+    parse_duration,
+)
 from toolpost.contracts.config_model import ConfigModel
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import TransportType
@@ -45,7 +51,7 @@ def test_defaults_are_the_same_whether_they_are_validated_or_not() -> None:
         and not any(one.is_required() for one in model.model_fields.values())
     ]
 
-    assert {Settings, McpOptions} <= set(models)
+    assert {Settings, ToolsSettings} <= set(models)
     for model in models:
         assert model.defaults() == model.model_validate({})
         assert model.defaults().model_dump() == model.model_validate({}).model_dump()
@@ -220,7 +226,7 @@ def test_anything_else_is_refused_with_examples(written: object) -> None:
 
 @pytest.mark.parametrize("written", [0, -1, "0s", float("nan"), float("inf")])
 def test_no_time_at_all_and_endless_time_are_refused(written: object) -> None:
-    with pytest.raises(ValueError, match="longer than nothing"):
+    with pytest.raises(ValueError, match="a duration above 0"):
         parse_duration(written)
 
 

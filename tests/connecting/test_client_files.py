@@ -19,9 +19,15 @@ from toolpost.connecting.client_files import (
     strict_json,
     usual_places,
 )
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.source_kinds import AuthType, McpTransport
+from toolpost.sources.mcp.options import McpOptions
 
 Read = Callable[..., ImportedServers]
+
+
+def mcp_transport(source: ExternalToolConfig) -> McpTransport:
+    return source.read_options(McpOptions).transport
 
 
 @pytest.fixture
@@ -50,10 +56,10 @@ def test_a_project_s_file_is_read(read: Read) -> None:
 
     files, docs, old = found.sources
     assert shlex.split(files.connection) == ["npx", "-y", "server-files", "/my notes"]
-    assert (files.env, files.cwd, files.mcp.transport) == ({"LOG": "debug", "N": "3"}, None, McpTransport.AUTO)
+    assert (files.env, files.cwd, mcp_transport(files)) == ({"LOG": "debug", "N": "3"}, None, McpTransport.AUTO)
     assert (docs.connection, docs.headers) == ("https://docs.example/mcp", {"X-Team": "blue"})
-    assert docs.mcp.transport is McpTransport.STREAMABLE_HTTP
-    assert (old.mcp.transport, old.enabled) == (McpTransport.SSE, False)
+    assert mcp_transport(docs) is McpTransport.STREAMABLE_HTTP
+    assert (mcp_transport(old), old.enabled) == (McpTransport.SSE, False)
     assert (found.notes, found.variables) == ((), ())
 
 
@@ -76,7 +82,7 @@ def test_an_editor_s_file_with_comments_and_inputs_is_read(read: Read, tmp_path:
     assert local.env == {"KEY": "${API_KEY}", "HOST": "${DB_HOST}"}
     assert far.headers == {"X-Key": "${API_KEY}"}
     assert [(variable.name, variable.stands_for) for variable in found.variables] == [("API_KEY", "Key of the API")]
-    assert found.notes == ("local: the input 'api-key', which the editor asks for, is now the variable API_KEY",)
+    assert found.notes == ("local: the input 'api-key' of the editor is now the variable API_KEY",)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,7 @@ def test_every_program_s_own_dialect_is_read(
 ) -> None:
     found = read(document, name=name)
 
-    assert [(source.connection, source.mcp.transport) for source in found.sources] == [(connection, transport)]
+    assert [(source.connection, mcp_transport(source)) for source in found.sources] == [(connection, transport)]
     assert found.notes == ()
 
 
@@ -170,12 +176,12 @@ def test_two_different_secrets_of_one_name_stay_apart(read: Read) -> None:
         ("${A}", "${A}", ""),
         ("${env:A}", "${A}", ""),
         ("x-${A}-${env:B}", "x-${A}-${B}", ""),
-        ("${SET:-other}", "${SET}", "SET must be set; its default is not taken over"),
+        ("${SET:-other}", "${SET}", "SET must be set; its default is not imported"),
         ("${UNSET:-other}", "other", "UNSET is not set, so its default is written instead of it"),
-        ("${MY_TOKEN:-hunter2}", "${MY_TOKEN}", "MY_TOKEN must be set; its default is not taken over"),
-        ("${file:/etc/x}", "$${file:/etc/x}", "nothing here knows what ${file:/etc/x} stands for"),
+        ("${MY_TOKEN:-hunter2}", "${MY_TOKEN}", "MY_TOKEN must be set; its default is not imported"),
+        ("${file:/etc/x}", "$${file:/etc/x}", "the placeholder ${file:/etc/x} is unknown"),
         ("$A", "$A", ""),
-        ("${open", "$${open", "nothing here knows what ${open stands for"),
+        ("${open", "$${open", "the placeholder ${open is unknown"),
     ],
 )
 def test_references_become_those_that_are_understood_here(read: Read, written: str, meant: str, told: str) -> None:
@@ -222,8 +228,8 @@ def test_limits_are_taken_over_and_permissions_are_not(read: Read) -> None:
     assert (one.timeout_s, one.tool_filter, one.tool_exclude) == (45.0, [r"a\.b"], ["c"])
     assert (two.timeout_s, two.tool_exclude, two.enabled) == (300.0, ["d"], False)
     assert (three.timeout_s, three.description) == (60.0, "Sixty")
-    assert "one: trust left out: what runs without asking is for `policy` to say" in found.notes
-    assert "two: alwaysAllow left out: what runs without asking is for `policy` to say" in found.notes
+    assert "one: trust skipped: `policy` decides which calls run without approval" in found.notes
+    assert "two: alwaysAllow skipped: `policy` decides which calls run without approval" in found.notes
     assert "two: the timeout 3600 becomes 300 s" in found.notes
 
 
@@ -232,10 +238,10 @@ def test_what_nobody_knows_is_told(read: Read) -> None:
     found = read({"x": 1, **_servers(srv=server)})
 
     assert found.notes == (
-        "'x' beside 'mcpServers' left out: nothing here knows what it means",
-        "srv: headers are left out: a command has none",
-        "srv: env N left out: null is no value",
-        "srv: 'timeout' left out: nothing here knows what it means",
+        "'x' beside 'mcpServers' skipped: unknown key",
+        "srv: headers are skipped: a command has none",
+        "srv: env N skipped: null is not a value",
+        "srv: 'timeout' skipped: unknown key",
     )
 
 
@@ -253,7 +259,7 @@ def test_the_file_of_variables_that_an_editor_starts_a_server_with_is_taken_over
     [
         ("npx", "it is not a JSON object"),
         ({}, "it has neither a command nor an address"),
-        ({"type": "ws", "url": "wss://a.example"}, "nothing here speaks its transport 'ws'"),
+        ({"type": "ws", "url": "wss://a.example"}, "its transport 'ws' is not supported"),
         ({"url": "ftp://a.example"}, "its address is not an http or https URL"),
         ({"type": "stdio", "url": "https://a.example"}, "its transport is stdio, and it has no command"),
         ({"command": "run", "args": "x y"}, "its args are not a list"),
@@ -266,7 +272,7 @@ def test_a_server_that_cannot_be_a_source_is_told_and_the_others_are_read(read: 
     found = read(_servers(odd=entry, fine={"command": "run"}))
 
     assert [source.name for source in found.sources] == ["fine"]
-    assert found.notes == (f"odd: left out, because {why}",)
+    assert found.notes == (f"odd: skipped, because {why}",)
 
 
 def test_names_are_made_fit_and_stay_apart(read: Read) -> None:
@@ -286,7 +292,7 @@ def test_both_a_command_and_an_address_go_by_the_type(read: Read) -> None:
 
 @pytest.mark.parametrize("document", [[], {}, {"theme": "dark"}, {"mcp": {}}])
 def test_a_file_without_servers_is_told(read: Read, document: Any) -> None:
-    with pytest.raises(ConfigError, match="holds no MCP servers"):
+    with pytest.raises(ConfigError, match="contains no MCP servers"):
         read(document)
 
 
@@ -300,7 +306,7 @@ def test_projects_with_servers_of_their_own_are_told(read: Read) -> None:
     projects = {"/a": {"mcpServers": {"x": {"command": "y"}}}, "/b": {"mcpServers": {}}}
     found = read({"projects": projects, **_servers(srv={"command": "run"})}, name=".claude.json")
 
-    assert found.notes == ("the servers that only '/a' has are left out",)
+    assert found.notes == ("servers of the projects '/a' are skipped",)
 
 
 def test_files_are_found_in_the_folder_and_in_the_usual_places(tmp_path: Path) -> None:
@@ -378,7 +384,7 @@ def test_a_mistake_is_told_by_file_line_and_column(file: Path, text: str, place:
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        (b'{"a": 1, "a": 2}', "key 'a' is there twice"),
+        (b'{"a": 1, "a": 2}', "key 'a' is given twice"),
         (b'{"a": "\xff"}', "is not UTF-8 text (byte 7)"),
         (b"[" * 100_000, "is nested too deeply"),
         (b" " * (32 * 1024 * 1024 + 1), "is larger than"),

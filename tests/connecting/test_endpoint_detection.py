@@ -13,8 +13,8 @@ from tests.sources.webhook.boxes import by_path, said
 from tests.wire.site import Received, Site
 from toolpost.connecting import endpoint_detection
 from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect_url, explain, is_document
-from toolpost.transports.base import Detection, ProbeResponse, Transport, url_below
-from toolpost.transports.registry import all_transports
+from toolpost.sources.base import Detection, ProbeResponse, Transport, url_below
+from toolpost.sources.registry import all_transports
 
 DOCUMENT = json.dumps(described("https://example.com")).encode()
 
@@ -52,7 +52,7 @@ def test_an_answer_speaks_for_what_gave_it(status: int, body: bytes, kind: str) 
 )
 def test_who_takes_no_get_is_an_mcp_server_only_if_written_as_one(url: str, kind: str) -> None:
     assert judged(405, b"", url) == kind
-    assert "docs/webhooks.md" in explain(ProbeResponse(url, url, 405, {}, b""))
+    assert "docs/sources/webhooks.md" in explain(ProbeResponse(url, url, 405, {}, b""))
 
 
 @pytest.mark.programs
@@ -127,7 +127,7 @@ async def test_a_guarded_manual_is_not_taken_for_the_api_beside_it(challenge: st
         given = await detect_url(site.url, {})
 
     assert (name_of(found), name_of(given)) == ("unknown", "http")
-    assert "a UTCP manual, which takes a credential (HTTP 401); give it with --header" in found.because
+    assert "a UTCP manual, which needs a credential (HTTP 401); give it with --header" in found.because
 
 
 @pytest.mark.parametrize(
@@ -170,5 +170,5 @@ def test_a_transport_that_fails_to_look_does_not_keep_the_others_from_it(
     (tmp_path / "api.yaml").write_bytes(DOCUMENT)
 
     assert name_of(detect_file(str(tmp_path / "api.yaml"))) == "http"
-    assert "transport 'careless' failed to look at what is there: LookupError" in caplog.text
+    assert "transport 'careless' failed to detect the endpoint: LookupError" in caplog.text
     assert str(tmp_path) not in caplog.text

@@ -6,8 +6,11 @@ import pytest
 from pydantic import ValidationError
 
 from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.config_model import ConfigModel
 from toolpost.contracts.retries import RetryPolicy
 from toolpost.contracts.source_kinds import AuthType, TransportType, UtcpMode
+from toolpost.sources.openapi.options import HttpOptions
+from toolpost.sources.webhook.options import WebhookOptions
 
 
 def source(**changes: Any) -> ExternalToolConfig:
@@ -196,15 +199,15 @@ def test_what_authenticates_a_source_is_not_in_its_repr() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("model", "options"),
     [
-        {"idempotency_header": "no header"},
-        {"webhook": {"signature": {"secret": "s", "header": "X-Größe"}}},
-        {"webhook": {"signature": {"secret": "s", "timestamp_header": ""}}},
-        {"webhook": {"tools": {"t": {"idempotency_header": "a:b"}}}},
+        (HttpOptions, {"idempotency_header": "no header"}),
+        (WebhookOptions, {"signature": {"secret": "s", "header": "X-Größe"}}),
+        (WebhookOptions, {"signature": {"secret": "s", "timestamp_header": ""}}),
+        (WebhookOptions, {"tools": {"t": {"idempotency_header": "a:b"}}}),
     ],
     ids=["source", "signature", "timestamp", "tool"],
 )
-def test_a_name_that_no_header_can_have_is_refused_at_once(options: dict[str, Any]) -> None:
+def test_a_name_that_no_header_can_have_is_refused_at_once(model: type[ConfigModel], options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"header\n  String should match pattern"):
-        source(**options)
+        source(options=options).read_options(model)

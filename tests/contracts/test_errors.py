@@ -28,14 +28,11 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
     ToolValidationError,
-    adapt_exception,
-    adapt_mcp_error,
-    adapt_utcp_error,
-    did_you_mean,
     from_status,
     infer_category,
-    nearest,
 )
+from toolpost.contracts.foreign_errors import adapt_exception, adapt_mcp_error, adapt_utcp_error
+from toolpost.contracts.nearest_names import did_you_mean, nearest
 from toolpost.contracts.questions import Question
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from toolpost import Completed, Principal, ToolContext, ToolResult
 from toolpost.agents.results import PlannerFinish
-from toolpost.agents.turns import ActionResult, PlanStep
+from toolpost.agents.steps import ActionResult, PlanStep
 from toolpost.contracts.calls import RequestedCall, ToolOutput, ValidatedCall
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.outcomes import Paused
 from toolpost.contracts.questions import Answer, PendingAction, Question
-from toolpost.contracts.storage import JournalEntry, KeyRecord
+from toolpost.contracts.storage import IdempotencyRecord, JournalEntry
 
 SECRET = "hunter22"
 HELD: dict[str, Any] = {"note": SECRET, "list": [SECRET]}
@@ -56,7 +56,7 @@ RECORDS = [
     ToolResult(success=True, result=HELD, content_text=SECRET),
     RunEvent(EventCode.CALL_PAUSED, 0.0, CallRef("r", "c", "t", "acme", "ann", "", dict), {"raw": SECRET}),
     JOURNAL,
-    KeyRecord(call_id="c", tool_name="t", arguments_hash="0", outcome=HELD),
+    IdempotencyRecord(call_id="c", tool_name="t", arguments_hash="0", outcome=HELD),
     PlanStep(id="s", tool_name="t", params=HELD),
     ActionResult(step_id="s", tool_name="t", params=HELD, success=True, result=SECRET),
     PlannerFinish(reason="answer_complete", payload=HELD, metadata={}),

@@ -1,16 +1,22 @@
 """A page of the documents, taken apart into its blocks of code."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"^# (?P<name>[\w.-]+\.(?:py|yaml|toml|json))\n")
 _PROMPT = "$ "
+
+
+def page_name(page: Path) -> str:
+    """The path of a page below docs; `../README.md` is that of the project."""
+    return os.path.relpath(page, ROOT / "docs")
 
 
 class Block(NamedTuple):

@@ -15,7 +15,10 @@ from pydantic_core import PydanticUndefined
 
 from tests.docs.blocks import ROOT
 from toolpost.configuration.settings import Settings
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.config_model import Deferred
+from toolpost.contracts.source_kinds import TransportType
+from toolpost.sources.registry import find_transport
 
 PAGE = ROOT / "docs" / "configuration.md"
 _SECTION = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- /settings -->)", re.DOTALL)
@@ -57,6 +60,15 @@ def rows(model: type[BaseModel], *, seen: set[type[BaseModel]], prefix: str = ""
         if inner is not None and inner not in seen:
             seen.add(inner)
             yield from rows(inner, seen=seen, prefix=f"{key}{suffix}.")
+        if model is ExternalToolConfig and name == "options":
+            yield from option_rows()
+
+
+def option_rows() -> Iterator[Row]:
+    """One row for each option of each transport: `sources[mcp].options.poll_s`."""
+    for transport in TransportType:
+        if (options := find_transport(transport).options) is not None:
+            yield from rows(options, seen=set(), prefix=f"sources[{transport.value}].options.")
 
 
 def _nested(annotation: Any) -> tuple[type[BaseModel] | None, str]:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import ROOT, blocks
-from toolpost import Completed, Failed, Settings, Toolbox, ToolCategory
+from tests.patient_settings import PatientSettings
+from toolpost import Completed, Failed, Toolbox, ToolCategory
 from toolpost.errors import ToolValidationError
 
 
@@ -16,7 +17,7 @@ async def test_the_custom_tool_of_the_documents_is_found_validated_and_run(tmp_p
     (tmp_path / "custom.py").write_text(example.text, encoding="utf-8")
     source = {"name": "mine", "transport": "python", "connection": str(tmp_path / "custom.py")}
 
-    async with Toolbox(settings=Settings(data_dir=None, sources=[source])) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, sources=[source])) as box:
         done = await box.call("mine.my_custom_tool", {"input": "ha", "times": 3})
         refused = await box.call("mine.my_custom_tool", {"times": "three"})
         spec = box.registry.find("mine.my_custom_tool").spec

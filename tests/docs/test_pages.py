@@ -9,12 +9,12 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.util._once import Once
 
-from tests.docs.blocks import PAGES, ROOT, Block, blocks
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, page_name
 from tests.docs.reader import LOGIN, PageError, Reader, search_path
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_a_reader_who_follows_the_page_sees_what_it_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -27,11 +27,11 @@ def test_a_reader_who_follows_the_page_sees_what_it_shows(
     reader = Reader(tmp_path)
 
     with patch.dict(os.environ):  # some programs set variables
-        for block in blocks(page.read_text(encoding="utf-8"), page=page.name):
+        for block in blocks(page.read_text(encoding="utf-8"), page=page_name(page)):
             reader.follow(block)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8"))
 
@@ -43,16 +43,18 @@ def test_every_link_within_the_documents_leads_somewhere(page: Path) -> None:
 @pytest.mark.req("OAUTH-35")
 def test_the_callback_in_a_server_of_ones_own_is_an_example_that_is_run() -> None:
     page = ROOT / "docs" / "accounts.md"
-    programs = [block.text for block in blocks(page.read_text(encoding="utf-8"), page=page.name)]
+    programs = [block.text for block in blocks(page.read_text(encoding="utf-8"), page=page_name(page))]
 
     assert page in PAGES
     assert any("FastAPI(" in text and ".mount(" in text and "callback_app(" in text for text in programs)
 
 
-def test_every_page_can_be_reached_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_page_can_be_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = index.read_text(encoding="utf-8")
 
-    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in readme] == []
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page_name(page) for page in PAGES[1:] if page != index and f"({page_name(page)})" not in listed] == []
 
 
 @pytest.mark.programs

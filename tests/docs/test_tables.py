@@ -13,10 +13,10 @@ import pytest
 import typer
 
 from tests.docs import settings_table
-from tests.docs.blocks import PAGES, ROOT, blocks
+from tests.docs.blocks import PAGES, ROOT, blocks, page_name
 from tests.test_public_surface import PUBLIC
 from toolpost import Settings, map_concurrent, tool
-from toolpost.auth.accounts import REFRESH_S
+from toolpost.auth.token_refresher import REFRESH_S
 from toolpost.cli.app import make_app
 from toolpost.cli.prompts import EXIT_CODES
 from toolpost.cli.sign_in import SIGN_IN_TIMEOUT_S
@@ -179,7 +179,7 @@ def test_every_parameter_of_the_decorator_is_documented() -> None:
     assert documented == set(re.findall(r"^    (\w+):", overload, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_a_page_is_readable_as_plain_text(page: Path) -> None:
     outside = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import PAGES, ROOT, Block, blocks
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, page_name
 
 pytestmark = pytest.mark.programs
 
@@ -31,7 +31,7 @@ def _batches() -> list[list[Block]]:
     """The Python blocks of all pages, in as few lots as there are files of one name."""
     lots: list[dict[str, Block]] = []
     for page in PAGES:
-        found = blocks(page.read_text(encoding="utf-8"), page=page.name)
+        found = blocks(page.read_text(encoding="utf-8"), page=page_name(page))
         programs = {_module(block): block for block in found if block.language == "python"}
         lot = next((one for one in lots if not one.keys() & programs.keys()), None)
         if lot is None:

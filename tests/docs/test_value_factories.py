@@ -7,7 +7,7 @@ import pytest
 from tests.docs.blocks import PAGES, ROOT
 from toolpost.adapters import values
 
-PAGE = ROOT / "docs" / "value-factories.md"
+PAGE = ROOT / "docs" / "appendix/value-factories.md"
 
 
 @pytest.mark.req("DOC-06", "KMIG-04")

@@ -11,10 +11,11 @@ import httpx2
 from toolpost import Settings, Toolbox, tool
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.callers import Callers, new_caller_key
+from toolpost.gateway.access import Callers
+from toolpost.gateway.caller_keys import new_caller_key
 from toolpost.gateway.event_feed import EventFeed
 from toolpost.gateway.http import gateway_app, open_callers
-from toolpost.gateway.mcp_progress import ProgressRelay
+from toolpost.gateway.mcp.progress import ProgressRelay
 from toolpost.gateway.siblings import Siblings, WorkerPlace
 from toolpost.gateway.view_servers import ViewServers
 from toolpost.gateway.views import default_view
@@ -58,14 +59,13 @@ async def served(
     *,
     sinks: Sequence[Any] = (),
     place: WorkerPlace | None = None,
-    look_s: float | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
     """Serve these tools for as long as the test needs; as one of several workers, where it has a `place`."""
-    relay, feed = ProgressRelay(), EventFeed(look_s=look_s or (1.0 if place is None else 0.01))
+    relay, feed = ProgressRelay(), EventFeed()
     with listen("127.0.0.1", 0) as socket, ExitStack() as closing:
         url = f"http://127.0.0.1:{socket.getsockname()[1]}"
-        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, feed, *sinks])
+        opened = Toolbox(tools=tools, settings=Settings(data_dir=folder, **settings), sinks=[relay, *sinks])
         async with opened as box, open_callers(box, folder, OPERATOR, host="127.0.0.1") as callers:
             own = () if place is None else (closing.enter_context(listen_unix(place.socket_of(place.number))),)
             siblings = None if place is None else Siblings(place, callers.token)

@@ -7,10 +7,11 @@ import pytest
 from fastmcp import FastMCP
 from mcp.client.client import Client
 
-from toolpost import ExternalToolConfig, Settings, Toolbox, tool
+from tests.patient_settings import PatientSettings
+from toolpost import ExternalToolConfig, Toolbox, tool
 from toolpost.configuration.settings import ViewSettings
-from toolpost.gateway.mcp_progress import ProgressRelay
-from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.mcp.progress import ProgressRelay
+from toolpost.gateway.mcp.server import McpServer
 from toolpost.gateway.views import View
 
 HINTS: tuple[str, ...] = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -32,7 +33,7 @@ def server_with(claims: list[dict[str, bool | None]]) -> FastMCP[Any]:
 async def published(claims: list[dict[str, bool | None]], tools: Any = (), **options: Any) -> dict[str, dict[str, Any]]:
     """The annotations that a client of the gateway sees, by tool."""
     source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:server", **options)
-    settings = Settings(data_dir=None, builtins="none", sources=[source])
+    settings = PatientSettings(data_dir=None, builtins="none", sources=[source])
     async with Toolbox(tools=tools, settings=settings, servers={"srv": server_with(claims)}) as box:
         relay = ProgressRelay()
         server = McpServer(box, principal=lambda _: "acme:ann", relay=relay, view=View(box, "view", ViewSettings()))

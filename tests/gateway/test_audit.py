@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from tests.gateway.serving import Served, add, served
 from toolpost import tool
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.callers import create_caller_key, revoke_caller_key
+from toolpost.gateway.caller_keys import create_caller_key, revoke_caller_key
 
 
 @tool(side_effects="write", destructive=True)

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.gateway.serving import Served, add, served
 from toolpost import ExternalToolConfig, ToolContext, TransportType, tool
-from toolpost.gateway import mcp_http
+from toolpost.gateway.mcp import http as mcp_http
 
 NEW, OLD = "2026-07-28", "2025-06-18"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

@@ -26,7 +26,7 @@ from toolpost.auth import caller_tokens
 from toolpost.contracts.callers import Caller
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.callers import local_token, new_caller_key
+from toolpost.gateway.caller_keys import local_token, new_caller_key
 from toolpost.gateway.http import open_callers
 from toolpost.gateway.rates import Rates
 
@@ -101,7 +101,7 @@ async def test_a_refusal_names_every_scope_that_would_do(gate: Served) -> None:
 
     assert (reply.status_code, reply.json()["detail"]) == (
         403,
-        "this takes a caller with the scope 'answer' or 'admin'",
+        "this needs a caller with the scope 'answer' or 'admin'",
     )
     assert 'scope="answer"' in reply.headers["www-authenticate"]
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.gateway.serving import Served, served
-from toolpost import Completed, ExternalToolConfig, Paused, Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import Completed, ExternalToolConfig, Paused, Toolbox
 from toolpost.catalog.lock import Lock
 from toolpost.errors import ToolConflictError, ToolPermissionError
 
@@ -38,7 +39,7 @@ class Place(NamedTuple):
     @property
     def settings(self) -> dict[str, Any]:
         words = [sys.executable, str(SERVER), str(self.folder / "tools.json")]
-        options: dict[str, Any] = {"mcp": {"protocol": "legacy"}, "trust": True, "required": True}
+        options: dict[str, Any] = {"options": {"protocol": "legacy"}, "trust": True, "required": True}
         source = ExternalToolConfig(name="srv", transport="mcp", connection=shlex.join(words), **options)
         return {"lock": self.lock, "sources": [source]}
 
@@ -50,8 +51,8 @@ class Place(NamedTuple):
 async def place(tmp_path: Path) -> Place:
     made = Place(tmp_path)
     made.list()
-    async with Toolbox(settings=Settings(data_dir=None, **made.settings)) as box:
-        Lock(made.lock).write({"srv": box.sources.pins("srv")})
+    async with Toolbox(settings=PatientSettings(data_dir=None, **made.settings)) as box:
+        Lock(made.lock).write({"srv": box.sources.index.pins("srv")})
     made.list(description=POISON)
     return made
 
@@ -145,11 +146,11 @@ async def test_a_tenant_may_withdraw_a_call_that_waits_for_the_operator(gate: Se
 
 
 async def test_a_definition_that_another_process_accepted_continues_the_waiting_call(place: Place) -> None:
-    async with Toolbox(settings=Settings(data_dir=place.folder / "data", **place.settings)) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=place.folder / "data", **place.settings)) as box:
         waiting: Any = await box.call("srv.look", user="acme:ann")
         with pytest.raises(ToolPermissionError, match=r"toolpost lock approve srv\.look"):
             await box.approve(waiting.pending_id, by="acme:boss")
-        Lock(place.lock).write({"srv": box.sources.pins("srv")})
+        Lock(place.lock).write({"srv": box.sources.index.pins("srv")})
         await box.recovery.sweep()
         end: Any = await box.pending.outcome(waiting.pending_id, by="acme:ann", wait_s=60)
 
@@ -158,7 +159,7 @@ async def test_a_definition_that_another_process_accepted_continues_the_waiting_
 
 
 async def test_in_code_a_user_of_the_local_tenant_accepts_what_was_shown(place: Place) -> None:
-    async with Toolbox(settings=Settings(data_dir=None, **place.settings)) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, **place.settings)) as box:
         waiting = await box.call("srv.look", user="acme:ann")
         assert isinstance(waiting, Paused)
         with pytest.raises(ToolPermissionError) as refused:

@@ -24,7 +24,7 @@ async def feed() -> EventFeed:
 
 @pytest.fixture
 async def box(tmp_path: Path, feed: EventFeed) -> AsyncIterator[Toolbox]:
-    opened = Toolbox(tools=[count_to], settings=Settings(data_dir=tmp_path / "data"), sinks=[feed])
+    opened = Toolbox(tools=[count_to], settings=Settings(data_dir=tmp_path / "data"))
     async with opened as box, feed.following(box.store.events):
         yield box
 

@@ -131,12 +131,12 @@ def test_up_says_which_sources_are_down_and_which_rules_forbid_nothing(home: Pat
     errors = home / "stderr"
     rewrite(home, broken("first") + "policy: [{action: deny, tools: [local.ad]}]\n")
     with errors.open("w") as stderr, running(home, stderr=stderr):
-        wait_for(errors, "source 'first' is left out: ")
+        wait_for(errors, "source 'first' is skipped: ")
         wait_for(errors, "policy rule 1: no tool is called 'local.ad'; did you mean 'local.add'?")
         rewrite(home, broken("second"))
-        wait_for(errors, "source 'second' is left out: ")
+        wait_for(errors, "source 'second' is skipped: ")
 
-    assert errors.read_text().count("'first' is left out") == 1
+    assert errors.read_text().count("'first' is skipped") == 1
 
 
 def test_serve_says_which_sources_are_down(home: Path) -> None:
@@ -147,7 +147,7 @@ def test_serve_says_which_sources_are_down(home: Path) -> None:
         subprocess.Popen(serving(home), stdin=subprocess.PIPE, stderr=stderr, env=child_environment()) as server,
     ):
         assert server.stdin is not None
-        wait_for(errors, "source 'first' is left out: ")
+        wait_for(errors, "source 'first' is skipped: ")
         server.stdin.close()
 
 

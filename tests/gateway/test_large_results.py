@@ -15,8 +15,8 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
 
+from tests.gateway.mcp.test_tasks import request
 from tests.gateway.serving import Served, served
-from tests.gateway.test_mcp_tasks import request
 from toolpost import ToolContext, tool
 
 Era = Literal["auto", "legacy"]

@@ -20,10 +20,11 @@ from mcp_types import (
 )
 
 from conformance.fixture import Fixture, serving_fixture
-from toolpost import Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import Toolbox
 from toolpost.configuration.settings import ViewSettings
-from toolpost.gateway.mcp_progress import ProgressRelay
-from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.mcp.progress import ProgressRelay
+from toolpost.gateway.mcp.server import McpServer
 from toolpost.gateway.views import View
 from toolpost.sources import Workflow, WorkflowFunction
 
@@ -52,14 +53,14 @@ async def gateway(
 ) -> AsyncGenerator[McpServer]:
     """A gateway in front of the fixture; with `twice`, as two sources. Its Toolbox is put into `boxes`."""
     async with serving_fixture(fixture) as url:
-        options = {"protocol": behind, "sampling": True, **given.pop("mcp", {})}
+        options = {"protocol": behind, "sampling": True, **given.pop("options", {})}
         sources = [
-            {"name": name, "transport": "mcp", "connection": url, "mcp": options, "required": True, **given}
+            {"name": name, "transport": "mcp", "connection": url, "options": options, "required": True, **given}
             for name in (["fixture", "other"] if twice else ["fixture"])
         ]
         settings = {"data_dir": None, "policy": "exploratory", "builtins": "none", "sources": sources}
         relay = ProgressRelay()
-        async with Toolbox(settings=Settings.model_validate(settings), sinks=[relay]) as box:
+        async with Toolbox(settings=PatientSettings.model_validate(settings), sinks=[relay]) as box:
             if boxes is not None:
                 boxes.append(box)
             shown = View(box, "view", view or ViewSettings())
@@ -177,7 +178,7 @@ async def test_what_the_operator_does_not_permit_never_reaches_the_client(option
         raise AssertionError
 
     async with (
-        gateway(mcp=options) as gate,
+        gateway(options=options) as gate,
         Client(gate.server, sampling_callback=leak, list_roots_callback=leak) as client,
     ):
         if "roots" in options:
@@ -273,7 +274,7 @@ async def test_an_older_client_hears_of_the_resources_it_subscribed_to_and_of_ch
 async def test_subscriptions_that_come_at_once_or_twice_all_end_with_their_client(behind: str) -> None:
     uris, boxes = [STILL, WATCHED, "toolpost://fixture/test://static-binary"], list[Toolbox]()
     async with gateway(behind, boxes=boxes) as gate:
-        source: Any = boxes[0].sources.content_sources()["fixture"]
+        source: Any = boxes[0].sources.index.content_sources()["fixture"]
         async with Client(gate.server, mode="legacy") as client:
             await asyncio.gather(*(client.subscribe_resource(uri) for uri in uris for _ in range(3)))
             once = sorted(source.subscriptions)
@@ -314,7 +315,7 @@ async def test_a_cancelled_request_is_cancelled_at_the_server_behind(front: Era,
 async def test_an_operator_who_leaves_the_utility_tools_out_passes_nothing_on() -> None:
     async with gateway(tool_exclude=["resources_.*", "prompts_.*"]) as gate, Client(gate.server) as client:
         prompts, resources = (await client.list_prompts()).prompts, (await client.list_resources()).resources
-        with pytest.raises(MCPError, match="there is no resource"):
+        with pytest.raises(MCPError, match="unknown resource"):
             await client.read_resource(STILL)
 
     assert (prompts, resources) == ([], [])

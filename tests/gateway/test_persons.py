@@ -16,14 +16,15 @@ from mcp_types import ElicitResult, InputRequiredResult
 from conformance.fixture import Fixture, serving_fixture
 from conformance.fixture import serving as serving_mcp
 from tests.cli.program import child_environment
+from tests.gateway.mcp.test_tasks import Caller as TaskClient
 from tests.gateway.running import furnish, serving
 from tests.gateway.serving import Served, served
-from tests.gateway.test_mcp_tasks import Caller as TaskClient
+from tests.patient_settings import PatientSettings
 from toolpost import Paused, Settings, Toolbox, ToolContext, tool
 from toolpost.contracts.principal import Principal
 from toolpost.errors import ToolPermissionError
-from toolpost.gateway.callers import new_caller_key
-from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.caller_keys import new_caller_key
+from toolpost.gateway.mcp.server import McpServer
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # of what is old
 
@@ -153,9 +154,9 @@ async def test_approvals_of_a_rule_hold_for_what_a_person_is_demanded_for() -> N
 @pytest.mark.parametrize("behind", ["legacy", "auto"])
 async def test_an_agents_client_does_not_confirm_what_a_server_asks_a_person(era: Era, behind: str) -> None:
     async with serving_fixture(None) as url:
-        source = {"name": "fixture", "transport": "mcp", "connection": url, "mcp": {"protocol": behind}}
+        source = {"name": "fixture", "transport": "mcp", "connection": url, "options": {"protocol": behind}}
         settings = {"data_dir": None, "policy": "exploratory", "sources": [{**source, "required": True}]}
-        async with Toolbox(settings=Settings.model_validate(settings)) as box:
+        async with Toolbox(settings=PatientSettings.model_validate(settings)) as box:
             server = McpServer(box, principal=lambda _ctx: "acme:bot")
             async with server.publishing(), Client(server.server, mode=era, elicitation_callback=accept) as client:
                 calling = asyncio.create_task(client.call_tool("fixture__test_elicitation", {"message": "Drop it?"}))
@@ -171,7 +172,7 @@ async def test_responses_that_an_agent_sends_with_its_call_do_not_reach_the_serv
     async with serving_fixture(None) as url:
         source = {"name": "fixture", "transport": "mcp", "connection": url, "required": True}
         settings = {"data_dir": None, "policy": "exploratory", "sources": [source]}
-        async with Toolbox(settings=Settings.model_validate(settings)) as box:
+        async with Toolbox(settings=PatientSettings.model_validate(settings)) as box:
             server = McpServer(box, principal=lambda _ctx: "acme:bot")
             async with server.publishing(), Client(server.server, elicitation_callback=accept) as client:
                 responses: dict[str, Any] = {"user_name": form, "form": form}
@@ -191,7 +192,7 @@ async def test_a_call_that_brings_its_responses_does_not_wait_for_an_earlier_one
     async with serving_fixture(None) as url:
         source = {"name": "fixture", "transport": "mcp", "connection": url, "required": True}
         settings = {"data_dir": None, "policy": "exploratory", "sources": [source]}
-        async with Toolbox(settings=Settings.model_validate(settings)) as box:
+        async with Toolbox(settings=PatientSettings.model_validate(settings)) as box:
             server = McpServer(box, principal=lambda _ctx: "acme:ann", interactive=lambda _ctx: True)
             async with server.publishing(), Client(server.server, elicitation_callback=accept) as client:
                 call = client.session.call_tool
@@ -208,7 +209,7 @@ async def test_an_agents_client_does_not_answer_what_the_task_of_an_interactive_
     async with serving_fixture(fixture := Fixture()) as url:
         source = {"name": "fixture", "transport": "mcp", "connection": url, "required": True}
         settings = {"data_dir": None, "policy": "exploratory", "sources": [source]}
-        async with Toolbox(settings=Settings.model_validate(settings)) as box:
+        async with Toolbox(settings=PatientSettings.model_validate(settings)) as box:
             server = McpServer(
                 box,
                 principal=lambda _ctx: "acme:ann",

@@ -9,8 +9,9 @@ from typing import Any
 from mcp.client.client import Client
 from pydantic import BaseModel
 
+from tests.patient_settings import PatientSettings
 from toolpost import ExternalToolConfig, Settings, Toolbox, tool
-from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.mcp.server import McpServer
 
 ME = "acme:ann"
 API = {
@@ -54,7 +55,7 @@ def drop(name: str) -> str:
 
 @asynccontextmanager
 async def gateway(*sources: ExternalToolConfig, **options: Any) -> AsyncIterator[Client]:
-    settings = Settings(data_dir=None, sources=list(sources), **options)
+    settings = PatientSettings(data_dir=None, sources=list(sources), **options)
     async with Toolbox(tools=[grow, drop], settings=settings) as box:
         server = McpServer(box, principal=lambda _ctx: ME)
         async with server.publishing(), Client(server.server, mode="legacy") as client:

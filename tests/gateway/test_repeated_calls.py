@@ -13,9 +13,9 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.cli.program import child_environment, warm_command
+from tests.gateway.mcp.test_tasks import request
 from tests.gateway.running import furnish
 from tests.gateway.serving import Served, served
-from tests.gateway.test_mcp_tasks import request
 from toolpost import tool
 
 Era = Literal["auto", "legacy"]

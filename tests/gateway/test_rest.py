@@ -255,7 +255,7 @@ async def test_who_asks_for_a_question_that_there_is_not_is_told_where_to_look_o
     answered = await answer(gate, "ask_none", decision="approve")
 
     assert shown.status_code == answered.status_code == 404
-    detail = "Pending action 'ask_none' not found for this user. GET /api/v1/pending lists what is open."
+    detail = "Pending action 'ask_none' not found for this user. GET /api/v1/pending lists open pending actions."
     assert shown.json()["detail"] == answered.json()["detail"] == detail
 
 
@@ -385,7 +385,7 @@ async def test_a_masked_secret_is_kept_as_it_is_and_its_mask_is_never_sent(tmp_p
 
     assert card["masked"] == ["/password", "/login/token"]
     assert {(reply.status_code, reply.json()["code"]) for reply in refused} == {(422, "validation_failed")}
-    assert "stands for a masked secret; leave the path out" in refused[0].json()["detail"]
+    assert "represents a masked secret; omit the path" in refused[0].json()["detail"]
     assert done.json()["content"] == "done"
     assert given == [("bob", "hunter2-and-more", "t0ken-0f-ann")]
 
@@ -483,7 +483,7 @@ async def test_a_file_whose_type_is_not_said_has_that_of_its_name_and_a_form_is_
         "text/csv", "application/pdf", "application/octet-stream", "application/octet-stream",
     ]  # fmt: skip
     assert (form.status_code, form.json()["code"]) == (415, "unsupported_media_type")
-    assert "the body is the file itself" in form.json()["detail"]
+    assert "the body must be the file itself" in form.json()["detail"]
 
 
 async def test_a_wrong_parameter_is_refused_with_what_it_takes(gate: Served) -> None:
@@ -491,8 +491,8 @@ async def test_a_wrong_parameter_is_refused_with_what_it_takes(gate: Served) -> 
     limit = await gate.http.get("/api/v1/pending", params={"limit": "many"})
 
     assert (status.status_code, limit.status_code) == (400, 400)
-    assert status.json()["detail"].startswith("the parameter 'status' does not fit: expected one of \"open\", ")
-    assert limit.json()["detail"] == "the parameter 'limit' does not fit: expected integer, got string \"many\""
+    assert status.json()["detail"].startswith("the parameter 'status' is invalid: expected one of \"open\", ")
+    assert limit.json()["detail"] == "the parameter 'limit' is invalid: expected integer, got string \"many\""
 
 
 async def test_a_body_that_is_no_json_is_refused_with_the_place(gate: Served) -> None:

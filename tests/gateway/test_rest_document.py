@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.gateway.serving import add, served
 from toolpost import Completed, Toolbox
-from toolpost.gateway.rest.routes import OPERATIONS, openapi_document
+from toolpost.gateway.rest.openapi import OPERATIONS, openapi_document
 
 
 def test_every_operation_has_a_name_a_summary_and_documented_answers() -> None:

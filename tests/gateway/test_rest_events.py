@@ -196,7 +196,7 @@ async def test_a_streamed_call_is_read_when_something_happens_in_it_and_not_in_b
         return "at the end"
 
     path, body = CALLS[door]
-    async with served(tmp_path / "data", [step, add], look_s=3600) as gate:
+    async with served(tmp_path / "data", [step, add]) as gate:
         log, reads = gate.box.store.events, list[str | None]()
         read = log.read
 
@@ -234,7 +234,7 @@ async def test_who_waits_for_an_outcome_is_told_when_the_call_ends(tmp_path: Pat
         await go_on.wait()
         return "released"
 
-    async with served(tmp_path / "data", [hold], look_s=10) as gate:
+    async with served(tmp_path / "data", [hold]) as gate:
         begun = await gate.http.post("/api/v1/calls", json={"tool": "hold", "mode": "async"})
         location = begun.headers["location"]
         waiting = asyncio.create_task(gate.http.get(location, params={"wait_s": 60}))

@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.serving import Served, served
 from tests.parts import found
 from toolpost import tool
-from toolpost.gateway.rest.routes import OPERATIONS
+from toolpost.gateway.rest.openapi import OPERATIONS
 
 pytestmark = pytest.mark.programs
 # Cursors are ours to give out, and tools have schemas of their own: that some valid requests are refused is right.

@@ -11,7 +11,8 @@ import pytest
 from tests.cli.program import child_environment, warm_command
 from tests.gateway.serving import Served, served
 from tests.gateway.test_definitions import POISON, Place
-from toolpost import Completed, EventCode, Paused, Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import Completed, EventCode, Paused, Toolbox
 from toolpost.catalog.lock import Lock
 from toolpost.configuration.loading import LoadedSettings
 from toolpost.errors import ToolPermissionError
@@ -32,7 +33,7 @@ async def place(tmp_path: Path) -> Place:
 
 @asynccontextmanager
 async def opened(place: Place, **settings: Any) -> AsyncGenerator[Toolbox]:
-    async with Toolbox(settings=Settings(data_dir=place.folder / "data", **place.settings, **settings)) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=place.folder / "data", **place.settings, **settings)) as box:
         yield box
 
 
@@ -52,7 +53,7 @@ async def test_a_change_is_an_event_and_a_warning_and_the_tool_runs_under_standa
 
     [problem] = [one for one in problems if "srv.look" in one]
     assert "its description changed since it was first seen" in problem
-    assert "`toolpost lock approve srv.look` agrees to it" in problem
+    assert "to accept it, run `toolpost lock approve srv.look`" in problem
     assert POISON not in problem
     assert isinstance(done, Completed)
     assert spec.description == POISON
@@ -116,7 +117,7 @@ async def accept(gate: Served, digest: str) -> Any:
 
 async def test_a_lock_file_takes_the_place_of_the_record(place: Place) -> None:
     async with opened(place) as box:
-        Lock(place.lock).write({"srv": box.sources.pins("srv")})
+        Lock(place.lock).write({"srv": box.sources.index.pins("srv")})
     async with opened(place, policy="audit") as box:
         assert [one for one in box.problems if "srv.look" in one] == []
 
@@ -125,7 +126,7 @@ async def test_a_new_connection_is_seen_for_the_first_time(place: Place, tmp_pat
     moved = Place(tmp_path / "moved")
     moved.folder.mkdir()
     moved.list(description="Another server.")
-    settings = Settings(data_dir=place.folder / "data", **moved.settings)
+    settings = PatientSettings(data_dir=place.folder / "data", **moved.settings)
     async with Toolbox(settings=settings) as box:
         assert [one for one in box.problems if "srv.look" in one] == []
 

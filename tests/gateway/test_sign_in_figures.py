@@ -9,18 +9,18 @@ import pytest
 from fastmcp import FastMCP
 
 from tests.gateway.serving import served
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Site, reply
 from toolpost import (
     ExternalToolConfig,
     OAuthManager,
     OAuthProviderConfig,
-    Settings,
     Toolbox,
     ToolNode,
     ToolRegistry,
 )
 from toolpost.auth import ManagedCredentials
-from toolpost.auth.user_credentials import AccountCounts
+from toolpost.auth.account_counts import AccountCounts
 
 ANN = "acme:ann"
 TOKEN = reply(200, b'{"access_token": "a-token", "token_type": "Bearer"}', content_type="application/json")
@@ -110,7 +110,7 @@ async def test_credentials_of_a_toolbox_count_with_their_manager() -> None:
     async with Site(TOKEN) as site:
         oauth = manager(site)
         credentials = ManagedCredentials(oauth, "source")
-        settings = Settings(data_dir=None, sources=[config("source")])
+        settings = PatientSettings(data_dir=None, sources=[config("source")])
         async with Toolbox(settings=settings, credentials={"source": credentials}, servers={"source": server()}) as box:
             await box.call("source.read", user=ANN)
             counted = box.account_counts().snapshot()

@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from mcp.client.subscriptions import listen
 
 from toolpost import ConfigError, Settings, Tool, Toolbox, tool
-from toolpost.gateway.mcp_server import McpServer
+from toolpost.gateway.mcp.server import McpServer
 from toolpost.gateway.views import default_view, make_views
 
 Era = Literal["legacy", "auto"]
@@ -179,8 +179,8 @@ async def test_a_view_collects_no_calls_of_tools_that_it_leaves_out() -> None:
         listed = await client.call_tool("pending_status", {})
 
     assert "waits for a person" in str(own.content)
-    assert (left_out.is_error, "none of your calls waits as" in str(left_out.content)) == (True, True)
-    assert "none of your calls waits" in str(listed.content)
+    assert (left_out.is_error, "none of your calls is pending as" in str(left_out.content)) == (True, True)
+    assert "none of your calls is pending" in str(listed.content)
 
 
 async def test_clients_hear_of_a_change_only_if_their_view_changed() -> None:

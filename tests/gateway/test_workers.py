@@ -20,8 +20,8 @@ from tests.gateway.serving import Served, served
 from tests.gateway.test_rest_events import listening, take
 from toolpost import ExternalToolConfig, Toolbox, tool
 from toolpost.contracts.callers import CallerScope
-from toolpost.gateway.mcp_tasks import TASKS
-from toolpost.gateway.rest.catalog import apply_changes
+from toolpost.gateway.mcp.tasks import TASKS
+from toolpost.gateway.rest.sources import apply_changes
 from toolpost.gateway.siblings import Siblings, WorkerPlace
 
 VERSION = "2026-07-28"
@@ -112,7 +112,7 @@ async def ask(gate: Served, method: str, **params: Any) -> dict[str, Any]:
 
 
 async def test_a_task_is_asked_about_and_cancelled_at_any_worker(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolpost.gateway.mcp_server._TASK_AFTER_S", 0.01)
+    monkeypatch.setattr("toolpost.gateway.mcp.calls._TASK_AFTER_S", 0.01)
     task_id = (await ask(pair.one, "tools/call", name="hang", arguments={}))["taskId"]
     seen = await ask(pair.other, "tasks/get", taskId=task_id)
     await ask(pair.other, "tasks/cancel", taskId=task_id)

@@ -27,9 +27,9 @@ from urllib.parse import urlsplit
 from tests.toolbox.signing_in import logged_in, served, toolbox
 from toolpost import PendingAction, Settings, Toolbox
 from toolpost.contracts.events import RunEvent
-from toolpost.stores.writer import Item, Job, TransactionRunner
+from toolpost.sources.registry import load_plugins
+from toolpost.stores.sqlite.writer import Item, Job, TransactionRunner
 from toolpost.toolbox.callback_app import callback_app
-from toolpost.transports.registry import load_plugins
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request, Response
 

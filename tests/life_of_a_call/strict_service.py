@@ -155,7 +155,7 @@ class StrictService(Site):
             "connection": str(where),
             "auth_type": "oauth2_user",
             "auth_config": {"issuer": self.url, "scopes": [SCOPE]},
-            "idempotency_header": idempotency_header,
+            "options": {"idempotency_header": idempotency_header},
         }
 
 

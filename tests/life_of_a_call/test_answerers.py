@@ -37,7 +37,7 @@ async def test_with_four_eyes_whoever_asked_may_not_approve_however_they_write_t
 ) -> None:
     async with make_box(pay, approvals=FOUR_EYES) as box:
         paused = await box.call("pay", {"amount": 9}, user=AGENT)
-        with pytest.raises(ToolPermissionError, match="whoever asked may not answer") as refused:
+        with pytest.raises(ToolPermissionError, match="the requester may not answer") as refused:
             await box.approve(paused.pending_id, by=asker)
         assert refused.value.error_code == "not_an_answerer"
         assert isinstance(await box.approve(paused.pending_id, by=BOB), Completed)

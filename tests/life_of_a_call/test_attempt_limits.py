@@ -226,7 +226,7 @@ async def test_an_override_gives_one_tool_more_time_than_its_source(
         (tmp_path / "slow.json").write_text(json.dumps(documents.get(transport, {})))
         source: dict[str, Any] = {"name": "slow", "transport": transport, "connection": str(tmp_path / "slow.json")}
         if transport == "webhook":
-            source |= {"connection": site.url, "webhook": {"tools": {"look": {"url": f"{site.url}/look"}}}}
+            source |= {"connection": site.url, "options": {"tools": {"look": {"url": f"{site.url}/look"}}}}
         more = {"timeout_s": 1, "overrides": {"look": {"timeout_s": 60}}, "retry_policy": {"max_attempts": 1}}
         async with make_box(sources=[{**source, **more}], policy="exploratory") as box:
             outcome = await box.call("slow.look")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Site
 from toolpost import Completed, ExternalToolConfig, Paused, Settings, Toolbox, TransportType, tool
 from toolpost.errors import ToolConflictError
@@ -47,7 +48,7 @@ def command(*, program: str = "echo", words: list[str]) -> Callable[[str, Path],
     return lambda _url, _folder: {
         "transport": "cli",
         "connection": program,
-        "cli": {"tools": {"pay": {"args": words, "destructive": True}}},
+        "options": {"tools": {"pay": {"args": words, "destructive": True}}},
     }
 
 
@@ -64,7 +65,7 @@ def webhook(path: str) -> Callable[[str, Path], dict[str, Any]]:
     return lambda url, _folder: {
         "transport": "webhook",
         "connection": url,
-        "webhook": {"kind": "plain", "tools": {"pay": {"url": path, "destructive": True}}},
+        "options": {"kind": "plain", "tools": {"pay": {"url": path, "destructive": True}}},
     }
 
 
@@ -84,7 +85,7 @@ CHANGES = {
 
 def box_of(source: dict[str, Any], folder: Path) -> Toolbox:
     config = ExternalToolConfig(name="bank", **source)
-    return Toolbox(settings=Settings(data_dir=folder / "data", builtins="none", sources=[config]))
+    return Toolbox(settings=PatientSettings(data_dir=folder / "data", builtins="none", sources=[config]))
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -99,7 +100,7 @@ async def test_a_yes_does_not_run_a_call_that_goes_elsewhere_now(what: str, tmp_
                 await box.approve(paused.pending_id, by=BOB)
         assert site.requests == []
     assert refused.value.error_code == "tool_changed"
-    assert "has changed since this was asked: it was " in str(refused.value)
+    assert "has changed since the question: it was " in str(refused.value)
     assert now in str(refused.value).partition("and is now")[2]
 
 
@@ -108,7 +109,7 @@ async def test_a_yes_does_not_run_another_body_of_the_same_function(tmp_path: Pa
         paused = await box.call("bank.pay", user=ANN)
         assert isinstance(paused, Paused)
     async with box_of(python("everything")("", tmp_path), tmp_path) as box:
-        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+        with pytest.raises(ToolConflictError, match="has changed since the question"):
             await box.approve(paused.pending_id, by=BOB)
 
 
@@ -117,7 +118,7 @@ async def test_a_yes_does_not_run_another_tool_of_a_server_under_the_same_name(t
     asked.tool(lambda: "one", name="pay.note")
     swapped.tool(lambda: "all", name="pay note")
     source = ExternalToolConfig(name="bank", transport=TransportType.MCP, connection="memory:bank")
-    settings = Settings(data_dir=tmp_path / "data", builtins="none", sources=[source])
+    settings = PatientSettings(data_dir=tmp_path / "data", builtins="none", sources=[source])
     async with Toolbox(settings=settings, servers={"bank": asked}) as box:
         paused = await box.call("bank.pay_note", user=ANN)
         assert isinstance(paused, Paused)
@@ -131,7 +132,7 @@ async def test_changed_arguments_do_not_smuggle_a_changed_tool_past_a_yes(tmp_pa
         paused = await box.call("bank.pay", user=ANN)
         assert isinstance(paused, Paused)
     async with box_of(openapi(path="/pay-all")("http://localhost:9", tmp_path), tmp_path) as box:
-        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+        with pytest.raises(ToolConflictError, match="has changed since the question"):
             await box.approve(paused.pending_id, by=BOB, changes=[])
 
 
@@ -169,7 +170,7 @@ async def test_a_function_of_the_program_itself_is_bound_to_its_code(tmp_path: P
         assert isinstance(paused, Paused)
         assert paused.question.target["summary"].endswith("in test_changed_targets.py")
     async with Toolbox(tools=[tool(destructive=True)(swapped)], settings=settings) as box:
-        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+        with pytest.raises(ToolConflictError, match="has changed since the question"):
             await box.approve(paused.pending_id, by=BOB)
 
 
@@ -191,7 +192,7 @@ async def test_a_function_is_bound_to_what_is_wrapped_around_it(tmp_path: Path) 
         paused = await box.call("pay", {"amount": 900}, user=ANN)
         assert isinstance(paused, Paused)
     async with box_with(open_to_all) as box:
-        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+        with pytest.raises(ToolConflictError, match="has changed since the question"):
             await box.approve(paused.pending_id, by=BOB)
     async with box_with(guarded) as box:
         outcome = await box.approve(paused.pending_id, by=BOB)

@@ -191,10 +191,10 @@ async def test_with_four_eyes_somebody_else_says_what_became_of_an_interrupted_c
         (action,) = await box.pending.list(by=ANN)
         assert action.question.arguments == {"amount": 5}
         assert action.question.target["kind"] == "python"
-        with pytest.raises(ToolPermissionError, match="whoever asked may not answer"):
+        with pytest.raises(ToolPermissionError, match="the requester may not answer"):
             await box.answer(action.id, by=ANN, decision="rerun")
         outcome = await box.answer(action.id, by="acme:bob", decision="happened")
-    assert model_text(outcome) == "It happened, as a person reported; what it returned is not known."
+    assert model_text(outcome) == "It happened, according to the answer; its result is not known."
 
 
 async def test_an_interrupted_call_is_not_run_again_by_other_code_than_was_asked_about(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_an_interrupted_call_is_not_run_again_by_other_code_than_was_asked
         return f"paid {amount} a hundred times"
 
     async with Toolbox(tools=[other], settings=Settings(data_dir=tmp_path / "data")) as box:
-        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+        with pytest.raises(ToolConflictError, match="has changed since the question"):
             await box.answer(action.id, by=ANN, decision="rerun")
 
 
@@ -223,7 +223,7 @@ async def test_an_interrupted_call_is_known_where_its_tool_is_not(tmp_path: Path
 
     assert (action.question.arguments, action.question.target["kind"]) == ({"amount": 5}, "python")
     async with Toolbox(tools=[other], settings=settings) as box:
-        with pytest.raises(ToolConflictError, match="has changed since this was asked"):
+        with pytest.raises(ToolConflictError, match="has changed since the question"):
             await box.answer(action.id, by=ANN, decision="rerun")
 
 
@@ -282,7 +282,9 @@ async def test_a_call_that_is_run_again_does_not_repeat_what_was_done_inside_it(
     with start(tmp_path, "rerun") as process:
         assert process.stdout.read() == "completed\n"
 
-    assert action.question.prompt.endswith("Done inside it, and not repeated if it runs again: pay (3 times).")
+    assert action.question.prompt.endswith(
+        "Its nested calls that are done, and are not repeated if it runs again: pay (3 times)."
+    )
     assert ledger(tmp_path) == ["1", "2", "1"]
     async with reopened(tmp_path) as box:
         settled = await box.pending.get(action.id, by=ANN)

@@ -11,10 +11,8 @@ import pytest
 
 from tests.gateway.serving import Served, served
 from toolpost import Completed, Failed, Paused, Settings, Toolbox, ToolContext, tool
-from toolpost.auth.keys import FileSealer
 from toolpost.contracts.principal import Principal
-from toolpost.gateway.callers import create_caller_key, revoke_caller_key
-from toolpost.stores.sealing import RowSealer
+from toolpost.gateway.caller_keys import create_caller_key, revoke_caller_key
 
 ANN = "acme:ann"
 STEP = "rowid = (SELECT {}(rowid) FROM journal WHERE step = 'pay')"
@@ -138,16 +136,6 @@ async def test_a_revoked_key_whose_row_is_put_back_is_named(tmp_path: Path) -> N
     assert f"key {key.id!r} of acme:bot was revoked, and its row was put back" in problem
 
 
-async def test_a_database_that_was_made_to_look_older_has_no_row_of_it_authenticated(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    async with served(folder, [pay]) as gate:
-        agent = await gate.key("acme:bot", "call")
-    change(folder, "UPDATE caller_keys SET scopes = 'answer', mac = NULL")  # as the version before would have it
-    async with served(folder, [pay]) as gate:
-        assert await status_of(gate, agent) == 401
-        assert len(await gate.box.store.events.verify()) == 1
-
-
 @pytest.mark.parametrize(
     "forgery",
     [
@@ -209,45 +197,6 @@ async def test_a_result_in_the_journal_that_was_changed_is_not_used(tmp_path: Pa
     assert clean == []
     assert [type(outcome) for outcome in outcomes] == [Failed, Failed]
     assert [one for one in problems if "in the journal of call" in one]
-
-
-def make_older(folder: Path) -> None:
-    """Bring a data folder to how the version before kept it."""
-    rows = RowSealer(FileSealer(folder / "key"))
-    with closing(sqlite3.connect(folder / "toolpost.db")) as db, db:
-        (sealed,) = db.execute("SELECT key FROM ledger").fetchone()
-        db.execute(
-            "UPDATE ledger SET key = ?",
-            (rows.seal(rows.open(sealed, "ledger", "1", "key")["key"], "ledger", "1", "key"),),
-        )
-        for cell in ("call", "result"):
-            sql = f"SELECT rowid, {cell}, tenant, user, call_id, step, run_id, tool_name FROM journal"
-            for rowid, body, *names in db.execute(f"{sql} WHERE {cell} IS NOT NULL").fetchall():
-                older = rows.seal(rows.open(body, "journal", *names, cell), "journal", *names[:4], cell)
-                db.execute(f"UPDATE journal SET {cell} = ? WHERE rowid = ?", (older, rowid))
-        sql = "SELECT rowid, outcome, tenant, user, key, call_id, tool_name, arguments_hash FROM keys"
-        for rowid, body, *names in db.execute(sql).fetchall():
-            older = rows.seal(rows.open(body, "keys", *names, "outcome"), "keys", *names[:3], "outcome")
-            db.execute("UPDATE keys SET outcome = ? WHERE rowid = ?", (older, rowid))
-        db.execute("UPDATE caller_keys SET mac = NULL")  # as the migration adds it
-
-
-async def test_keys_and_outcomes_of_an_older_data_folder_are_taken_over(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    async with served(folder, [pay, order], policy="exploratory") as gate:
-        agent = await gate.key("acme:bot", "call")
-        assert isinstance(await gate.box.call("pay", {"to": "bob"}, user=ANN, idempotency_key="one"), Completed)
-        paused = await gate.box.call("order", {"to": "eve"}, user=ANN)
-    make_older(folder)
-    ran.clear()
-    async with served(folder, [pay, order], policy="exploratory") as gate:
-        status = await status_of(gate, agent)
-        again = await gate.box.call("pay", {"to": "bob"}, user=ANN, idempotency_key="one")
-        assert isinstance(paused, Paused)
-        ended = await gate.box.answer(paused.pending_id, "hi", by=ANN)
-        problems = await gate.box.store.events.verify()
-
-    assert (status, again.status, ran, ended.status, problems) == (200, "completed", [], "completed", [])
 
 
 async def test_after_a_rotation_that_deletes_the_older_key_all_rows_verify(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from starlette.routing import Route
 
 from tests import parts
 from tests.gateway.serving import listening
-from toolpost import Completed, EventCode, Principal, Settings, Toolbox, ToolRouter
+from tests.patient_settings import PatientSettings
+from toolpost import Completed, EventCode, Principal, Toolbox, ToolRouter
 
 SERVER = Path(__file__).with_name("stdio_servers.py")
 ANN = Principal("acme", "ann")
@@ -85,7 +86,7 @@ async def test_graph_nodes_reach_servers_in_other_processes_by_the_router_alone(
         {"name": "kb", "connection": parts.memory(), "env": {"MEMORY_FILE_PATH": str(tmp_path / "kb.jsonl")}},
         {"name": "custom", "connection": f"{sys.executable} -S {SERVER}"},
     ]
-    settings = Settings.model_validate(
+    settings = PatientSettings.model_validate(
         {
             "data_dir": tmp_path / "data",
             "sources": [{**source, "transport": "mcp", "trust": True} for source in sources],

@@ -288,7 +288,7 @@ async def test_a_question_inside_a_call_that_has_failed_can_only_be_denied(make_
         first, *others = reversed(await box.pending.list(by=ANN))
         if isinstance(outcome, Paused):
             await box.deny(others[0].id, by=ANN)
-        with pytest.raises(ToolConflictError, match="inside 'sail_all', which has failed; deny it") as refused:
+        with pytest.raises(ToolConflictError, match="nested call of 'sail_all', which has failed; deny it") as refused:
             await box.approve(first.id, by=ANN)
         denied = await box.deny(first.id, by=ANN)
 

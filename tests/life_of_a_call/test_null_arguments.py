@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
+from tests.patient_settings import PatientSettings
 from tests.sources.websocket.servers import serving
 from tests.wire.site import Site, reply
 from toolpost import (
     Completed,
     ExternalToolConfig,
     Failed,
-    Settings,
     Toolbox,
     ToolContext,
     ToolNode,
@@ -93,20 +93,22 @@ def source(kind: str, folder: Path, address: str, **options: Any) -> ExternalToo
         "workflow": {"connection": str(folder / "flow.yaml")},
         "cli": {
             "connection": "printf",
-            "cli": {"tools": {"look": {**declared, "args": ["%s,", "{name}", "{most}"], "output": "text"}}},
+            "options": {"tools": {"look": {**declared, "args": ["%s,", "{name}", "{most}"], "output": "text"}}},
         },
         "webhook": {
             "connection": address,
-            "webhook": {"kind": "plain", "tools": {"look": {"url": "look", **declared}}},
+            "options": {"kind": "plain", "tools": {"look": {"url": "look", **declared}}},
         },
-        "websocket": {"connection": address, "websocket": {"tools": {"look": declared}}},
+        "websocket": {"connection": address, "options": {"tools": {"look": declared}}},
         "mcp": {"connection": "memory:server"},
     }
     return ExternalToolConfig(**{"name": "shop", "transport": kind, "required": True, **sources[kind], **options})
 
 
 def box(config: ExternalToolConfig | None = None, **options: Any) -> Any:
-    settings = Settings(data_dir=None, policy="exploratory", sources=[] if config is None else [config], **options)
+    settings = PatientSettings(
+        data_dir=None, policy="exploratory", sources=[] if config is None else [config], **options
+    )
     return Toolbox(tools=[native, seen], settings=settings, servers={"shop": server()} if config else {})
 
 

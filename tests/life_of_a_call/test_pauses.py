@@ -13,7 +13,7 @@ from tests.life_of_a_call.conftest import MakeBox
 from toolpost import Completed, EventCode, Failed, Paused, PendingAction, Settings, Toolbox, ToolContext, tool
 from toolpost.contracts.events import RunEvent
 from toolpost.errors import PendingNotFoundError, ToolApprovalDenied, ToolConflictError, ToolValidationError
-from toolpost.stores import sqlite
+from toolpost.stores.sqlite import store as sqlite
 
 ANN, BOB, EVE = "acme:ann", "acme:bob", "rival:eve"
 deleted: list[str] = []
@@ -240,9 +240,9 @@ async def test_pending_arguments_are_not_readable_in_the_data_folder(disk_box: M
         await box.store.events.flush()
     with closing(sqlite3.connect(tmp_path / "data" / "toolpost.db")) as db:
         db.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))  # the log of the database may have a page twice
-    sealed = (tmp_path / "copy.db").read_bytes()
-    assert b"a-very-private-path" in sealed  # the event tells the arguments, redacted by name and value
-    assert sealed.count(b"a-very-private-path") == 2  # once when it was called, once when a person was asked
+    encrypted = (tmp_path / "copy.db").read_bytes()
+    assert b"a-very-private-path" in encrypted  # the event tells the arguments, redacted by name and value
+    assert encrypted.count(b"a-very-private-path") == 2  # once when it was called, once when a person was asked
 
 
 @pytest.mark.parametrize("fails", [False, True])

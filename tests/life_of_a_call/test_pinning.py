@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from toolpost import (
     Completed,
     ConfigError,
@@ -59,17 +60,17 @@ class Place:
     @property
     def source(self) -> ExternalToolConfig:
         words = [sys.executable, str(SERVER), str(self.folder / "tools.json")]
-        options: dict[str, Any] = {"mcp": {"protocol": "legacy"}, "trust": True}
+        options: dict[str, Any] = {"options": {"protocol": "legacy"}, "trust": True}
         return ExternalToolConfig(name="srv", transport="mcp", connection=shlex.join(words), **options)
 
     def box(self, **settings: Any) -> Any:
         given = {"data_dir": self.folder / "data", "lock": self.lock, "sources": [self.source]}
-        return Toolbox(settings=Settings(**given, **settings))
+        return Toolbox(settings=PatientSettings(**given, **settings))
 
     async def agree(self) -> None:
         """Pin what there is now."""
         async with self.box() as box:
-            Lock(self.lock).write({"srv": box.sources.pins("srv")})
+            Lock(self.lock).write({"srv": box.sources.index.pins("srv")})
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ async def until(condition: Callable[[], Any]) -> None:
 async def test_what_was_agreed_to_runs_unasked(place: Place) -> None:
     async with place.box() as box:
         outcome = await box.call("srv.look")
-        assert [problem for problem in box.problems if "set aside" in problem] == []
+        assert [problem for problem in box.problems if "is blocked" in problem] == []
     assert outcome.content == "ran look"
 
 
@@ -121,7 +122,7 @@ async def test_a_tool_that_changed_asks_and_a_yes_pins_it_again(
     name, arguments = f"srv.{tool['name']}", {"to": "ann", "how": "fast"} if tool is SEND else {}
     async with place.box() as box:
         asked = await box.call(name, arguments)
-        [told] = [problem for problem in box.problems if "set aside" in problem]
+        [told] = [problem for problem in box.problems if "is blocked" in problem]
         other = await box.call("srv.announce")
         done = await box.approve(asked.pending_id, by="local:ann")
         again = await box.call(name, arguments)
@@ -235,9 +236,9 @@ async def test_without_a_lock_nothing_is_pinned_and_a_broken_one_opens_nothing(t
 async def test_a_node_and_a_manager_set_changed_tools_aside_too(place: Place) -> None:
     place.list({**LOOK, "description": POISON}, SEND)
     async with ToolNode(place.source, ToolRegistry(), lock=place.lock) as node:
-        with pytest.raises(ToolPermissionError, match="set aside: its description changed"):
+        with pytest.raises(ToolPermissionError, match="blocked: its description changed"):
             await node.call("look", {})
-        with pytest.raises(ToolPermissionError, match="set aside: its description changed"):
+        with pytest.raises(ToolPermissionError, match="blocked: its description changed"):
             await node.get_tools()[0].execute({}, ToolContext())
         shown = node.get_tools()[0].spec.description
         assert await node.call("send", {"to": "ann", "how": "fast"}) == "ran send"
@@ -264,9 +265,9 @@ async def test_the_order_of_an_apis_parameters_is_no_change(tmp_path: Path) -> N
         document = {"openapi": "3.1.0", "info": {"title": "Rides", "version": "1"}, "paths": {"/": {"get": operation}}}
         (tmp_path / "api.json").write_text(json.dumps({**document, "servers": [{"url": "http://127.0.0.1:9"}]}))
         source = ExternalToolConfig(name="api", transport="http", connection=str(tmp_path / "api.json"), required=True)
-        settings = Settings(data_dir=None, lock=tmp_path / "toolpost.lock", sources=[source])
+        settings = PatientSettings(data_dir=None, lock=tmp_path / "toolpost.lock", sources=[source])
         async with Toolbox(settings=settings) as box:
-            pins.append(box.sources.pins("api"))
+            pins.append(box.sources.index.pins("api"))
 
     assert list(pins[0]) == ["find"]
     assert pins[0] == pins[1]

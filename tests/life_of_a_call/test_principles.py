@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import SERVERS
 from tests.sources.openapi.test_source import little_shop
 from tests.sources.webhook.boxes import said
 from tests.wire.site import Site
-from toolpost import EventBus, ExternalToolConfig, ReactPlanner, Settings, Tool, Toolbox, ToolContext, tool
+from toolpost import EventBus, ExternalToolConfig, ReactPlanner, Tool, Toolbox, ToolContext, tool
 from toolpost.testing import ScriptedModel, tool_calls
 
 ANN = "acme:ann"
@@ -28,7 +29,7 @@ def abacus(**options: Any) -> ExternalToolConfig:
 
 def open_box(*tools: Tool, sinks: Any = (), **settings: Any) -> Any:
     """A Toolbox in memory; outcomes are a union, and a test knows which it expects."""
-    return Toolbox(tools=tools, settings=Settings.model_validate({"data_dir": None, **settings}), sinks=sinks)
+    return Toolbox(tools=tools, settings=PatientSettings.model_validate({"data_dir": None, **settings}), sinks=sinks)
 
 
 @tool(side_effects="pure")
@@ -110,7 +111,7 @@ async def test_functions_apis_mcp_servers_and_workflows_are_one_catalog_called_a
                     name="flow",
                     transport="webhook",
                     connection=hook.url,
-                    webhook={"kind": "plain", "tools": {"sum": {"url": "sum"}}},
+                    options={"kind": "plain", "tools": {"sum": {"url": "sum"}}},
                 ),
             ]
             async with open_box(add, policy="exploratory", sources=sources) as box:

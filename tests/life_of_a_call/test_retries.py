@@ -140,7 +140,7 @@ async def test_a_source_that_keeps_failing_is_left_alone_for_a_while(make_box: M
         told = await box.store.events.read(run_id="source_down")
     assert count == 5
     assert isinstance(refused.error, ToolCircuitOpenError)
-    assert "the next is let through in" in str(refused.error)
+    assert "the next one is admitted in" in str(refused.error)
     assert [event.code for event in told] == [EventCode.BREAKER_OPENED]
 
 

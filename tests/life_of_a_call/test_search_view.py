@@ -111,7 +111,7 @@ async def test_bad_arguments_are_told(box: Toolbox, name: str, arguments: Any) -
 async def test_a_text_in_place_of_a_list_is_refused_as_it_would_select_nothing(box: Toolbox, words: str) -> None:
     only: Any = {words: "shop"}
 
-    with pytest.raises(TypeError, match=rf"{words} is a list, not a text; write {words}=\['shop'\]"):
+    with pytest.raises(TypeError, match=rf"{words} is a list, not a string; write {words}=\['shop'\]"):
         await box.registry.search("refund", **only)
     with pytest.raises(TypeError, match=rf"{words} is a list"):
         box.search_view(**only)
@@ -121,7 +121,7 @@ def test_names_and_words_of_a_registry_are_lists(box: Toolbox) -> None:
     registry: Any = box.registry
 
     for use in (registry.to_llm_tools, registry.resolve, lambda text: registry.define_collection("own", text)):
-        with pytest.raises(TypeError, match=r"is a list, not a text; write \w+=\['shop'\]"):
+        with pytest.raises(TypeError, match=r"is a list, not a string; write \w+=\['shop'\]"):
             use("shop")
 
 

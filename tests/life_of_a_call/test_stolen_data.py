@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from tests.life_of_a_call.strict_service import StrictService
+from tests.patient_settings import PatientSettings
 from toolpost import Completed, Paused, Principal, Settings, Toolbox, ToolContext, tool
 from toolpost.auth.consents import StartedSignIn
 from toolpost.errors import StoreError
@@ -41,7 +42,7 @@ class Kept(NamedTuple):
             "sources": [self.service.source(self.folder)],
             "accounts": {"redirect_uri": "http://127.0.0.1:9/oauth/callback"},
         }
-        return Toolbox(tools=[ask], settings=Settings.model_validate(settings))
+        return Toolbox(tools=[ask], settings=PatientSettings.model_validate(settings))
 
     def stolen(self) -> Path:
         """A copy of all but the key."""
@@ -127,7 +128,7 @@ async def test_a_thief_reads_nothing_of_a_large_result(tmp_path: Path) -> None:
 async def test_a_thief_cannot_open_it_with_a_key_of_his_own(kept: Kept) -> None:
     kept.stolen()
 
-    with pytest.raises(StoreError, match="does not open: another key"):
+    with pytest.raises(StoreError, match="cannot be decrypted: it was encrypted with another key"):
         async with kept.box("stolen"):
             pass
 
@@ -169,5 +170,5 @@ async def test_a_question_that_was_given_to_another_user_cannot_be_answered(kept
 
     async with kept.box() as box:
         assert await box.pending.list(by=BOB) == []
-        with pytest.raises(StoreError, match="'pending' does not open"):
+        with pytest.raises(StoreError, match="'pending' cannot be decrypted"):
             await box.answer(kept.open_question(), ANSWER, by=BOB)

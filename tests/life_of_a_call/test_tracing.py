@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from tests.gateway.serving import listening
+from tests.patient_settings import PatientSettings
 from tests.telemetry import Spans, id_of, parent_of, spans, trace_of
 from toolpost import Completed, ReactPlanner, Settings, Toolbox, ToolContext, tool
 from toolpost.testing import ScriptedModel, tool_calls
@@ -99,10 +100,10 @@ async def test_only_sources_that_may_know_it_get_the_trace(spans: Spans, shop: t
     url, seen = shop
     tools = {"order": {"url": "order", "side_effects": "pure"}}
     sources = [
-        {"name": name, "transport": "webhook", "connection": url, "webhook": {"tools": tools}, "trace_context": knows}
+        {"name": name, "transport": "webhook", "connection": url, "options": {"tools": tools}, "trace_context": knows}
         for name, knows in (("ours", True), ("theirs", False))
     ]
-    settings = Settings.model_validate({"data_dir": None, "policy": "exploratory", "sources": sources})
+    settings = PatientSettings.model_validate({"data_dir": None, "policy": "exploratory", "sources": sources})
     async with Toolbox(settings=settings) as box:
         for name in ("ours.order", "theirs.order"):
             assert isinstance(await box.call(name, {}), Completed)
@@ -126,7 +127,7 @@ async def test_only_mcp_servers_that_may_know_it_get_the_trace_and_none_gets_bag
         {"name": name, "transport": "mcp", "connection": "memory:here", "trace_context": name == "ours"}
         for name in ("ours", "theirs")
     ]
-    settings = Settings.model_validate({"data_dir": None, "policy": "exploratory", "sources": sources})
+    settings = PatientSettings.model_validate({"data_dir": None, "policy": "exploratory", "sources": sources})
     token = attach(set_baggage("user", "ann"))
     try:
         async with Toolbox(settings=settings, servers={"ours": server, "theirs": server}) as box:

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
+from tests.patient_settings import PatientSettings
 from toolpost import (
     Completed,
-    ConfigError,
     ExternalToolConfig,
     MCPManager,
     Paused,
-    Settings,
     Toolbox,
     ToolNode,
     ToolRegistry,
@@ -39,7 +38,7 @@ def _name(read_only: bool | None, destructive: bool | None) -> str:
 
 def box(made: FastMCP[Any], policy: Any, **options: Any) -> Any:
     source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:server", **options)
-    settings = Settings(data_dir=None, builtins="none", policy=policy, sources=[source])
+    settings = PatientSettings(data_dir=None, builtins="none", policy=policy, sources=[source])
     return Toolbox(settings=settings, servers={"srv": made})
 
 
@@ -70,7 +69,7 @@ async def test_the_hints_of_a_trusted_server_count_and_contradictory_ones_are_de
     [
         ((True, None), "only its own source, which is not trusted, says that it is harmless"),
         ((None, False), "only its own source, which is not trusted, says that it is harmless"),
-        ((None, None), "nobody has said what it does"),
+        ((None, None), "its effects are not declared"),
         ((True, True), "it is marked destructive"),
     ],
 )
@@ -78,7 +77,7 @@ async def test_the_question_says_whose_word_does_not_count(hints: tuple[bool | N
     async with box(server(hints), "standard") as opened:
         asked = await opened.call(f"srv.{_name(*hints)}")
     assert isinstance(asked, Paused)
-    assert asked.question.prompt.endswith(f"It needs a person's yes: {reason}.")
+    assert asked.question.prompt.endswith(f"Approval is required: {reason}.")
 
 
 @pytest.mark.parametrize("trust", [True, False])
@@ -125,14 +124,6 @@ def test_trust_is_one_word_in_a_file_for_both_ways_to_write_a_server(tmp_path: A
     )
     loaded = load_settings(tmp_path / "toolpost.yaml")
     assert [source.trust for source in loaded.settings.all_sources()] == [True, True, False]
-
-
-def test_the_old_word_for_it_is_refused_with_the_new_one(tmp_path: Any) -> None:
-    (tmp_path / "toolpost.yaml").write_text(
-        "sources: [{name: a, transport: mcp, connection: run, mcp: {trust_annotations: true}}]\n"
-    )
-    with pytest.raises(ConfigError, match=r"trust_annotations is gone: .* trust: true"):
-        load_settings(tmp_path / "toolpost.yaml")
 
 
 HUB = server((True, None))

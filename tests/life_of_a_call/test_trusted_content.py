@@ -46,7 +46,7 @@ for line in sys.stdin:
 def source(tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "server.py").write_text(SERVER)
     command = f"{sys.executable} {tmp_path / 'server.py'}"
-    return {"name": "srv", "transport": "mcp", "connection": command, "mcp": {"protocol": "legacy"}}
+    return {"name": "srv", "transport": "mcp", "connection": command, "options": {"protocol": "legacy"}}
 
 
 async def test_the_content_of_a_trusted_source_is_trusted_if_it_is_its_own(source: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 
 from tests.life_of_a_call.strict_service import StrictService
+from tests.patient_settings import PatientSettings
 from tests.policy.canaries import DISGUISES, canary
 from tests.wire.site import Received, reply
 from toolpost import Completed, Failed, Outcome, Paused, PendingAction, Principal, Settings, Toolbox
@@ -161,7 +162,7 @@ async def _fly(folder: Path, role: str, heard: Heard) -> None:
 
 
 def _settings(service: EchoService, folder: Path, role: str) -> Settings:
-    return Settings.model_validate(
+    return PatientSettings.model_validate(
         {
             "data_dir": folder / "data",
             "policy": [{"action": "ask", "sources": ["open"]}, {"action": "allow", "tools": ["*"]}],

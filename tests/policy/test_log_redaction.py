@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import toolpost
-from toolpost import Settings, Toolbox
-from toolpost.policy.redaction import LOGGERS, Redactor, redacted_logs
+from tests.patient_settings import PatientSettings
+from toolpost import Toolbox
+from toolpost.policy.log_redaction import LOGGERS, redacted_logs
+from toolpost.policy.redaction import Redactor
 
 SECRET = "hunter22-and-more"
 log = logging.getLogger("toolpost.runtime")
@@ -44,7 +46,7 @@ def test_each_that_is_open_takes_out_what_it_knows_and_leaves_nothing_behind(cap
 
 async def test_an_open_toolbox_redacts_and_a_closed_one_does_not(caplog: pytest.LogCaptureFixture) -> None:
     source = {"name": "x", "transport": "cli", "connection": "true", "env": {"API_KEY": SECRET}, "required": False}
-    async with Toolbox(settings=Settings.model_validate({"data_dir": None, "sources": [source]})):
+    async with Toolbox(settings=PatientSettings.model_validate({"data_dir": None, "sources": [source]})):
         log.warning("open: %s", SECRET)
     log.warning("closed: %s", SECRET)
 

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from toolpost import Settings
 from toolpost.contracts.principal import Principal
-from toolpost.files.segments import path_segment
 from toolpost.policy.paths import AllowedPaths, is_path_allowed
+from toolpost.stores.path_segments import path_segment
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, Question
 from toolpost.contracts.spec import SafetyProfile, ToolSpec
-from toolpost.policy.approvals import call_hash
+from toolpost.policy.call_hashes import call_hash
 from toolpost.policy.rules import Policy, Rule, Template
 
 READS = ToolSpec(name="file.read", side_effects="read", tags=("files",), source="file")
@@ -70,14 +70,14 @@ def test_a_destructive_call_is_asked_about_by_default() -> None:
 
     assert isinstance(question, Question)
     assert (question.kind, question.reason, question.key) == ("approval", "approval_required", "approval")
-    assert question.prompt == "Allow repo.delete? It needs a person's yes: it is marked destructive."
+    assert question.prompt == "Allow repo.delete? Approval is required: it is marked destructive."
 
 
 @pytest.mark.parametrize(
     ("template", "spec", "why"),
     [
-        ("standard", UNKNOWN, "it reaches outside this machine, and nobody has said that it is harmless"),
-        ("standard", UNSAID, "nobody has said what it does"),
+        ("standard", UNKNOWN, "it reaches outside this machine, and it is not declared harmless"),
+        ("standard", UNSAID, "its effects are not declared"),
         ("regulated", FETCHES, "it reaches outside this machine"),
         ("regulated", DELETES, "it is marked destructive"),
         ("audit", READS, "every call is reviewed"),

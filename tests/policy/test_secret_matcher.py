@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.policy.canaries import DISGUISES
-from toolpost.policy.redaction import SecretMatcher
+from toolpost.policy.secret_matcher import SecretMatcher
 
 MASK = "[#]"
 TOKEN = "Ya29.a0-Zq_Wb7Rr3kT9xVn8LmPf2"

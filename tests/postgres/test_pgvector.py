@@ -337,7 +337,7 @@ async def test_a_connection_that_breaks_in_the_middle_may_have_been_used(postgre
 async def test_a_server_that_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(ToolConnectionError, match=r"did not let us in within 0\.2 s") as late:
+        with pytest.raises(ToolConnectionError, match=r"accepted no connection within 0\.2 s") as late:
             await found(f"postgresql://127.0.0.1:{port}/db", timeout_s=0.2)
 
     assert late.value.sent is False

@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.postgres.planners import planner, said, written
-from tests.stores.test_state import BINDING, EVENT
+from tests.stores.plain_chain import PlainRow, find_plain_breaks
 from tests.stores.test_state_adapter import told
 from toolpost.contracts.events import EventCode, StoredEvent
-from toolpost.stores.chain import PlainRow, find_plain_breaks
 from toolpost.stores.pauses import PlannerPauses
-from toolpost.stores.state import StateEvents
+from toolpost.stores.state_events import StateEvents
+from toolpost.testing.stores.samples import BINDING, STATE_EVENT
 
 pytestmark = pytest.mark.programs
 
@@ -110,16 +110,16 @@ async def test_pauses_are_json_under_the_hash_of_their_token(url: str, opened: O
 @pytest.mark.req("STATE-03")
 async def test_history_is_in_order_and_an_event_saved_twice_is_there_once(opened: Open) -> None:
     store = await opened()
-    events = [replace(EVENT, seq=seq, payload={"z": 1, "a": "\0\ud800"}) for seq in (11, 2, 1)]
+    events = [replace(STATE_EVENT, seq=seq, payload={"z": 1, "a": "\0\ud800"}) for seq in (11, 2, 1)]
     for event in (*events, *events):
         await store.save_event(event)
-    await store.save_event(replace(EVENT, run_id="trace_2"))
+    await store.save_event(replace(STATE_EVENT, run_id="trace_2"))
 
     assert await store.load_history("trace_1") == events[::-1]
     assert list((await store.load_history("trace_1"))[0].payload) == ["z", "a"]
     assert await store.load_history("trace_3") == []
     with pytest.raises(ValueError, match="'trace_1' has another event with the number 1"):
-        await store.save_event(replace(EVENT, hash="cd"))
+        await store.save_event(replace(STATE_EVENT, hash="cd"))
 
 
 @pytest.mark.req("STATE-03")

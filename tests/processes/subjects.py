@@ -14,7 +14,7 @@ import psutil
 
 from toolpost.processes.commands import CommandRunner, run_command
 from toolpost.processes.launch import Launch, child_environment
-from toolpost.processes.process_supervisor import Process, start
+from toolpost.processes.process import Process, start
 
 CHILDREN = Path(__file__).parent / "children"
 GONE_WITHIN_S = 30.0

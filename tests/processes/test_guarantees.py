@@ -132,11 +132,11 @@ async def test_a_program_gets_a_session_three_descriptors_and_plain_signals(begi
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("no-such-command", r"'no-such-command' was not found; install it, or check that PATH holds its folder\."),
+        ("no-such-command", r"'no-such-command' was not found; install it, or check that PATH contains its folder\."),
         ("./missing", r"'\./missing' was not found; install it, or check its path\."),
-        ("plain", r"'plain' cannot be started: '.*/plain' is no executable file; see its mode\."),
-        ("folder", r"'folder' cannot be started: '.*/folder' is no executable file"),
-        ("orphaned", r"'orphaned' could not be started: the interpreter that its first line names is missing"),
+        ("plain", r"'plain' cannot be started: '.*/plain' is not an executable file; check its mode\."),
+        ("folder", r"'folder' cannot be started: '.*/folder' is not an executable file"),
+        ("orphaned", r"'orphaned' could not be started: the interpreter in its first line is missing"),
         ("shapeless", r"'shapeless' could not be started: it is not a program for this machine"),
         ("nul\0", r"was not found"),
         ("x" * 300, r"was not found"),

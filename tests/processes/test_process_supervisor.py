@@ -16,7 +16,7 @@ import pytest
 
 from tests.processes.subjects import GONE_WITHIN_S, below_supervisor, child, running, shell, survivors
 from toolpost.processes.launch import Launch, child_environment
-from toolpost.processes.process_supervisor import Process, start
+from toolpost.processes.process import Process, start
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the walk through /proc and its signals are Linux's"),

@@ -63,10 +63,10 @@ def test_no_group_is_made_where_it_would_hold_nobody(
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (ALL, "control groups hold it"),
+        (ALL, "control groups contain them"),
         (replace(ALL, cgroup_kill=False), "A control group closes that gap"),
         (replace(ALL, subreaper=False, parent_death_signal=False, cgroup_kill=False), "by process group"),
-        (replace(ALL, supervisor=False), "what it started may stay"),
+        (replace(ALL, supervisor=False), "its child processes may remain"),
     ],
 )
 def test_the_summary_says_what_holds_and_what_would_be_better(found: SandboxReport, says: str) -> None:

@@ -42,7 +42,7 @@ async def test_workers_are_started_again_and_end_with_sigterm(tmp_path: Path) ->
 
     assert await running == 0
     assert sorted(lines) == ["0 False", "0 True", "1 False", "1 True"]
-    restarted = [f"worker {n} ended with SIGKILL; it is started again" for n in (0, 1)]
+    restarted = [f"worker {n} ended with SIGKILL; it is restarted" for n in (0, 1)]
     assert sorted(notes) == ["stopping the workers", *restarted]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Site, reply
 from toolpost import Completed, Settings, Toolbox, tool
 from toolpost.policy.secret_shapes import MASK
@@ -26,7 +27,7 @@ async def said(site: Site, folder: Path, key: str = KEY, **settings: Any) -> Com
         "auth_type": "api_key",
         "auth_config": {"api_key": key},
     }
-    given = Settings.model_validate({"data_dir": folder / "data", "sources": [source], **settings})
+    given = PatientSettings.model_validate({"data_dir": folder / "data", "sources": [source], **settings})
     async with Toolbox(settings=given) as box:
         outcome = await box.call("echo.read", {})
     assert isinstance(outcome, Completed), outcome

@@ -9,7 +9,7 @@ from toolpost import Completed, Paused, Toolbox, tool
 from toolpost.catalog.entry import Entry
 from toolpost.runtime import results
 from toolpost.runtime.tool_runtime import ToolRuntime
-from toolpost.stores.pending import SQLitePendingStore
+from toolpost.stores.sqlite.pending import SQLitePendingStore
 
 
 @tool(side_effects="write", destructive=True)

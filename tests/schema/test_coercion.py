@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.schema.strategies import json_values, schemas, schemas_and_values
-from toolpost.schema.validator import coerce_value, compile_validator
+from toolpost.schema.coercion import coerce_value
+from toolpost.schema.validator import compile_validator
 
 TREE = {"properties": {"n": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#"}}}}
 

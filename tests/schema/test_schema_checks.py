@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolSchemaError
-from toolpost.schema.schema_checks import check_schema, is_small_schema, weigh
+from toolpost.schema.schema_checks import check_schema
+from toolpost.schema.schema_weight import weigh
+from toolpost.schema.small_schemas import is_small_schema
 from toolpost.schema.subschemas import SchemaDocument
 
 

@@ -19,8 +19,9 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolOutputError, ToolSchemaError, ToolValidationError
 from toolpost.contracts.outcomes import ToolResult
 from toolpost.schema.docstrings import parse_docstring
+from toolpost.schema.pydantic_types import to_jsonable
 from toolpost.schema.schema_checks import check_schema
-from toolpost.schema.signature import function_schema, to_jsonable
+from toolpost.schema.signature import function_schema
 from toolpost.schema.validator import compile_validator
 
 if TYPE_CHECKING:
@@ -500,7 +501,7 @@ def test_a_type_that_json_cannot_carry_is_refused() -> None:
 def test_unpacked_keyword_arguments_are_refused_with_the_remedy() -> None:
     def log(**fields: Unpack[Options]) -> None: ...
 
-    with pytest.raises(ToolSchemaError, match=r"'\*\*fields' is unpacked; write its fields as parameters"):
+    with pytest.raises(ToolSchemaError, match=r"'\*\*fields' is unpacked; write its fields as separate parameters"):
         function_schema(log)
 
 

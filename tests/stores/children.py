@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.stores.conftest import open_store
-from tests.stores.samples import ANN, call_ref, event, intent, key_record, question
 from tests.warm import Program
 from toolpost.contracts.questions import Answer
-from toolpost.stores.sqlite import SQLiteStore
+from toolpost.stores.sqlite.store import SQLiteStore
+from toolpost.testing.stores.samples import ANN, call_ref, event, intent, key_record, question
 
 
 @contextmanager
@@ -76,7 +76,7 @@ async def leave_unfinished(store: SQLiteStore, argument: str) -> None:
     await store.journal.finish("call_finished", "", 1)
     await store.pending.add(question())
     await store.pending.claim("ask_1", Answer(decision="approve"), by="acme:boss", at=1500.0)
-    await store.keys.reserve(ANN, "k1", key_record())
+    await store.idempotency.reserve(ANN, "k1", key_record())
     _wait()
 
 

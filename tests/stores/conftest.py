@@ -2,19 +2,20 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from toolpost.auth.keys import FileSealer
-from toolpost.stores.memory import MemoryStore
-from toolpost.stores.sqlite import SQLiteStore, open_sqlite_store
+from toolpost.auth.keys import FileCipher
+from toolpost.stores.memory.store import MemoryStore
+from toolpost.stores.sqlite.store import SQLiteStore, open_sqlite_store
 
 AnyStore = SQLiteStore | MemoryStore
 NOW = 1000.0
 
 
-def open_store(folder: Path, **options: int) -> SQLiteStore:
-    return open_sqlite_store(folder, sealer=FileSealer(folder / "key"), clock=lambda: NOW, **options)
+def open_store(folder: Path, **options: Any) -> SQLiteStore:
+    return open_sqlite_store(folder, cipher=FileCipher(folder / "key"), clock=lambda: NOW, **options)
 
 
 @pytest.fixture(params=["sqlite", "memory"])

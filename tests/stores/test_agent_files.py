@@ -6,18 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores.conftest import open_store
+from toolpost import Settings, Toolbox
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import Retention
-from toolpost.stores.agent_files import (
-    INDEX,
-    AgentFiles,
-    SessionFile,
-    TaskLogs,
-    append_lines,
-    read_lines,
-)
-from toolpost.stores.agent_folders import TASK_FOLDER, USER_MEMORY, session_folder, tenant_folder, user_folder
+from toolpost.stores.agent_records.files import AgentFiles
+from toolpost.stores.agent_records.folders import TASK_FOLDER, USER_MEMORY, session_folder, tenant_folder, user_folder
+from toolpost.stores.agent_records.json_lines import append_lines, read_lines
+from toolpost.stores.agent_records.sessions import SessionFile
+from toolpost.stores.agent_records.task_logs import INDEX, TaskLogs
 
 ANN, BEN, EVE = Principal("local", "ann"), Principal("local", "ben"), Principal("acme", "ann")
 LONG_AGO = (datetime.now(UTC) - timedelta(days=30)).timestamp()
@@ -58,7 +53,7 @@ def task_ids(data_dir: Path, who: Principal) -> list[str]:
     return [task.task_id for task in logs_of(data_dir, who).newest(9, may_see=lambda _: True)]
 
 
-def test_the_task_logs_and_sessions_of_a_person_go_and_nothing_of_others(tmp_path: Path) -> None:
+async def test_the_task_logs_and_sessions_of_a_person_go_and_nothing_of_others(tmp_path: Path) -> None:
     for who in (ANN, BEN, EVE):
         add_task(tmp_path, who, f"task_{who.tenant}_{who.user}")
         add_session(tmp_path, who).close()
@@ -66,7 +61,7 @@ def test_the_task_logs_and_sessions_of_a_person_go_and_nothing_of_others(tmp_pat
 
     files = AgentFiles(tmp_path)
 
-    assert files.forget(ANN) == {"tasks": 1, "sessions": 2, "memory": 1, "under_way": 0}
+    assert await files.forget(ANN) == {"tasks": 1, "sessions": 2, "memory": 1, "under_way": 0}
     left = "".join(path.read_text() + str(path) for path in (tmp_path / "tasks").rglob("*.jsonl"))
     assert "local:ann" not in left
     assert "task_local_ann" not in left
@@ -74,25 +69,25 @@ def test_the_task_logs_and_sessions_of_a_person_go_and_nothing_of_others(tmp_pat
     assert (task_ids(tmp_path, BEN), task_ids(tmp_path, EVE)) == (["task_local_ben"], ["task_acme_ann"])
     assert all((session_folder(tmp_path, who) / "current.jsonl").exists() for who in (BEN, EVE))
     assert [user_folder(tmp_path, USER_MEMORY, who).exists() for who in (ANN, BEN, EVE)] == [False, True, True]
-    assert files.forget(ANN) == {"tasks": 0, "sessions": 0, "memory": 0, "under_way": 0}
+    assert await files.forget(ANN) == {"tasks": 0, "sessions": 0, "memory": 0, "under_way": 0}
 
 
-def test_a_session_that_an_agent_has_open_is_left_to_it_and_counted(tmp_path: Path) -> None:
+async def test_a_session_that_an_agent_has_open_is_left_to_it_and_counted(tmp_path: Path) -> None:
     session = add_session(tmp_path, ANN)
     for number, last in enumerate(["TASK_COMPLETED", "TASK_SUSPENDED", "TASK_STARTED"]):
         add_task(tmp_path, ANN, f"task_{number}", last)
     files = AgentFiles(tmp_path)
 
-    assert files.forget(ANN) == {"tasks": 1, "sessions": 1, "memory": 0, "under_way": 1}  # its archive
+    assert await files.forget(ANN) == {"tasks": 1, "sessions": 1, "memory": 0, "under_way": 1}  # its archive
     assert task_ids(tmp_path, ANN) == ["task_2", "task_1"]
     session.append([{"role": "user", "content": "Are you there?"}])
     session.close()
 
-    assert files.forget(ANN) == {"tasks": 2, "sessions": 1, "memory": 0, "under_way": 0}
+    assert await files.forget(ANN) == {"tasks": 2, "sessions": 1, "memory": 0, "under_way": 0}
     assert not session_folder(tmp_path, ANN).exists()
 
 
-def test_old_files_go_but_for_tasks_that_wait_and_sessions_that_are_open(tmp_path: Path) -> None:
+async def test_old_files_go_but_for_tasks_that_wait_and_sessions_that_are_open(tmp_path: Path) -> None:
     for number, last in enumerate(["TASK_COMPLETED", "TASK_SUSPENDED", "TASK_FAILED"]):
         add_task(tmp_path, ANN, f"task_{number}", last)
     add_task(tmp_path, EVE, "task_eve")
@@ -101,7 +96,7 @@ def test_old_files_go_but_for_tasks_that_wait_and_sessions_that_are_open(tmp_pat
     make_old(tmp_path)
     add_task(tmp_path, ANN, "task_new")
 
-    removed = AgentFiles(tmp_path).prune(A_WEEK_AGO)
+    removed = await AgentFiles(tmp_path).prune(A_WEEK_AGO)
 
     assert removed == {"tasks": 3, "sessions": 3}
     assert task_ids(tmp_path, ANN) == ["task_new", "task_1"]
@@ -110,9 +105,9 @@ def test_old_files_go_but_for_tasks_that_wait_and_sessions_that_are_open(tmp_pat
     held.close()
 
 
-def test_a_session_begins_anew_in_a_folder_that_was_removed(tmp_path: Path) -> None:
+async def test_a_session_begins_anew_in_a_folder_that_was_removed(tmp_path: Path) -> None:
     add_session(tmp_path, ANN).close()
-    AgentFiles(tmp_path).forget(ANN)
+    await AgentFiles(tmp_path).forget(ANN)
 
     session = SessionFile(session_folder(tmp_path, ANN))
 
@@ -133,13 +128,16 @@ def test_erased_lines_leave_their_neighbours_and_later_writers_alone(tmp_path: P
     assert index.stat().st_size > before
 
 
+@pytest.mark.parametrize("database", ["sqlite", "memory"])
 @pytest.mark.parametrize("forget", [True, False])
-async def test_a_store_removes_them_with_its_rows(tmp_path: Path, *, forget: bool) -> None:
-    async with open_store(tmp_path) as store:
+async def test_a_toolbox_removes_them_with_the_rows_of_any_store(
+    tmp_path: Path, *, forget: bool, database: str
+) -> None:
+    settings = Settings(data_dir=tmp_path, database=database, retention={"max_age": "1d"})
+    async with Toolbox(settings=settings) as box:
         add_task(tmp_path, ANN, "task_1")
         add_session(tmp_path, ANN).close()
         make_old(tmp_path)
-        now = datetime.now(UTC).timestamp()
-        removed = await (store.forget(ANN) if forget else store.prune(Retention(max_age_s=86_400.0), now=now))
+        removed = await (box.recovery.data.forget(ANN) if forget else box.recovery.prune())
 
     assert (removed["tasks"], removed["sessions"]) == (1, 2)

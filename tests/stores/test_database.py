@@ -8,9 +8,9 @@ import pytest
 
 from tests.stores.conftest import open_store
 from toolpost.contracts.errors import StoreError
-from toolpost.stores.database import migrate, open_writable
-from toolpost.stores.memory import NoSealer
-from toolpost.stores.sqlite import open_sqlite_store
+from toolpost.stores.encryption import NoCipher
+from toolpost.stores.sqlite.database import migrate, open_writable
+from toolpost.stores.sqlite.store import open_sqlite_store
 
 
 async def test_folder_and_database_are_for_their_owner_only(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/sys/kernel", "/sys/kernel/toolpost"])
 def test_a_folder_that_is_read_only_is_named(path: str) -> None:
     with pytest.raises(StoreError, match=rf"data folder '{path}' cannot be (written|made): .*; .*set data_dir"):
-        open_sqlite_store(Path(path), sealer=NoSealer())
+        open_sqlite_store(Path(path), cipher=NoCipher())
 
 
 def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_database_locked_by_another_program_is_named(tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / "toolpost.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match=r"database '.*toolpost.db': database is locked; .*close that program"):
-            open_sqlite_store(tmp_path, sealer=NoSealer(), busy_s=0.05)
+            open_sqlite_store(tmp_path, cipher=NoCipher(), busy_s=0.05)
 
 
 def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path) -> None:

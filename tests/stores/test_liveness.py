@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolpost.contracts.errors import StoreError
-from toolpost.stores.liveness import Liveness
+from toolpost.stores.sqlite.liveness import Liveness
 
 
 def test_two_stores_in_one_process_see_each_other_alive(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.stores.samples import REQUESTED, call_ref, event, whole_run
 from toolpost.contracts.storage import Store
-from toolpost.stores.memory import MemoryStore
+from toolpost.stores.memory.store import MemoryStore
+from toolpost.testing.stores.samples import REQUESTED, call_ref, event, whole_run
 
 
 async def test_it_is_a_store() -> None:

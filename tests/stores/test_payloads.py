@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.stores.samples import call_ref, event
 from toolpost.contracts.events import RunEvent
-from toolpost.stores import chain
-from toolpost.stores.chain import render_events, render_segments
+from toolpost.stores import event_rendering
+from toolpost.stores.event_rendering import render_events, render_segments
+from toolpost.testing.stores.samples import call_ref, event
 
 
 def facts_text(told: RunEvent) -> str:
@@ -60,7 +60,7 @@ def test_an_event_that_cannot_be_told_is_kept_with_the_reason() -> None:
 
 
 def test_an_event_too_large_for_the_database_is_kept_without_its_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "MAX_BYTES", 100)
+    monkeypatch.setattr(event_rendering, "MAX_BYTES", 100)
 
     assert text_of("é" * 100) == '{"unrenderable":"OverflowError"}'
     assert text_of("e" * 100) == '{"unrenderable":"OverflowError"}'
@@ -88,7 +88,7 @@ def test_a_time_that_json_does_not_have_is_no_reason_to_lose_an_event() -> None:
 
 
 def test_large_events_become_segments_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "LARGE_SEGMENT", 200)
+    monkeypatch.setattr(event_rendering, "LARGE_SEGMENT", 200)
     told = [event(facts={"value": "x" * size}) for size in (10, 100, 10, 10, 300)]
 
     segments = render_segments(call_ref(), told)

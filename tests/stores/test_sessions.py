@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.stores.agent_files import SessionFile, close_tool_calls
+from toolpost.stores.agent_records.sessions import SessionFile
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "reply", "arguments": '{"text": "hi"}'}}
 USER: dict[str, Any] = {"role": "user", "content": "hello"}
@@ -36,24 +36,6 @@ def test_a_session_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert reopened(tmp_path) == [USER, ASKED, DONE]
     line = json.loads((tmp_path / "current.jsonl").read_text().splitlines()[1])
     assert line["toolCalls"] == [{"id": "c1", "name": "reply", "arguments": {"text": "hi"}}]
-
-
-def test_a_call_that_a_killed_process_left_open_is_closed_once(tmp_path: Path) -> None:
-    kept(tmp_path, USER, ASKED)
-
-    first, second = reopened(tmp_path), reopened(tmp_path)
-
-    assert json.loads(first[-1]["content"]) == {"cancelled": True, "reason": "process restarted"}
-    assert (first[-1]["tool_call_id"], first) == ("c1", second)
-    assert len((tmp_path / "current.jsonl").read_text().splitlines()) == 3
-
-
-def test_a_call_left_open_in_the_middle_is_closed_where_it_stands() -> None:
-    later = {"role": "user", "content": "and?"}
-
-    closed = close_tool_calls([USER, ASKED, later, {"role": "tool", "tool_call_id": "lost", "content": "x"}])
-
-    assert [message["role"] for message in closed] == ["user", "assistant", "tool", "user"]
 
 
 def test_compaction_archives_the_session_and_begins_with_a_summary(tmp_path: Path) -> None:

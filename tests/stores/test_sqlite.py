@@ -11,11 +11,11 @@ import pytest
 
 from tests.stores.children import child, go, said
 from tests.stores.conftest import open_store
-from tests.stores.samples import ANN, intent, key_record, question
 from tests.warm import Program
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.questions import Answer
 from toolpost.contracts.storage import Store
+from toolpost.testing.stores.samples import ANN, intent, key_record, question
 
 KILLS = 12
 
@@ -128,37 +128,12 @@ async def test_a_key_reserved_by_a_killed_process_says_so(tmp_path: Path) -> Non
     with child("leave", tmp_path) as victim:
         assert said(victim) == "ready"
         async with open_store(tmp_path) as store:
-            assert await store.keys.reserve(ANN, "k1", key_record("call_2")) == key_record()
+            assert await store.idempotency.reserve(ANN, "k1", key_record("call_2")) == key_record()
             victim.kill()
-            held = await store.keys.reserve(ANN, "k1", key_record("call_2"))
+            held = await store.idempotency.reserve(ANN, "k1", key_record("call_2"))
 
     assert held is not None
     assert not held.owner_alive
-
-
-async def test_an_adopted_claim_brings_its_answer(tmp_path: Path) -> None:
-    async with open_store(tmp_path) as first:
-        await first.pending.add(question())
-        await first.pending.claim("ask_1", Answer(decision="deny", reason="no"), by="acme:boss", at=1500.0)
-    async with open_store(tmp_path) as second:
-        (action,) = await second.pending.adopt_claims()
-        await second.pending.settle("ask_1", "denied", outcome={"status": "failed"})
-
-    assert (action.status, action.answer) == ("claimed", Answer(decision="deny", reason="no"))
-
-
-async def test_a_claim_is_adopted_only_after_what_its_call_began(tmp_path: Path) -> None:
-    async with open_store(tmp_path) as dead:
-        await dead.pending.add(question())
-        await dead.pending.claim("ask_1", Answer(decision="approve"), by="acme:boss", at=1500.0)
-        await dead.journal.begin(intent("call_1"))
-    async with open_store(tmp_path) as one, open_store(tmp_path) as other:
-        (entry,) = await one.journal.adopt_orphans()
-        too_early = await other.pending.adopt_claims()
-        await one.journal.forget(entry.call_id, "")
-        (action,) = await other.pending.adopt_claims()
-
-    assert (too_early, action.call_id) == ([], entry.call_id)
 
 
 @pytest.mark.programs
@@ -192,8 +167,8 @@ async def test_what_must_be_kept_exactly_is_not_found_in_the_files(tmp_path: Pat
             "ask_1", Answer(decision="answer", value="the-exact-answer"), by="acme:boss", at=1500.0
         )
         await store.pending.settle("ask_1", "answered", outcome={"content": "the-exact-outcome"})
-        await store.keys.reserve(ANN, "k1", key_record())
-        await store.keys.settle(ANN, "k1", {"content": "the-exact-outcome"})
+        await store.idempotency.reserve(ANN, "k1", key_record())
+        await store.idempotency.settle(ANN, "k1", {"content": "the-exact-outcome"})
         raw = b"".join(path.read_bytes() for path in tmp_path.glob("toolpost.db*"))
 
     assert b"mail.send" in raw
@@ -206,8 +181,8 @@ async def test_a_row_moved_to_another_user_does_not_open(tmp_path: Path, table: 
     async with open_store(tmp_path) as store:
         await store.journal.begin(intent())
         await store.pending.add(question())
-        await store.keys.reserve(ANN, "k1", key_record())
-        await store.keys.settle(ANN, "k1", {"status": "completed"})
+        await store.idempotency.reserve(ANN, "k1", key_record())
+        await store.idempotency.settle(ANN, "k1", {"status": "completed"})
     with closing(sqlite3.connect(tmp_path / "toolpost.db")) as db, db:
         db.execute(f"UPDATE {table} SET user = 'eve'")
 
@@ -215,10 +190,10 @@ async def test_a_row_moved_to_another_user_does_not_open(tmp_path: Path, table: 
         reading = {
             "journal": store.journal.find("call_1", ""),
             "pending": store.pending.get("ask_1"),
-            "keys": store.keys.reserve(ANN._replace(user="eve"), "k1", key_record()),
+            "keys": store.idempotency.reserve(ANN._replace(user="eve"), "k1", key_record()),
         }
         results = dict(zip(reading, await asyncio.gather(*reading.values(), return_exceptions=True), strict=True))
 
     failed = {name: str(result) for name, result in results.items() if isinstance(result, StoreError)}
     assert list(failed) == [table]
-    assert f"sealed data of '{table}' does not open" in failed[table]
+    assert f"encrypted data of '{table}' cannot be decrypted" in failed[table]

@@ -11,15 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.stores.conftest import AnyStore
+from tests.stores.plain_chain import PlainRow, find_plain_breaks
 from tests.stores.state_stores import DatabaseState, EventsOnly, OverwritingState
-from tests.stores.test_state import BINDING, EVENT
 from toolpost import Completed, Settings, Toolbox, ToolContext, tool
 from toolpost.contracts.errors import ToolConflictError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent, StoredEvent
 from toolpost.contracts.storage import PlannerStateStore, StateStore
-from toolpost.stores.chain import PlainRow, find_plain_breaks
 from toolpost.stores.pauses import PlannerPauses
-from toolpost.stores.state import StateEvents, StoreState
+from toolpost.stores.state_events import StateEvents
+from toolpost.testing.stores.samples import BINDING, STATE_EVENT
 
 
 @pytest.fixture
@@ -181,34 +181,47 @@ def fulfils(state: StateStore, planner: PlannerStateStore) -> tuple[StateStore, 
 
 @pytest.mark.req("STATE-02")
 async def test_our_own_store_is_a_state_store(store: AnyStore) -> None:
-    ours = StoreState(store)
+    ours = store.state
     state, planner = fulfils(ours, ours)
-    await state.save_event(EVENT)
+    await state.save_event(STATE_EVENT)
     await state.save_remote_binding(BINDING)
     await planner.save_planner_state("token", {"step": 1})
 
-    assert list(await state.load_history("trace_1")) == [EVENT]
+    assert list(await state.load_history("trace_1")) == [STATE_EVENT]
     assert list(await store.state.load_remote_bindings("trace_1")) == [BINDING]
     assert await planner.load_planner_state("token") == {"step": 1}
     assert await planner.load_planner_state("other") == {}
 
 
-class SeenEarly(StoreState):
-    """Has read a pause, and looked for claims, before anybody claimed it."""
+class Delegate:
+    """The state of a store, in which a subclass replaces a method."""
 
-    def __init__(self, store: Any, early: dict[str, Any]) -> None:
+    def __init__(self, store: AnyStore) -> None:
+        self.load_planner_state = store.state.load_planner_state
+        self.save_planner_state = store.state.save_planner_state
+        self.claim_planner_state = store.state.claim_planner_state
+        self.drop_planner_states = store.state.drop_planner_states
+        self.is_claimed = store.state.is_claimed
+
+
+class SeenEarly(Delegate):
+    """Has read a pause and its claims before the pause was claimed."""
+
+    def __init__(self, store: AnyStore, early: dict[str, Any]) -> None:
         super().__init__(store)
-        self._early = [early, {}]
+        seen, load = [early, {}], store.state.load_planner_state
 
-    async def load_planner_state(self, token: str) -> dict[str, Any]:
-        return self._early.pop(0) if self._early else await super().load_planner_state(token)
+        async def load_early(token: str) -> dict[str, Any]:
+            return seen.pop(0) if seen else await load(token)
+
+        self.load_planner_state = load_early
 
 
 @pytest.mark.parametrize("finished", [True, False], ids=["finished", "claimed"])
 async def test_two_processes_over_our_own_store_cannot_both_resume(store: AnyStore, finished: bool) -> None:
-    token = await PlannerPauses(StoreState(store)).keep({"step": 1})
+    token = await PlannerPauses(store.state).keep({"step": 1})
     early = await store.state.load_planner_state(token)
-    claimed = await PlannerPauses(StoreState(store)).claim(token)
+    claimed = await PlannerPauses(store.state).claim(token)
     if finished:
         await claimed.finish()
 
@@ -247,21 +260,14 @@ async def test_what_a_dead_process_had_claimed_is_claimed_again_with_its_steps(
         await pauses.take(token)
 
 
-class Mortal(StoreState):
-    """Our own, of whose process it can be said that it has died."""
+class Mortal(Delegate):
+    """The state of a store whose process can be made to look as if it had ended."""
 
-    dead = False
+    def __init__(self, store: AnyStore) -> None:
+        super().__init__(store)
+        self.dead = False
 
-    def is_alive(self, owner_id: str) -> bool:
-        return not self.dead
+        async def is_claimed(token: str) -> bool:
+            return not self.dead and await store.state.is_claimed(token)
 
-
-async def test_the_history_of_a_run_is_what_was_told_of_it_and_what_was_saved_beside(store: AnyStore) -> None:
-    await StoreState(store).save_event(replace(EVENT, run_id="run_1", seq=1501))
-    await StoreState(store).save_event(replace(EVENT, run_id="run_1", seq=3))
-    for number in range(1500):
-        store.events.emit(told(number))
-    history = await StoreState(store).load_history("run_1")
-
-    assert [event.seq for event in history] == list(range(1, 1502))
-    assert history[2].payload["number"] == 2
+        self.is_claimed = is_claimed

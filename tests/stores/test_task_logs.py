@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from toolpost.stores.agent_files import TaskLogs, append_lines, read_lines
+from toolpost.stores.agent_records.json_lines import append_lines, read_lines
+from toolpost.stores.agent_records.task_logs import TaskLogs
 
 TODAY = datetime.now(UTC).date()
 ANN, BOB = "acme:ann", "acme:bob"

@@ -4,24 +4,29 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.stores.conftest import open_store
-from tests.stores.samples import ANN, artifact, call_ref, event, intent
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
 from toolpost.contracts.storage import EventLog
-from toolpost.stores.database import Reader, open_writable
-from toolpost.stores.event_appender import EventAppender, make_ledger
-from toolpost.stores.event_log import SQLiteEventLog
-from toolpost.stores.liveness import Liveness
-from toolpost.stores.memory import NoSealer
-from toolpost.stores.sealing import RowSealer
-from toolpost.stores.writer import JobResult, TransactionRunner, Writer, deliver
+from toolpost.stores.changes import Changes, Topic
+from toolpost.stores.encryption import NoCipher, RowCipher
+from toolpost.stores.sqlite.database import Reader, open_writable
+from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
+from toolpost.stores.sqlite.event_log import SQLiteEventLog
+from toolpost.stores.sqlite.liveness import Liveness
+from toolpost.stores.sqlite.writer import JobResult, TransactionRunner, Writer, deliver
+from toolpost.testing.stores.samples import ANN, artifact, call_ref, event, intent
+
+
+async def no_states(topics: Collection[Topic]) -> dict[Topic, object]:
+    return dict.fromkeys(topics)
+
 
 ADD = "INSERT INTO cancels (target_id, tenant, requested_by, at) VALUES (?, 'acme', 'acme:ann', 0)"
 
@@ -33,11 +38,13 @@ class Bench:
         path = folder / "toolpost.db"
         self.db = open_writable(path, busy_s=0.01)
         liveness = Liveness(folder / "owners")
-        appender = EventAppender(liveness.owner_id, make_ledger(self.db, RowSealer(NoSealer())))
+        appender = EventAppender(liveness.owner_id, open_ledger(self.db, RowCipher(NoCipher())))
         self.writer = Writer(TransactionRunner(self.db, appender, path=path), limit=limit)
         self.reader = Reader(path, busy_s=1.0)
-        rows = RowSealer(NoSealer())
-        self.log = SQLiteEventLog(self.writer, self.reader, appender=appender, liveness=liveness, sealer=rows)
+        rows = RowCipher(NoCipher())
+        self.log = SQLiteEventLog(
+            self.writer, self.reader, appender=appender, liveness=liveness, cipher=rows, changes=Changes(no_states)
+        )
 
     def fill_disk(self) -> None:
         self.db.execute("PRAGMA max_page_count = 1").fetchall()  # SQLite makes it what is in use now.

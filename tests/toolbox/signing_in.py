@@ -17,8 +17,9 @@ from joserfc import jwk, jwt
 from joserfc.errors import JoseError
 
 from tests.auth.oauth.provider import Browser
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Received, Site, reply
-from toolpost import ExternalToolConfig, Paused, Settings, Toolbox
+from toolpost import ExternalToolConfig, Paused, Toolbox
 from toolpost.configuration.settings import AccountSettings
 from toolpost.wire.http_server import HttpServer
 
@@ -100,7 +101,7 @@ def notes_source(api: NotesApi, folder: Path, **auth: Any) -> dict[str, Any]:
 
 
 def toolbox(source: dict[str, Any], public_url: str | None, folder: Path | None = None, **accounts: Any) -> Toolbox:
-    settings = Settings(
+    settings = PatientSettings(
         data_dir=folder,
         policy="exploratory",
         sources=[ExternalToolConfig(**source)],

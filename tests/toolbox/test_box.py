@@ -9,7 +9,6 @@ from fastmcp import FastMCP
 from toolpost import Completed, ConfigError, Toolbox, tool
 from toolpost.contracts.calls import PermittedCall
 from toolpost.sources import Credential
-from toolpost.toolbox.box import LiveList
 
 
 @tool(side_effects="pure")
@@ -60,18 +59,3 @@ async def test_settings_may_be_a_mapping_with_the_keys_of_the_file() -> None:
 def test_a_mapping_that_is_wrong_is_told_as_a_file_is() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'data_dri' in settings; did you mean 'data_dir'\?"):
         Toolbox(settings={"data_dri": None})
-
-
-def test_one_look_at_all_of_it_makes_it_once() -> None:
-    made: list[int] = []
-
-    def make() -> list[str]:
-        made.append(len(made))
-        return ["a", "b", "c"]
-
-    live = LiveList(make)
-
-    assert [letter.upper() for letter in live] == ["A", "B", "C"]
-    assert len(made) == 1
-    assert "c" in live
-    assert len(made) == 2

@@ -13,8 +13,9 @@ from toolpost import ExternalToolConfig, Settings, Toolbox, ToolContext, ToolNod
 from toolpost.auth.credentials import Authorizer
 from toolpost.catalog.registry import new_entry
 from toolpost.contracts.events import EventCode, RunEvent
+from toolpost.sources.base import BaseSource, Services, Transport
+from toolpost.toolbox.source_factory import SourceFactory
 from toolpost.toolbox.source_manager import SourceManager
-from toolpost.transports.base import BaseSource, Services, Transport
 
 MANY = 1500
 
@@ -71,16 +72,16 @@ def many(prefix: str) -> list[Listed]:
 
 @asynccontextmanager
 async def connected(registry: ToolRegistry, tools: Sequence[Listed]) -> AsyncIterator[SourceManager]:
-    sources = SourceManager(registry, Authorizer(), transports={"mcp": Given(tools)})
+    sources = SourceManager(registry, Authorizer(), SourceFactory(transports={"mcp": Given(tools)}))
     await sources.add(CONFIG)
     yield sources
     await sources.close()
 
 
 async def relist(sources: SourceManager, tools: Sequence[Listed]) -> None:
-    source = sources.source("many")
+    source = sources.index.source("many")
     assert source is not None
-    await sources.tools_found(source, tools, ())
+    await sources.monitor.tools_found(source, tools, ())
 
 
 async def test_the_event_loop_looks_at_no_tool_that_enters_changes_or_leaves() -> None:

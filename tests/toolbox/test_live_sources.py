@@ -12,9 +12,10 @@ from fastmcp import FastMCP
 from mcp.server.mcpserver import MCPServer
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated
 
+from tests.patient_settings import PatientSettings
 from tests.sources.webhook.boxes import said
 from tests.wire.site import Received, Site
-from toolpost import Completed, ConfigError, ExternalToolConfig, Failed, Settings, Toolbox, ToolError
+from toolpost import Completed, ConfigError, ExternalToolConfig, Failed, Toolbox, ToolError
 from toolpost.catalog.registry import CatalogChange
 
 PYTHON = "from toolpost import tool\n\n@tool(side_effects='pure')\nasync def {0}() -> str:\n    return '{0}'\n"
@@ -56,16 +57,16 @@ def config(transport: str, name: str, folder: Path) -> ExternalToolConfig:
         "http": {"connection": written(folder, f"{name}.json", openapi(name))},
         "utcp": {"connection": json.dumps(manual)},
         "mcp": {"connection": f"memory:{__name__}:{name}_server"},
-        "cli": {"connection": "echo", "cli": {"tools": {name: {"args": [name]}}}},
-        "webhook": {"connection": "http://127.0.0.1:9", "webhook": {"kind": "plain", "tools": {name: {"url": name}}}},
-        "websocket": {"connection": "ws://127.0.0.1:9", "websocket": {"tools": {name: {}}}},
-        "graphql": {"connection": "http://127.0.0.1:9", "graphql": sdl},
+        "cli": {"connection": "echo", "options": {"tools": {name: {"args": [name]}}}},
+        "webhook": {"connection": "http://127.0.0.1:9", "options": {"kind": "plain", "tools": {name: {"url": name}}}},
+        "websocket": {"connection": "ws://127.0.0.1:9", "options": {"tools": {name: {}}}},
+        "graphql": {"connection": "http://127.0.0.1:9", "options": sdl},
     }
     return ExternalToolConfig(name="srv", transport=transport, **options[transport])
 
 
 def opened(*sources: ExternalToolConfig) -> Toolbox:
-    return Toolbox(settings=Settings(data_dir=None, lock=None, policy="exploratory", sources=list(sources)))
+    return Toolbox(settings=PatientSettings(data_dir=None, lock=None, policy="exploratory", sources=list(sources)))
 
 
 def tool_names(box: Toolbox, source: str = "srv") -> list[str]:
@@ -173,7 +174,7 @@ class Office:
                 "connection": self.site.url,
                 "auth_type": "bearer",
                 "auth_config": {"token": f"token-of{path.replace('/', '-')}"},
-                "webhook": {"kind": "plain", "tools": {"call": {"url": path, "side_effects": "read"}}},
+                "options": {"kind": "plain", "tools": {"call": {"url": path, "side_effects": "read"}}},
             }
         )
 
@@ -340,17 +341,17 @@ async def test_whoever_wants_news_of_a_resource_gets_those_of_the_new_server() -
 
     heard: list[str | None] = []
     async with opened(notes("first_server")) as box:
-        await box.sources.content_sources()["srv"].subscribe("note://a")
-        box.sources.subscribe_contents(lambda _source, uri: heard.append(uri))
+        await box.sources.index.content_sources()["srv"].subscribe("note://a")
+        box.sources.monitor.subscribe_contents(lambda _source, uri: heard.append(uri))
         await box.sources.replace(notes("second_server"))
         replaced = list(heard)
         async with asyncio.timeout(30):
             while len(heard) < len(replaced) + 1:
                 await second_bus.publish(ResourceUpdated(uri="note://a"))
                 await asyncio.sleep(0.02)
-        await box.sources.content_sources()["srv"].unsubscribe("note://a")
+        await box.sources.index.content_sources()["srv"].unsubscribe("note://a")
 
-        assert list(box.sources.content_sources()["srv"].subscriptions) == []
+        assert list(box.sources.index.content_sources()["srv"].subscriptions) == []
     assert "note://a" in replaced
 
 

@@ -225,7 +225,7 @@ async def test_the_operators_token_lists_and_never_calls(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("given", [{}, {"token": ""}, 5, []])
 async def test_a_token_for_listing_must_be_one(given: Any) -> None:
-    with pytest.raises(ValueError, match=r"auth_config.discovery_auth of 'github' is a table with a token"):
+    with pytest.raises(ValueError, match=r"auth_config.discovery_auth of 'github' must be a table with a token"):
         await node(Ledger(), auth_config={"discovery_auth": given}).connect()
 
 

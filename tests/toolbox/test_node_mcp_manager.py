@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import SERVERS, mirror
 from toolpost import (
     ConfigError,
@@ -149,7 +150,7 @@ async def test_a_server_that_is_said_to_speak_sse_may_speak_streamable_http() ->
 @pytest.mark.req("MISC-19")
 async def test_the_short_form_of_configuration_files_carries_environment_and_folder(tmp_path: Any) -> None:
     command, *args = warm.command(ABACUS)
-    settings = Settings.model_validate(
+    settings = PatientSettings.model_validate(
         {
             "tools": {
                 "mcpServers": [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.transports.registry import load_plugins
+from toolpost.sources.registry import load_plugins
 
 pytestmark = pytest.mark.programs
 
@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[2] / "src"
 
 TOOLS = """
 from toolpost.catalog.function import tool
-from toolpost.transports.base import Transport
+from toolpost.sources.base import Transport
 
 @tool(side_effects="pure")
 def one() -> int:
@@ -48,7 +48,7 @@ number = 5
 """
 REPORT = """
 import json
-from toolpost.transports.registry import load_plugins
+from toolpost.sources.registry import load_plugins
 found = load_plugins()
 print(json.dumps({
     "tools": [tool.spec.name for tool in found.tools],

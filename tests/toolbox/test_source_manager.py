@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from toolpost import (
     ConfigError,
     ExternalToolConfig,
@@ -22,8 +23,9 @@ from toolpost import (
     tool,
 )
 from toolpost.auth.credentials import Authorizer
+from toolpost.sources.base import BaseSource, Services, Transport
+from toolpost.toolbox.source_factory import SourceFactory
 from toolpost.toolbox.source_manager import SourceManager
-from toolpost.transports.base import BaseSource, Services, Transport
 
 TOOLS = """
 from toolpost import tool
@@ -38,7 +40,7 @@ async def add(a: int, b: int) -> int:
 def settings(tmp_path: Path, *sources: dict[str, Any]) -> Settings:
     (tmp_path / "tools.py").write_text(TOOLS)
     good = {"name": "good", "transport": "python", "connection": str(tmp_path / "tools.py")}
-    return Settings(data_dir=None, sources=[good, *sources])
+    return PatientSettings(data_dir=None, sources=[good, *sources])
 
 
 @pytest.mark.parametrize(
@@ -100,10 +102,10 @@ class Plugged(Transport):
 
 async def test_what_a_plug_in_raises_is_told_and_its_source_is_closed() -> None:
     transport = Plugged(Foreign)
-    sources = SourceManager(ToolRegistry(), Authorizer(), transports={"mcp": transport})
+    sources = SourceManager(ToolRegistry(), Authorizer(), SourceFactory(transports={"mcp": transport}))
     await sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
     await sources.close()
-    assert sources.states[0].error == "LookupError: the plug-in's own trouble"
+    assert sources.index.states[0].error == "LookupError: the plug-in's own trouble"
     assert transport.made[0].closed == 1
 
 
@@ -112,22 +114,22 @@ async def test_what_a_plug_in_takes_for_a_tool_and_is_none_is_told() -> None:
         async def discover(self) -> list[Any]:
             return ["not a tool"]
 
-    sources = SourceManager(ToolRegistry(), Authorizer(), transports={"mcp": Plugged(Careless)})
+    sources = SourceManager(ToolRegistry(), Authorizer(), SourceFactory(transports={"mcp": Plugged(Careless)}))
     await sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x"))
 
-    assert "AttributeError" in str(sources.states[0].error)
+    assert "AttributeError" in str(sources.index.states[0].error)
 
 
 async def test_two_overrides_of_one_tool_both_count_and_that_of_its_source_first(tmp_path: Path) -> None:
     given = settings(tmp_path).model_dump(exclude_unset=True)
     given["sources"][0]["overrides"] = {"add": {"description": "Sum up.", "fix": {"b": 1}}}
     given["overrides"] = {"good.add": {"description": "Add.", "timeout_s": 7}}
-    async with Toolbox(settings=Settings.model_validate(given)) as box:
+    async with Toolbox(settings=PatientSettings.model_validate(given)) as box:
         spec = box.registry.find("good.add").spec
         assert (spec.description, spec.timeout_s, list(spec.input_schema["properties"])) == ("Sum up.", 7, ["a"])
 
     given["overrides"] = {"good.add": {"hide": True}}
-    async with Toolbox(settings=Settings.model_validate(given)) as box:
+    async with Toolbox(settings=PatientSettings.model_validate(given)) as box:
         assert not box.registry.has("good.add")
 
 
@@ -140,7 +142,7 @@ async def test_a_tool_whose_name_is_taken_is_set_aside(tmp_path: Path) -> None:
     async with Toolbox(tools=[mine], settings=settings(tmp_path)) as box:
         (problem,) = box.problems
         outcome = await box.call("good.add")
-    assert "tool 'good.add' of source 'good' is set aside" in problem
+    assert "tool 'good.add' of source 'good' is skipped" in problem
     assert getattr(outcome, "content", None) == "mine"
 
 
@@ -194,7 +196,7 @@ async def test_tools_that_were_withdrawn_while_they_were_checked_do_not_come_bac
             return [slow]
 
     registry = ToolRegistry()
-    sources = SourceManager(registry, Authorizer(), transports={"mcp": Plugged(Listing)})
+    sources = SourceManager(registry, Authorizer(), SourceFactory(transports={"mcp": Plugged(Listing)}))
     adding = asyncio.create_task(sources.add(ExternalToolConfig(name="foreign", transport="mcp", connection="x")))
     await asyncio.to_thread(slow.reading.wait, 30)
     withdrawing = asyncio.create_task(sources.withdraw())

@@ -154,7 +154,7 @@ async def test_a_tool_of_a_source_that_is_down_says_so_and_why(toolbox: Open) ->
     assert unknown.error.error_code == "tool_not_found"
     assert isinstance(planned, PlannerFinish)
     assert "source 'broken' is down" in str(planned.payload)
-    assert [problem for problem in problems if "source 'broken' is left out: 'no.such.module'" in problem]
+    assert [problem for problem in problems if "source 'broken' is skipped: 'no.such.module'" in problem]
 
 
 @pytest.mark.waits

@@ -7,19 +7,21 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.rogues import Rogue
 from tests.sources.mcp.rogues import tool as listed
 from tests.sources.utcp.serving import in_file, manual
 from tests.sources.utcp.serving import tool as described
-from toolpost import ExternalToolConfig, Settings, Toolbox, ToolContext, ToolRegistry, ToolResult, ToolSpec
+from toolpost import ExternalToolConfig, Toolbox, ToolContext, ToolRegistry, ToolResult, ToolSpec
 from toolpost.auth.credentials import Authorizer
 from toolpost.catalog.lock import Lock
 from toolpost.contracts.calls import Credential, ToolOutput
 from toolpost.contracts.spec import ToolTarget
 from toolpost.runtime.results import CredentialScrubber
+from toolpost.sources.base import BaseSource, Services, Transport
+from toolpost.toolbox.source_factory import SourceFactory
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.toolbox.source_tools import Pinning
-from toolpost.transports.base import BaseSource, Services, Transport
 
 TOKEN = "tok-1234567890abcdef"
 
@@ -44,7 +46,7 @@ def _nothing_asked() -> None:
 async def test_the_listing_of_a_server_is_read_in_a_thread(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, listed("one"), listed("two"))
     config = Noting(name="srv", transport="mcp", connection=rogue.connection, required=True)
-    async with Toolbox(settings=Settings(data_dir=None, sources=[config])) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, sources=[config])) as box:
         assert {spec.name for spec in box.registry.specs() if spec.source == "srv"} == {"srv.one", "srv.two"}
     assert set(asked) == {("one", False), ("two", False)}
 
@@ -53,7 +55,7 @@ async def test_a_manual_is_compiled_in_a_thread(tmp_path: Path) -> None:
     template = {"call_template_type": "http", "url": "http://127.0.0.1:9/", "http_method": "GET"}
     file = in_file(tmp_path, manual(described("one", template), described("two", template)))
     config = Noting(name="m", transport="utcp", connection=str(file), required=True)
-    async with Toolbox(settings=Settings(data_dir=None, sources=[config])) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, sources=[config])) as box:
         assert {spec.name for spec in box.registry.specs() if spec.source == "m"} == {"m.one", "m.two"}
     assert set(asked) == {("one", False), ("two", False)}
 
@@ -68,13 +70,18 @@ class Word(str):
         return self[:]
 
 
+class NotingOptions(ExternalToolConfig):
+    """A configuration with such a word among its options."""
+
+    def read_options(self, model: type[Any]) -> Any:
+        return super().read_options(model).model_copy(update={"allowed_communication_protocols": [Word("http")]})
+
+
 async def test_a_manual_is_read_in_a_thread(tmp_path: Path) -> None:
     template = {"call_template_type": "http", "url": "http://127.0.0.1:9/", "http_method": "GET"}
     file = in_file(tmp_path, manual(described("one", template)))
-    config = ExternalToolConfig(name="m", transport="utcp", connection=str(file), required=True)
-    protocols = config.utcp.model_copy(update={"allowed_communication_protocols": [Word("http")]})
-    noting = config.model_copy(update={"utcp": protocols})
-    async with Toolbox(settings=Settings(data_dir=None, sources=[noting])) as box:
+    config = NotingOptions(name="m", transport="utcp", connection=str(file), required=True)
+    async with Toolbox(settings=PatientSettings(data_dir=None, sources=[config])) as box:
         assert box.registry.has("m.one")
     assert ("http", False) in asked
     assert ("http", True) not in asked
@@ -115,7 +122,9 @@ async def test_definitions_are_compared_with_the_lock_in_a_thread(tmp_path: Path
     lock.write({"own": {}})
     spec = ToolSpec(name="own.one", source="own", target=ToolTarget("plug-in", "one", detail))
     registry = ToolRegistry()
-    sources = SourceManager(registry, Authorizer(), transports={"mcp": Plugged(spec)}, pinning=Pinning(lock))
+    sources = SourceManager(
+        registry, Authorizer(), SourceFactory(transports={"mcp": Plugged(spec)}, pinning=Pinning(lock))
+    )
     await sources.add(ExternalToolConfig(name="own", transport="mcp", connection="x"))
     await sources.close()
     assert asked == [("detail", False)]

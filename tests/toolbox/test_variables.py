@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.wire.site import Site, reply
 from toolpost import ConfigError, Failed, ReactPlanner, Settings, Toolbox
-from toolpost.auth.secret import parse_env
+from toolpost.auth.env_files import parse_env
 from toolpost.configuration.loading import load_settings
 from toolpost.testing import ScriptedModel
 
@@ -52,7 +53,7 @@ async def test_an_unset_variable_takes_out_its_own_source_and_nothing_else(confi
         problems = list(box.problems)
     assert (good.ok, odd.ok, outcome.status) == (True, False, "completed")
     assert "environment variable is not set: NOT_SET_HERE" in str(odd.error)
-    assert [one for one in problems if "source 'odd' is left out" in one and "NOT_SET_HERE" in one]
+    assert [one for one in problems if "source 'odd' is skipped" in one and "NOT_SET_HERE" in one]
     assert isinstance(refused, Failed)
     assert (refused.error.error_code, refused.error.is_retryable) == ("source_down", False)
 
@@ -115,7 +116,9 @@ def test_a_file_of_variables_is_read_as_such_files_are_written() -> None:
 @pytest.mark.programs
 async def test_a_command_is_started_with_the_variables_of_its_own_file(config: Any, tmp_path: Path) -> None:
     (tmp_path / "keys.env").write_text("KEY=s3cret-of-the-file\nMINE=1\n")
-    shown = "{name: sh, transport: cli, connection: env, env_file: keys.env, env: {MINE: own}, cli: {tools: {all: {}}}}"
+    shown = (
+        "{name: sh, transport: cli, connection: env, env_file: keys.env, env: {MINE: own}, options: {tools: {all: {}}}}"
+    )
     async with Toolbox.open(config(f"  - {shown}\n")) as box:
         outcome = await box.call("sh.all")
         told = str(await box.events())
@@ -136,7 +139,7 @@ async def test_a_variable_in_settings_of_code_is_substituted(form: str, monkeypa
         link = {**KEYED["webSearch"], "url": there.url}
         tools = {"webSearch": {"chain": [link]} if form == "chain" else link}
         facts = {"data_dir": None, "policy": "exploratory", "tools": tools}
-        settings: Any = facts if form == "mapping" else Settings.model_validate(facts)
+        settings: Any = facts if form == "mapping" else PatientSettings.model_validate(facts)
         async with Toolbox(settings=settings, builtins=["web_search"]) as box:
             await box.call("web_search", {"query": "tea"})
             assert SEARCH_KEY not in box.redactor.text(f"the key is {SEARCH_KEY}")
@@ -183,7 +186,9 @@ async def test_a_variable_anywhere_in_a_source_of_code_is_substituted_or_refused
         source = {"name": "shop", "transport": "http", "connection": str(tmp_path / "shop.json")}
         fixed = {"look": {"fix": {"key": "${SHOP_KEY}"}}}
         unset = {**source, "name": "odd", "overrides": {"look": {"fix": {"key": "${NOT_SET_HERE}"}}}}
-        settings = Settings.model_validate({"data_dir": None, "sources": [{**source, "overrides": fixed}, unset]})
+        settings = PatientSettings.model_validate(
+            {"data_dir": None, "sources": [{**source, "overrides": fixed}, unset]}
+        )
         async with Toolbox(settings=settings) as box:
             await box.wait_for_sources()
             await box.call("shop.look")

@@ -246,7 +246,7 @@ async def test_webhooks_come_and_go_with_the_configuration(receiver: Receiver, t
     [
         ({"secret": "whsec_c2hvcnQ="}, "must be whsec_ and the base64 of at least 24 random bytes"),
         ({"secret": "not base64 at all!"}, "must be whsec_"),
-        ({"events": ["TOOL_CALL_ENDED"]}, "none is called 'TOOL_CALL_ENDED'"),
+        ({"events": ["TOOL_CALL_ENDED"]}, "none matches 'TOOL_CALL_ENDED'"),
         ({"url": "ftp://example.com"}, "webhooks[0].url"),
     ],
 )

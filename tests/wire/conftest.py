@@ -7,7 +7,7 @@ import pytest
 
 from tests.wire.certificates import Authority
 from toolpost.wire.http1 import Http1Transport
-from toolpost.wire.network import ssl_context
+from toolpost.wire.routes import ssl_context
 
 
 @pytest.fixture

@@ -48,6 +48,6 @@ async def test_a_preferred_port_is_left_for_another_and_a_demanded_one_is_not() 
     async with CallbackServer() as first:
         async with CallbackServer(prefer=first.port) as second:
             assert second.port != first.port
-        with pytest.raises(ToolError, match=f"port {first.port} of this machine is taken"):
+        with pytest.raises(ToolError, match=f"port {first.port} of this machine is in use"):
             async with CallbackServer(port=first.port):
                 pass

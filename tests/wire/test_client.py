@@ -137,7 +137,7 @@ async def test_a_method_is_a_word(transport: Http1Transport) -> None:
     async with Site() as site, client_for(site, transport) as client:
         await client.send(Request("query", site.url))
         for method in ("GET /other HTTP/1.1\r\nX:", "", "connect"):
-            with pytest.raises(ToolValidationError, match="is not a method"):
+            with pytest.raises(ToolValidationError, match="is not a valid method"):
                 await client.send(Request(method, site.url))
 
         assert [received.method for received in site.requests] == ["QUERY"]

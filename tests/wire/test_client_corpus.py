@@ -13,7 +13,7 @@ from tests.wire.test_ssrf_corpus import Group, Row, groups_to, rows
 from toolpost.contracts.calls import NO_CREDENTIAL
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ToolConnectionError, ToolError, ToolPermissionError
-from toolpost.sources.mcp.streamable_http import HttpRequests
+from toolpost.sources.mcp.http_requests import HttpRequests
 from toolpost.wire.client import HttpClient
 from toolpost.wire.http1 import Http1Transport
 from toolpost.wire.messages import Request

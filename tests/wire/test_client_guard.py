@@ -15,7 +15,8 @@ from toolpost.wire import client as client_module
 from toolpost.wire.client import HttpClient
 from toolpost.wire.http1 import Http1Transport
 from toolpost.wire.messages import Request
-from toolpost.wire.network import NetworkPolicy, ssl_context
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.routes import ssl_context
 
 PUBLIC, OTHER, INSIDE = "93.184.216.34", "93.184.216.35", "127.0.0.1"
 

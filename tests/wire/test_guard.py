@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
-from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, Target, allow_rules, parse_target, resolve
+from toolpost.wire.network import allow_rules, resolve
+from toolpost.wire.targets import HTTP_SCHEMES, WEBSOCKET_SCHEMES, Target, parse_target
 
 
 async def addresses(url: str, *answers: str, allow: tuple[str, ...] = (), allow_private: bool = False) -> list[str]:

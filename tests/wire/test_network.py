@@ -4,7 +4,8 @@ import pytest
 
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
-from toolpost.wire.network import WEBSOCKET_SCHEMES, NetworkPolicy, parse_target
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.targets import WEBSOCKET_SCHEMES, parse_target
 
 
 async def reaches(policy: NetworkPolicy, url: str, *answers: str) -> bool:

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import mirror
 from tests.wire.certificates import Authority
 from tests.wire.site import Site, reply
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from toolpost import ExternalToolConfig, Toolbox
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolPermissionError
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
@@ -107,7 +108,7 @@ async def test_an_mcp_server_is_reached_through_the_proxy_too() -> None:
     with mirror() as url:
         async with serving(relay) as proxy:
             source = ExternalToolConfig(name="web", transport="mcp", connection=url)
-            settings = Settings(data_dir=None, sources=[source], network={"proxy": f"http://{proxy}"})
+            settings = PatientSettings(data_dir=None, sources=[source], network={"proxy": f"http://{proxy}"})
             async with Toolbox(settings=settings) as box:
                 assert [state.error for state in box.report] == [None]
     assert relay.asked

@@ -9,8 +9,9 @@ from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolPermissionError
 from toolpost.wire.client import HttpClient
 from toolpost.wire.http1 import Http1Transport
-from toolpost.wire.messages import Headers, Request, redirect_request
+from toolpost.wire.messages import Headers, Request
 from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.redirects import redirect_request
 
 
 def client_for(*sites: Site, transport: Http1Transport | None = None, max_redirects: int = 3) -> HttpClient:

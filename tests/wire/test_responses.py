@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.wire.site import Answer, Received, Site, reply
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
 from toolpost.wire.client import PAGE_BYTES, HttpClient
+from toolpost.wire.decompression import Inflater
 from toolpost.wire.http1 import Http1Transport
-from toolpost.wire.messages import Inflater, Request, Response
+from toolpost.wire.messages import Request, Response
 from toolpost.wire.network import NetworkPolicy
 
 TEXT = b"The tool post holds any cutting tool. " * 5000
@@ -152,7 +153,7 @@ async def test_the_limit_is_the_last_byte_that_is_read(size: int, transport: Htt
         if size == 1000:
             assert await fetch(answer, transport, max_bytes=1000) == content
             continue
-        with pytest.raises(ToolClientError, match=r"larger than 1,000 bytes; ask for less") as large:
+        with pytest.raises(ToolClientError, match=r"larger than 1,000 bytes; request less") as large:
             await fetch(answer, transport, max_bytes=1000)
         assert (large.value.error_code, large.value.is_retryable) == ("response_too_large", False)
 

@@ -82,7 +82,7 @@ async def test_a_delimiter_is_found_wherever_the_pieces_break() -> None:
 )
 async def test_an_answer_that_ends_too_early_is_told(framing: Framing) -> None:
     async with server(b"\0\0\0\x09half") as port:
-        with pytest.raises(ToolConnectionError, match="before the answer was whole") as raised:
+        with pytest.raises(ToolConnectionError, match="before the answer was complete") as raised:
             await asked(port, framing)
 
     assert raised.value.sent
@@ -135,7 +135,7 @@ async def test_a_port_that_refuses_datagrams_is_told() -> None:
 async def test_a_message_that_holds_the_delimiter_is_not_sent() -> None:
     got: list[bytes] = []
     async with server(b"ok\n", got=got) as port:
-        with pytest.raises(ToolValidationError, match="would begin a second one"):
+        with pytest.raises(ToolValidationError, match="would start a second message"):
             await received(port, Framing(strategy="delimiter", delimiter=b"\n"), message=b"GET a\nFLUSHALL")
 
     assert got == []
@@ -150,8 +150,8 @@ async def test_a_stream_that_is_cut_says_so() -> None:
         late = await received(port, Framing(), timeout_s=1)
 
     assert (len(whole.data), whole.note) == (5000, "")
-    assert (len(cut.data), cut.note) == (1000, "The answer goes on; it is cut at 1,000 bytes.")
-    assert late == (b"half", "The connection stayed open; this is what came until time was up.")
+    assert (len(cut.data), cut.note) == (1000, "The answer continues; it is cut at 1,000 bytes.")
+    assert late == (b"half", "The connection stayed open; this is the data received before the timeout.")
 
 
 async def test_a_server_that_does_not_read_holds_nobody_past_the_deadline() -> None:

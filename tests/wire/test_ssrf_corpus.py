@@ -9,7 +9,8 @@ import pytest
 
 from tests.wire.stubs import StubResolver
 from toolpost.contracts.errors import ToolPermissionError
-from toolpost.wire.network import parse_target, resolve
+from toolpost.wire.network import resolve
+from toolpost.wire.targets import parse_target
 
 CORPUS = tomllib.loads((Path(__file__).parent / "ssrf_corpus.toml").read_text(encoding="utf-8"))
 

@@ -13,9 +13,8 @@ from websockets.asyncio.server import ServerConnection
 
 from tests.sources.websocket.servers import serving, soon
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
-from toolpost.wire.aiohttp_websockets import WebSocket
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.websockets import connect_websocket
+from toolpost.wire.websockets import WebSocket, connect_websocket
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 BYE = b"\x88\x02\x03\xe8"
@@ -104,7 +103,7 @@ async def test_the_words_of_a_field_may_come_in_many_fields() -> None:
 
 async def test_an_extension_in_a_second_field_is_seen_too() -> None:
     extensions = "".join(f"Sec-WebSocket-Extensions: {name}\r\n" for name in ("permessage-deflate", "x-other"))
-    with pytest.raises(ToolClientError, match="extension that was not offered"):
+    with pytest.raises(ToolClientError, match="Unsupported extension: name = x-other"):
         async with talking(fields=f"Connection: Upgrade\r\n{extensions}"):
             pass
 
@@ -201,13 +200,13 @@ async def test_a_server_that_answers_pings_is_not_given_up() -> None:
         (BYE, b"\x03\xe8", "code 1000"),
         (b"\x88\x00", b"", "no code"),
         (b"\x88\x05\x0f\xa0bye", b"\x0f\xa0", "code 4000: bye"),
-        (b"\x88\x01\x03", b"\x03\xea", "Invalid close frame"),
-        (b"\x88\x02\x03\xed", b"\x03\xea", "Invalid close code: 1005"),
-        (b"\x88\x02\x03\xee", b"\x03\xea", "Invalid close code: 1006"),
-        (b"\x88\x02\x13\x88", b"\x03\xea", "Invalid close code: 5000"),
-        (b"\x88\x03\x03\xe8\xff", b"\x03\xef", "Invalid UTF-8"),
-        (b"\x81\x01\xff", b"\x03\xef", "Invalid UTF-8"),
-        (b"\x83\x00", b"\x03\xea", "Unexpected opcode"),
+        (b"\x88\x01\x03", b"\x03\xea", "close frame too short"),
+        (b"\x88\x02\x03\xed", b"\x03\xea", "invalid status code"),
+        (b"\x88\x02\x03\xee", b"\x03\xea", "invalid status code"),
+        (b"\x88\x02\x13\x88", b"\x03\xea", "invalid status code"),
+        (b"\x88\x03\x03\xe8\xff", b"\x03\xef", "invalid UTF-8"),
+        (b"\x81\x01\xff", b"\x03\xef", "invalid UTF-8"),
+        (b"\x83\x00", b"\x03\xea", "invalid opcode"),
     ],
     ids=["normal", "no code", "own code", "half a code", "1005", "1006", "5000", "bad reason", "bad text", "bad kind"],
 )
@@ -215,7 +214,8 @@ async def test_an_end_is_answered_by_the_code_that_fits_it(said: bytes, answered
     async with talking(said + b"\x81\x04late") as (peer, websocket):
         with pytest.raises(ToolConnectionError, match=told) as failed:
             await websocket.receive()
-        assert await peer.hears() == (0x88, answered)
+        opcode, payload = await peer.hears()
+        assert (opcode, payload[:2]) == (0x88, answered)  # a reason may follow the code
         assert websocket.closed
     assert failed.value.sent
     assert peer.heard.empty()

@@ -31,9 +31,8 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolValidationError,
 )
-from toolpost.wire.aiohttp_websockets import WebSocket
 from toolpost.wire.network import NetworkPolicy
-from toolpost.wire.websockets import connect_websocket
+from toolpost.wire.websockets import WebSocket, connect_websocket
 
 PUBLIC, INSIDE = "93.184.216.34", "127.0.0.1"
 INSIDE_ALLOWED = NetworkPolicy(operator_hosts=frozenset({"inside.example"}))
@@ -451,7 +450,7 @@ async def test_a_connection_that_is_cut_did_not_end_well(dial: Dial) -> None:
 
     async with serving(cut) as url:
         websocket = await dial(url)
-        with pytest.raises(ToolConnectionError, match="without a goodbye") as failed:
+        with pytest.raises(ToolConnectionError, match="without a close frame") as failed:
             await websocket.receive()
     assert failed.value.sent
     assert not websocket.ended_well

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from toolpost.processes.launch import Launch, child_environment
-from toolpost.processes.process_supervisor import start
+from toolpost.processes.process import start
 
 _SERVER = Path(__file__).with_name("server.py")
 _START_S = 60.0

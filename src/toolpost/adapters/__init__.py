@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from toolpost.adapters.arrow import ToolColumnType, filter_tools, tool_column, tool_table, tool_values
+    from toolpost.adapters.arrow_decoding import tool_values
+    from toolpost.adapters.arrow_encoding import tool_column, tool_table
+    from toolpost.adapters.arrow_tables import filter_tools
+    from toolpost.adapters.arrow_type import ToolColumnType
     from toolpost.adapters.credentials import NamedCredential
     from toolpost.adapters.langchain import LangchainToolConverter
     from toolpost.adapters.provider import tools_table
-    from toolpost.adapters.table_tools import TableTool, ToolValues, extract_tools
-    from toolpost.adapters.values import MCPToolValueFactory, ToolValueFactory, WorkflowToolValueFactory
-    from toolpost.adapters.workflows import workflow_tool
-    from toolpost.contracts.tool_values import (
+    from toolpost.adapters.stored_tools import (
         HTTPTool,
         MCPTool,
         PythonFunctionTool,
@@ -22,18 +22,24 @@ if TYPE_CHECKING:
         ToolValue,
         WorkflowTool,
     )
+    from toolpost.adapters.table_tools import TableTool, ToolValues, extract_tools
+    from toolpost.adapters.values import MCPToolValueFactory, ToolValueFactory, WorkflowToolValueFactory
+    from toolpost.adapters.workflows import workflow_tool
 
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "adapters.arrow": ["ToolColumnType", "filter_tools", "tool_column", "tool_table", "tool_values"],
+        "adapters.arrow_decoding": ["tool_values"],
+        "adapters.arrow_encoding": ["tool_column", "tool_table"],
+        "adapters.arrow_tables": ["filter_tools"],
+        "adapters.arrow_type": ["ToolColumnType"],
         "adapters.credentials": ["NamedCredential"],
         "adapters.langchain": ["LangchainToolConverter"],
         "adapters.provider": ["tools_table"],
         "adapters.table_tools": ["TableTool", "ToolValues", "extract_tools"],
         "adapters.values": ["MCPToolValueFactory", "ToolValueFactory", "WorkflowToolValueFactory"],
         "adapters.workflows": ["workflow_tool"],
-        "contracts.tool_values": [
+        "adapters.stored_tools": [
             *("HTTPTool", "MCPTool", "PythonFunctionTool", "WorkflowTool"),
             *("ToolExecutionResult", "ToolPort", "ToolType", "ToolValue"),
         ],

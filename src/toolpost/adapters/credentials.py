@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from toolpost.auth.credentials import ORIGIN
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
 from toolpost.contracts.source_kinds import AuthType
-from toolpost.wire.network import CREDENTIAL_ORIGIN, HTTP_SCHEMES, parse_target
+from toolpost.wire.network import CREDENTIAL_ORIGIN
+from toolpost.wire.targets import HTTP_SCHEMES, parse_target
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, assert_never, cast
 
 from pydantic import PrivateAttr
 
+from toolpost.adapters.stored_tools import ToolType
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused
-from toolpost.contracts.tool_values import ToolType
 from toolpost.runtime.model_messages import model_text
 
 try:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.adapters.row_servers import AllowedServer, FindCredential
+from toolpost.adapters.stored_tools import AnyToolValue
 from toolpost.adapters.table_tools import RunWorkflow, ToolValues
 from toolpost.agents.models.names import open_model
-from toolpost.agents.models.replies import ask_model
+from toolpost.agents.models.replies import request_reply
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.spec import ToolDefinition
-from toolpost.contracts.tool_values import AnyToolValue
 from toolpost.toolbox.box import Toolbox
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def prompt_agent(
         shown = [_definition(tool.model_name, tool.value).to_openai() for tool in tools]
         for number in range(max_rounds + 1):
             offered = shown if number < max_rounds else []
-            message = dict((await ask_model(chat_model, messages, tools=offered)).message)
+            message = dict((await request_reply(chat_model, messages, tools=offered)).message)
             messages.append(message)
             answers = await box.answer_tool_calls(_rename_calls(message, names))
             if not answers.messages:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolpost.adapters.credentials import NamedCredential
+from toolpost.adapters.stored_tools import MCPTool
 from toolpost.contracts.errors import ConfigError
-from toolpost.contracts.tool_values import MCPTool
 from toolpost.schema.json_values import is_array, is_object, json_type
 from toolpost.toolbox.blocking import EventLoopThread
-from toolpost.toolbox.node import MCPClient
+from toolpost.toolbox.mcp_client import MCPClient
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -49,7 +49,7 @@ def tools_table(
     and where there are none; raises ConfigError without an address and MCPConnectionError when the server does not
     answer.
     """
-    from toolpost.adapters.arrow import tool_table  # noqa: PLC0415 - an extra
+    from toolpost.adapters.arrow_encoding import tool_table  # noqa: PLC0415 - an extra
 
     listing = list_server_tools(
         server_url, schema_profile=schema_profile, booleans=booleans, credential=credential, **options

@@ -10,10 +10,11 @@ from typing import NamedTuple, TypeAlias, assert_never
 from pydantic import ValidationError
 
 from toolpost.adapters.credentials import NamedCredential, is_same_server, is_url
+from toolpost.adapters.stored_tools import AnyToolValue, HTTPTool, MCPTool, PythonFunctionTool, RemoteTool, WorkflowTool
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolError, ToolPermissionError
 from toolpost.contracts.source_kinds import TransportType
-from toolpost.contracts.tool_values import AnyToolValue, HTTPTool, MCPTool, PythonFunctionTool, RemoteTool, WorkflowTool
+from toolpost.sources.registry import find_transport
 
 FindCredential: TypeAlias = Callable[[str], NamedCredential]
 AllowedServer: TypeAlias = str | PathLike[str] | ExternalToolConfig
@@ -66,7 +67,7 @@ class RowServers:
             if not self._trusts_rows:
                 raise _refusal(transport, uri)
             config = _config(transport, uri)
-        runs = from_data and transport is not TransportType.HTTP and not is_url(uri)
+        runs = from_data and not is_url(uri) and bool({"command", "module"}.intersection(connection_forms(transport)))
         if value.credential_name is not None:
             if runs:
                 raise ToolPermissionError("a command or a module that a row names gets no credential")
@@ -117,7 +118,7 @@ def _means(connection: str, uri: str, transport: TransportType) -> bool:
     """Return whether a row's address means a connection; a file may be written as another path to the same place."""
     if is_same_server(connection, uri):
         return True
-    is_file = transport is not TransportType.MCP and not is_url(connection) and not is_url(uri)
+    is_file = "command" not in connection_forms(transport) and not is_url(connection) and not is_url(uri)
     return is_file and Path(connection).absolute() == Path(uri).absolute()
 
 
@@ -132,10 +133,16 @@ def _refusal(transport: TransportType, uri: str) -> ToolPermissionError:
     """Return the error of a row whose server is not allowed."""
     kind = "server"
     if not is_url(uri):
-        kind = {TransportType.MCP: "command", TransportType.HTTP: "file"}.get(transport, "file or module")
+        forms = connection_forms(transport)
+        kind = "command" if "command" in forms else "file or module" if "module" in forms else "file"
     remedy = "add it as a source to the configuration, or allow it with servers=[...]"
     msg = f"its {kind} {_shown(uri)} comes from the table alone, and a table is not trusted"
     return ToolPermissionError(f"{msg}; {remedy}", code="row_not_allowed")
+
+
+def connection_forms(transport: TransportType) -> Sequence[str]:
+    """Return how an address of this transport may be written."""
+    return find_transport(transport).forms
 
 
 def _shown(uri: str) -> str:

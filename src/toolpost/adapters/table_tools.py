@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 
 from toolpost.adapters.credentials import NamedCredential
 from toolpost.adapters.provider import unsupported_reason
-from toolpost.adapters.row_servers import AllowedServer, FindCredential, RowServer, RowServers, transport_of
-from toolpost.catalog.names import MODEL_NAME_LIMIT, canonical_name
-from toolpost.contracts.errors import ConfigError, ToolError, ToolPermissionError
-from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult, now_ms
-from toolpost.contracts.questions import Question
-from toolpost.contracts.source_kinds import TransportType
-from toolpost.contracts.spec import SafetyProfile, ToolSpec, ToolTarget
-from toolpost.contracts.tool_values import (
+from toolpost.adapters.row_servers import (
+    AllowedServer,
+    FindCredential,
+    RowServer,
+    RowServers,
+    connection_forms,
+    transport_of,
+)
+from toolpost.adapters.stored_tools import (
     AnyToolValue,
     MCPTool,
     RemoteTool,
@@ -30,8 +31,14 @@ from toolpost.contracts.tool_values import (
     ToolValue,
     WorkflowTool,
 )
+from toolpost.catalog.names import MODEL_NAME_LIMIT, canonical_name
+from toolpost.contracts.errors import ConfigError, ToolError, ToolPermissionError
+from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult, now_ms
+from toolpost.contracts.questions import Question
+from toolpost.contracts.source_kinds import TransportType
+from toolpost.contracts.spec import SafetyProfile, ToolSpec, ToolTarget
 from toolpost.runtime.model_messages import model_text
-from toolpost.transports.base import SourceTool
+from toolpost.sources.base import SourceTool
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
@@ -68,14 +75,15 @@ async def extract_tools(
 
     Reading starts, imports and connects nothing. A row refers to a server: to a source of the Toolbox, or to one of
     `servers` (a URL, a command, a file, or an ExternalToolConfig), which the first call connects. Other rows are
-    `unusable`: a warning says why, and so does a call. With `trust_rows` they are used, too; a person has to approve
-    each command and module first, and the network policy applies to each address.
+    `unusable`: a warning and every call report the reason. With `trust_rows` they are used, too; each command and
+    module then requires approval, and the network policy applies to each address.
 
-    The types may be mixed and empty cells are skipped; tools that are marked as unsupported are left out with a
-    warning. Credentials are looked up by their names, and each is sent to its own origin alone. Workflows of Toolpost
+    The types may be mixed and empty cells are skipped; tools that are marked as unsupported are skipped with a
+    warning. Credentials are looked up by their names, and each is sent only to its origin. Workflows of Toolpost
     run in the Toolbox; `run_workflow` runs those of a host, and then all. Calls are for `user`.
     """
-    from toolpost.adapters.arrow import as_table, tool_column_name, tool_values  # noqa: PLC0415 - an extra
+    from toolpost.adapters.arrow_decoding import tool_values  # noqa: PLC0415 - an extra, as the next
+    from toolpost.adapters.arrow_tables import as_table, tool_column_name  # noqa: PLC0415
 
     arrow_table = as_table(table)
     values = tool_values(arrow_table.column(tool_column_name(arrow_table, column)))
@@ -131,7 +139,7 @@ class ToolValues:
         self.box = box
         self.loop = asyncio.get_running_loop()
         self._user = user
-        self._servers = RowServers(lambda: box.sources.open_configs, servers, credentials, trust_rows=trust_rows)
+        self._servers = RowServers(lambda: box.sources.index.open_configs, servers, credentials, trust_rows=trust_rows)
         self._trusts_rows = trust_rows
         self._run_workflow = run_workflow
         self._on_problem: Callable[[str], object] = on_problem or _warn
@@ -223,7 +231,8 @@ class ToolValues:
 
     def _question(self, connection: str, value: RemoteTool) -> Question:
         """Return the question whether a command may be started, or a module imported, that a row names."""
-        does = "Start the command" if transport_of(cast("AnyToolValue", value)) is TransportType.MCP else "Import"
+        forms = connection_forms(transport_of(cast("AnyToolValue", value)))
+        does = "Start the command" if "command" in forms else "Import"
         shown = self.box.redactor.redact(connection)
         prompt = f"{does} `{shown}`? It comes from a row of a table, and runs with the rights of this process."
         return Question(kind="approval", prompt=prompt, key=_START)
@@ -337,7 +346,7 @@ class _HostedWorkflow:
             name=name,
             description=value.description,
             input_schema=value.parameter_schema or {"type": "object", "properties": {}},
-            side_effects="external",  # of which nobody knows more
+            side_effects="external",  # its effects are unknown
         )
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -358,7 +367,7 @@ def _key(value: AnyToolValue) -> ValueKey:
 
 
 def _source_name(uri: str, taken: Collection[str]) -> str:
-    """Return a name for a server that nobody has named: its host, or the last word of its command or path."""
+    """Derive a name for an unnamed server: its host, or the last word of its command or path."""
     host = urlsplit(uri).hostname if "://" in uri else None
     words = host or PurePath(uri.strip().rpartition(" ")[2]).stem
     name = _NOT_ALLOWED.sub("_", words).strip("_-")[:_LONGEST_SOURCE] or "tools"

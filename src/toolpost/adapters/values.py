@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
-from toolpost.contracts.errors import ToolValueError
-from toolpost.contracts.tool_values import (
+from toolpost.adapters.stored_tools import (
     AnyToolValue,
     HTTPTool,
     MCPTool,
@@ -26,6 +25,7 @@ from toolpost.contracts.tool_values import (
     ToolValue,
     WorkflowTool,
 )
+from toolpost.contracts.errors import ToolValueError
 from toolpost.schema.json_values import is_array, is_object, json_type
 
 __all__ = [
@@ -171,9 +171,6 @@ def form_of(storage: Storage) -> Form:
     return "numbered" if isinstance(storage.get("0"), int) else "unified"
 
 
-# ---------------------------------------------------------------- fields
-
-
 def encode_json(value: Any) -> str:
     """Return a schema as JSON."""
     return json.dumps(value)
@@ -214,14 +211,14 @@ def decode_ports(stored: Any, field: str) -> list[ToolPort]:
 
 
 def check_version(version: Any) -> None:
-    """Refuse a struct that a newer release wrote."""
+    """Reject a struct of a newer release."""
     if version is not None and (not isinstance(version, int) or version > SCHEMA_VERSION):
         remedy = f"this release reads versions up to {SCHEMA_VERSION}; install a newer one"
         raise ToolValueError(f"field 12 (schema_version) is {version!r}, and {remedy}")
 
 
 def unknown_type(kind: Any) -> ToolValueError:
-    """Return the error of a type that nobody knows."""
+    """Return the error of an unknown type."""
     names = ", ".join(one.value for one in ToolType)
     return ToolValueError(f"Unknown tool type: {kind}; field 0 (tool_type) has to be one of {names}")
 
@@ -249,9 +246,6 @@ def _require_text(storage: Storage, names: tuple[str, ...], number: int) -> Any:
         missing = "is missing" if value is None else "is empty" if value == "" else f"is a {type(value).__name__}"
         raise ToolValueError(f"field {number} ({names[number]}) {missing}; it has to be a text")
     return value
-
-
-# ---------------------------------------------------------------- forms
 
 
 def _decode_unified(storage: Storage) -> AnyToolValue:

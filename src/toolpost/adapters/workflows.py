@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolpost.contracts.tool_values import ToolPort, WorkflowTool
+from toolpost.adapters.stored_tools import ToolPort, WorkflowTool
 
 if TYPE_CHECKING:
     from toolpost.sources.workflow.definition import Port, Workflow

@@ -8,8 +8,9 @@ from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from toolpost.agents.agent import Agent
+    from toolpost.agents.channels import Reply
     from toolpost.agents.conversation import Budget, PlanningHints
-    from toolpost.agents.main_agent import MainAgent, Reply
+    from toolpost.agents.main_agent import MainAgent
     from toolpost.agents.planner import ReactPlanner
     from toolpost.agents.reflection import PostTaskReflection, PostTaskReflector
     from toolpost.agents.results import (
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
         RunFinished,
         RunPaused,
     )
+    from toolpost.agents.steps import ActionResult, Actor, PlanStep, Reflection, TaskContext
     from toolpost.agents.tasks import Task
-    from toolpost.agents.turns import ActionResult, Actor, PlanStep, Reflection, TaskContext
     from toolpost.contracts.questions import Answer
     from toolpost.toolbox.views import SearchView
 
@@ -34,16 +35,17 @@ __getattr__ = lazy_attributes(
     "toolpost.agents",
     {
         "agents.agent": ["Agent"],
+        "agents.channels": ["Reply"],
         "agents.conversation": ["Budget", "PlanningHints"],
-        "agents.main_agent": ["MainAgent", "Reply"],
+        "agents.main_agent": ["MainAgent"],
         "agents.planner": ["ReactPlanner"],
         "agents.reflection": ["PostTaskReflection", "PostTaskReflector"],
         "agents.results": [
             *("CallEnded", "CallProgress", "CallStarted", "ModelReplied", "ModelText", "PlannerEvent", "PlannerFinish"),
             *("PlannerPause", "PlannerQuestion", "RunFinished", "RunPaused"),
         ],
+        "agents.steps": ["ActionResult", "Actor", "PlanStep", "Reflection", "TaskContext"],
         "agents.tasks": ["Task"],
-        "agents.turns": ["ActionResult", "Actor", "PlanStep", "Reflection", "TaskContext"],
         "contracts.questions": ["Answer"],
         "toolbox.views": ["SearchView"],
     },

@@ -1,4 +1,4 @@
-"""An agent that runs tasks in the background: each reasons, plans, acts and reflects until it has a result."""
+"""Agent that runs tasks in the background: each task reasons, plans, acts and reflects until it has a result."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolpost.agents.agent_model import CONTEXT_TOKENS, AgentModel, reply_text
 from toolpost.agents.catalogs import agent_registry, has_effects
 from toolpost.agents.conversation import (
+    CANCELLED,
     MISTAKES,
     TOO_MANY_CALLS,
     Budget,
     Conversation,
+    PlannerCall,
     check_at_least_one,
+    close_tool_calls,
+    run_loop,
     too_many_calls,
+    tool_messages,
 )
 from toolpost.agents.models.names import open_model
 from toolpost.agents.reflection import PostTaskReflector, Reflector
+from toolpost.agents.steps import ActionResult, Actor, PlanStep, TaskContext
 from toolpost.agents.tasks import Task, TaskRecorder, WaitingStep, pause_prompt, wait_for_outcome
-from toolpost.agents.turns import CONTEXT_TOKENS, ActionResult, Actor, ModelTurns, PlanStep, TaskContext, Turn
 from toolpost.builtin.agent_tools import HOST
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
 from toolpost.catalog.registry import belongs
@@ -45,15 +51,15 @@ from toolpost.runtime.concurrency import BackgroundTasks, map_concurrent
 from toolpost.runtime.event_bus import EventBus
 from toolpost.runtime.event_emitter import error_facts
 from toolpost.runtime.executor import tool_result
-from toolpost.runtime.router import failure_of
+from toolpost.runtime.failures import failure_of
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.stores.agent_files import CANCELLED, RESTARTED, LoggedTask, TaskLogs, close_tool_calls
-from toolpost.stores.agent_folders import TASK_FOLDER
+from toolpost.stores.agent_records.folders import TASK_FOLDER
+from toolpost.stores.agent_records.task_logs import RESTARTED, LoggedTask, TaskLogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from toolpost.contracts.chat import ChatModel
+    from toolpost.contracts.chat import ChatModel, ModelReply
     from toolpost.contracts.spec import ToolSpec
     from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
@@ -68,20 +74,20 @@ NEED_INFO = "need_more_info"
 _REPAIR_ATTEMPTS = 3
 _MAX_STORED_TASKS = 1000
 _MOST_ADOPTED = 200
-_MOST_RESTARTS = 3  # of a task that may be what ends its process
+_MOST_RESTARTS = 3  # of a task that may itself crash the process
 _PATIENCE_S = 1.0
 
 
 class Agent:
-    """Runs tasks in the background, each until it has a result, and at most `max_tasks` at a time.
+    """Runs tasks in the background, each until it has a result, at most `max_tasks` concurrently.
 
-    `tools` are the names, patterns or collections that tasks may use of the Toolbox; None is all. `extras` adds tools
-    that act inside the agent, such as `notify`. Each task may use up to `budget`, whose time is looked at between
-    turns. `on_event` is called with every event of a task, besides the `bus`.
+    `tools` are the names, patterns or collections of the Toolbox's tools that tasks may use; None is all. `extras` adds
+    tools that act inside the agent, such as `notify`. Each task is limited by `budget`; its time is checked between
+    turns. `on_event` is called with every event of a task, in addition to the `bus`.
 
-    A step that pauses suspends its task until a person has answered, wherever they do. What happens is emitted on the
-    bus and, with a data folder, logged. A task that fails affects nothing else. With a `reflector`, a task that
-    completed is reflected on, in the background.
+    A step that pauses suspends its task until its question is answered, in any process. Events are emitted on the bus
+    and, with a data folder, logged. A task that fails does not affect other tasks. With a `reflector`, a completed task
+    is reflected on in the background.
     """
 
     def __init__(  # noqa: PLR0913 - one declaration; all but the first two are keyword-only
@@ -113,11 +119,10 @@ class Agent:
         self._reflector = reflector
         self._receivers = [self.bus.emit, *([] if on_event is None else [on_event])]
         self._actor = Actor(box.executor(self.bus, registry=self.registry))
-        model = open_model(llm)
-        self._turns = ModelTurns(
-            model, self.registry, box.redactor, context_tokens=context_tokens, timeout_s=llm_timeout_s
+        self._model = AgentModel(
+            open_model(llm), self.registry, box.redactor, context_tokens=context_tokens, timeout_s=llm_timeout_s
         )
-        self._steps_reflector = Reflector(self._turns)
+        self._steps_reflector = Reflector(self._model)
         self._recorder = TaskRecorder(self.user, box.redactor, self._emit)
         folder = box.router.context_defaults.folder(TASK_FOLDER, self.user.tenant)
         self._logs = None if folder is None else TaskLogs(Path(folder), box.redactor.value)
@@ -127,13 +132,13 @@ class Agent:
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks of this process, the oldest first; of very many that ended, the newest."""
+        """The tasks of this process, oldest first; of very many ended tasks, only the newest."""
         return list(self._tasks.values())
 
     async def submit(self, input_text: str, *, description: str = "", source: str = "", cause: str = "") -> Task:
-        """Start a task and return it at once; ToolConflictError when too many tasks are under way.
+        """Start a task and return it immediately; raise ToolConflictError if too many tasks are active.
 
-        `source` says whose task it is, for `adopt`; `cause` is the id of the event that the task is for.
+        `source` identifies the owner of the task for `adopt`. `cause` is the ID of the event that caused the task.
         """
         self._check_room()
         task_id = self._box.router.new_id("task")
@@ -147,17 +152,17 @@ class Agent:
         return task
 
     async def resume(self, task_id: str, input_text: str) -> Task:
-        """Give a task the information that it waits for, or go on with one that ended, also in another process.
+        """Give a task the information that it waits for, or continue one that ended, also in another process.
 
-        ToolClientError for an unknown task, ToolConflictError for one that cannot take it now.
+        Raise ToolClientError for an unknown task, and ToolConflictError for one that cannot take input now.
         """
         task = self._tasks.get(task_id)
         if task is None:
             restored = await run_in_thread(partial(self._restore, task_id))
-            task = self._tasks.get(task_id) or restored  # another call may have been faster
+            task = self._tasks.get(task_id) or restored  # a concurrent call may have restored it
         text = self._box.redactor.text(input_text)
         if task.state == "running":
-            raise ToolConflictError(f"task {task_id!r} is under way; wait until it has ended", code="task_running")
+            raise ToolConflictError(f"task {task_id!r} is running; wait until it has ended", code="task_running")
         if task.state == "suspended":
             if not task.needs_info:
                 why = f"task {task_id!r} waits for a person, who answers the question of its call"
@@ -173,7 +178,7 @@ class Agent:
         return task
 
     async def cancel(self, task_id: str) -> bool:
-        """Cancel a task with its calls and questions; return False when none of this id is under way."""
+        """Cancel a task with its calls and questions; return False if no task with this ID is active."""
         task = self._tasks.get(task_id)
         if task is None or task.work is None or not task.is_active:
             return False
@@ -183,17 +188,16 @@ class Agent:
         return True
 
     def notify(self, task_id: str, text: str) -> None:
-        """Emit the notification of a task."""
         task = self._tasks.get(task_id)
         if task is not None:
             self._recorder.record(task, EventCode.TASK_NOTIFY, {"text": text})
 
     async def adopt(self, source: str) -> None:
-        """Go on with the tasks of a process that was stopped or killed: those that were suspended, and those that ran.
+        """Continue the suspended and running tasks of a process that was stopped or killed.
 
-        Calls with effects that had ended are not repeated, and one whose end is unknown waits for a person. A task
-        whose process is killed again and again fails. The caller makes sure that no process runs tasks of the same
-        user and source.
+        Completed calls with effects are not repeated. A call with an unknown outcome waits for an approver. A task
+        fails if its process is killed repeatedly. The caller ensures that no other process runs tasks of the same user
+        and source.
         """
         logs = self._logs
         if logs is None:
@@ -205,7 +209,7 @@ class Agent:
             if one.created.get("source") == source and one.status in ("in_progress", "paused")
         ]
         if left:
-            await self._box.recovery.sweep()  # what came of the calls of the process that died is then known
+            await self._box.recovery.sweep()  # settles the calls of the dead process
         for logged in left:
             task = await run_in_thread(partial(self._restore, logged.task_id))
             task.conversation.turns = sum(message["role"] == "assistant" for message in task.conversation.messages)
@@ -215,29 +219,16 @@ class Agent:
                 self._fail(task, ToolExecutionError("its process ended again and again", code="interrupted"))
                 continue
             if not task.waiting:
-                task.interrupted = self._interrupted_turn(task, logged.messages)
+                task.interrupted = _interrupted_calls(task, logged.messages)
                 self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": RESTARTED if was_killed else "started"})
-            open_ids = {waiting.call_id for waiting in task.waiting}
-            if task.interrupted is not None:
-                open_ids |= set(task.interrupted.call_ids.values())
+            open_ids = {*(waiting.call_id for waiting in task.waiting), *(call.id for call in task.interrupted)}
             task.conversation.messages = [
                 one for one in task.conversation.messages if not _is_placeholder(one, open_ids)
             ]
             self._start(task)
 
-    def _interrupted_turn(self, task: Task, messages: Sequence[dict[str, Any]]) -> Turn | None:
-        """Return the calls of the last reply that have no result; those with masked arguments stay cancelled."""
-        at = max((at for at, message in enumerate(messages) if message["role"] != "tool"), default=-1)
-        if at < 0:
-            return None
-        last, ended = messages[at], {message.get("tool_call_id") for message in messages[at + 1 :]}
-        task.conversation.calls -= len(last.get("tool_calls") or ())  # they get the same keys again
-        left = [call for call in task.conversation.read_calls(last) if call.id not in ended]
-        calls = [call for call in left if MASK not in str(call.arguments)]
-        return self._turns.turn(calls) if calls else None
-
     async def stop(self) -> None:
-        """Stop all tasks; in their logs they are suspended, for `adopt`, and without logs they have failed.
+        """Stop all tasks; in their logs they are suspended, for `adopt`. Without logs they have failed.
 
         Safe to call twice.
         """
@@ -254,14 +245,14 @@ class Agent:
             try:
                 emit(event)
             except Exception:  # noqa: BLE001 - foreign code
-                _log.exception("a receiver of events failed on %s", event.code.name)
+                _log.exception("an event receiver failed on %s", event.code.name)
 
     def _check_room(self) -> None:
         if self._stopping:
             raise ToolConflictError("the agent was stopped", code="agent_stopped")
         active = sum(task.is_active for task in self._tasks.values())
         if active >= self._max_tasks:
-            message = f"{active} tasks are under way, which is the most; wait until one has ended"
+            message = f"{active} tasks are active, which is the maximum; wait until one has ended"
             raise ToolConflictError(message, code="too_many_tasks")
 
     def _new_task(self, task_id: str, input_text: str, messages: list[dict[str, Any]], *, description: str) -> Task:
@@ -286,7 +277,7 @@ class Agent:
         task.work = self._background.start(self._work(task))
 
     async def _work(self, task: Task) -> None:
-        """Run a task to its end, whatever happens in it."""
+        """Run a task to its end; an exception ends only this task."""
         try:
             self._recorder.record(task, EventCode.TASK_STARTED, {})
             result = await self._advance(task)
@@ -304,31 +295,47 @@ class Agent:
             self._complete(task, result)
 
     async def _advance(self, task: Task) -> str:
-        """Reason, plan, act and reflect until there is a result."""
-        while True:
-            await self._wait_for_answers(task)
-            turn, task.interrupted = task.interrupted or await self._reason(task), None
-            if not turn.steps:
-                if turn.text:
-                    return turn.text
-                raise ToolExecutionError("the language model said nothing and called nothing", code="no_answer")
-            self._check_limits(task)  # nobody would read what comes of these calls
-            failed = await self._act(task, turn)
-            if failed and not task.waiting and (ended := await self._reflect(task, failed)):
-                return ended
-
-    async def _reason(self, task: Task) -> Turn:
-        """Ask the model what to do next."""
-        conversation, context = task.conversation, task.context
-        self._check_limits(task)
-        turn = await self._turns.ask(conversation)
-        context.iteration += 1
-        context.plan = turn.steps
-        steps = [step.tool_name for step in turn.steps]
-        self._recorder.record(
-            task, EventCode.REASON_DONE, {"text": turn.text, "steps": steps}, [conversation.messages[-1]]
+        calls, task.interrupted = task.interrupted, []
+        if calls and (result := await self._make_calls(task, calls)) is not None:
+            return result
+        return await run_loop(
+            task.conversation,
+            prepare=partial(self._prepare, task),
+            request=lambda: self._model.prompt(task.conversation.messages),
+            answer=partial(self._take_answer, task),
+            act=partial(self._take_calls, task),
         )
-        return turn
+
+    async def _prepare(self, task: Task) -> None:
+        await self._wait_for_answers(task)
+        self._check_limits(task)
+
+    async def _take_answer(self, task: Task, reply: ModelReply) -> str:
+        self._record_reply(task, [])
+        if text := reply_text(reply):
+            return text
+        raise ToolExecutionError("the language model said nothing and called nothing", code="no_answer")
+
+    async def _take_calls(self, task: Task, calls: list[PlannerCall]) -> str | None:
+        self._record_reply(task, calls)
+        return await self._make_calls(task, calls)
+
+    def _record_reply(self, task: Task, calls: Sequence[PlannerCall]) -> None:
+        message, context = task.conversation.messages[-1], task.context
+        context.iteration += 1
+        context.plan = [self._model.step(call) for call in calls]
+        content = message.get("content")
+        facts = {
+            "text": content if isinstance(content, str) else "",
+            "steps": [step.tool_name for step in context.plan],
+        }
+        self._recorder.record(task, EventCode.REASON_DONE, facts, [message])
+
+    async def _make_calls(self, task: Task, calls: list[PlannerCall]) -> str | None:
+        """Make the calls of a reply; return the result of a task that is finished despite an error."""
+        self._check_limits(task)  # beyond them, the results of these calls would not be read
+        failed = await self._act(task, calls)
+        return await self._reflect(task, failed) if failed and not task.waiting else None
 
     def _check_limits(self, task: Task) -> None:
         conversation = task.conversation
@@ -339,16 +346,15 @@ class Agent:
         if used := conversation.used_up(task.seconds):
             raise ToolExecutionError(f"the task has used up its budget ({used})", code="budget_exhausted")
 
-    async def _act(self, task: Task, turn: Turn) -> list[ActionResult]:
-        """Run the steps of a plan, which the executor limits, and return those that failed."""
+    async def _act(self, task: Task, calls: list[PlannerCall]) -> list[ActionResult]:
+        """Run calls concurrently, as far as the executor permits; return the failed ones."""
         conversation = task.conversation
-        if refusal := too_many_calls(len(turn.steps), self._most_calls):
+        if refusal := too_many_calls(len(calls), self._most_calls):
             facts = {"error": refusal, "errorCode": TOO_MANY_CALLS}
-            self._add(task, "TOOL_CALL_FAILED", facts, turn.results(refusal))
+            self._add(task, "TOOL_CALL_FAILED", facts, tool_messages([call.id for call in calls], refusal))
             conversation.mistakes, conversation.problem = conversation.mistakes + 1, refusal
             return []
-        step = partial(self._step, task, turn)
-        done = await map_concurrent(turn.steps, step, max_concurrency=len(turn.steps))
+        done = await map_concurrent(calls, partial(self._step, task), max_concurrency=len(calls))
         task.waiting = [one for one in done if isinstance(one, WaitingStep)]
         failed = [one for one in done if not isinstance(one, WaitingStep) and not one.success]
         is_mistake = len(failed) == len(done) and all(one.error_code in MISTAKES for one in failed)
@@ -356,8 +362,8 @@ class Agent:
         conversation.problem = str(failed[-1].error) if is_mistake else ""
         return failed
 
-    async def _step(self, task: Task, turn: Turn, step: PlanStep) -> ActionResult | WaitingStep:
-        call_id = turn.call_ids[step.id]
+    async def _step(self, task: Task, call: PlannerCall) -> ActionResult | WaitingStep:
+        step, call_id = self._model.step(call), call.id
         try:
             key = step.id if has_effects(self.registry, step.tool_name) else None
             action = await self._actor.run_step(step, task.context, self._context(task), idempotency_key=key)
@@ -379,17 +385,16 @@ class Agent:
         )
 
     def _add_action(self, task: Task, call_id: str, action: ActionResult) -> None:
-        """Add the result of a step to the conversation and the log."""
         event = "TOOL_CALL_COMPLETED" if action.success else "TOOL_CALL_FAILED"
         data = {"toolName": action.tool_name, "durationMs": action.duration_ms, "error": action.error}
-        self._add(task, event, data, [self._turns.result_message(call_id, action)])
+        self._add(task, event, data, [self._model.result_message(call_id, action)])
 
     def _add(self, task: Task, event: str, data: dict[str, Any], messages: list[dict[str, Any]]) -> None:
         task.conversation.messages += messages
         self._recorder.log(task, event, data, messages)
 
     async def _reflect(self, task: Task, failed: list[ActionResult]) -> str | None:
-        """Decide what follows from steps that failed; return the result of a task that is finished despite them."""
+        """Prompt for the next move after failed steps; return the result of a task that is finished despite them."""
         reflection = await self._steps_reflector.reflect(task.context, failed)
         task.context.reflections.append(reflection)
         facts = {
@@ -411,7 +416,7 @@ class Agent:
         return None
 
     async def _wait_for_answers(self, task: Task) -> None:
-        """Suspend a task until what it waits for is there."""
+        """Suspend a task until its questions are answered."""
         if not task.waiting:
             return
         task.conversation.seconds = task.seconds
@@ -429,7 +434,6 @@ class Agent:
         self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": "answered"})
 
     async def _answer(self, task: Task, waiting: WaitingStep) -> None:
-        """Wait for the answer to one step, and add it to the conversation."""
         if waiting.pending_id:
             name = waiting.step.tool_name
             outcome = await wait_for_outcome(self._box.pending, waiting.pending_id, by=str(self.user), tool_name=name)
@@ -457,10 +461,10 @@ class Agent:
         self._recorder.record(task, EventCode.TASK_FAILED, error_facts(error))
 
     async def _reflect_afterwards(self, task: Task, reflector: PostTaskReflector) -> None:
-        """Reflect on a task that has ended; nothing waits for it and its failure changes nothing."""
+        """Reflect on a task that has ended; a failure does not change the task."""
         try:
             reflection = await reflector.run(task.context)
-        except Exception as raised:  # noqa: BLE001 - whatever it is, the task has ended well
+        except Exception as raised:  # noqa: BLE001 - the task has completed; any error is only logged
             error = failure_of(raised, "")
             error.conceal(self._box.redactor.message)
             _log.warning("the reflection on task %s failed: %s", task.id, error)
@@ -470,7 +474,7 @@ class Agent:
             self._recorder.record(task, EventCode.REFLECTION_COMPLETE, facts)
 
     def _restore(self, task_id: str) -> Task:
-        """Return a task that has ended, or whose process has, from its log; ToolClientError when there is none."""
+        """Restore a task from its log; raise ToolClientError if there is none."""
         log = None if self._logs is None else self._logs.find(task_id, may_see=str(self.user).__eq__)
         logged = None if log is None else log.read()
         if logged is None:
@@ -484,8 +488,19 @@ class Agent:
         return task
 
 
+def _interrupted_calls(task: Task, messages: Sequence[dict[str, Any]]) -> list[PlannerCall]:
+    """Return the calls of the last reply that have no result, without those with masked arguments."""
+    at = max((at for at, message in enumerate(messages) if message["role"] != "tool"), default=-1)
+    if at < 0:
+        return []
+    last, ended = messages[at], {message.get("tool_call_id") for message in messages[at + 1 :]}
+    task.conversation.calls -= len(last.get("tool_calls") or ())  # they get the same keys again
+    left = [call for call in task.conversation.read_calls(last) if call.id not in ended]
+    return [call for call in left if MASK not in str(call.arguments)]
+
+
 def _waiting_of(logged: LoggedTask) -> list[WaitingStep]:
-    """Return what a suspended task waits for, with the arguments of the calls."""
+    """Return the waiting steps of a suspended task, with the arguments of their calls."""
     functions = {call["id"]: call["function"] for one in logged.messages for call in one.get("tool_calls") or ()}
     waiting: list[WaitingStep] = []
     records: Any = logged.last.get("waiting")
@@ -498,18 +513,18 @@ def _waiting_of(logged: LoggedTask) -> list[WaitingStep]:
 
 
 def _is_placeholder(message: dict[str, Any], open_ids: set[str]) -> bool:
-    """Return whether a message closes a call that still waits."""
+    """Return whether a message is the placeholder result of a call that still waits."""
     return message.get("tool_call_id") in open_ids and message.get("content") == CANCELLED
 
 
 def collection_members(box: Toolbox, names: Sequence[str]) -> list[str]:
-    """Return names with collections replaced by their members."""
+    """Replace the names of collections by their members."""
     collections = {**COLLECTIONS, **box.settings.collections}
     return [member for name in names for member in collections.get(name, (name,))]
 
 
 def _accepts(box: Toolbox, tools: Sequence[str] | None) -> Callable[[ToolSpec], bool]:
-    """Return which tools of the Toolbox tasks may use; those that act inside another agent never."""
+    """Return a predicate for the tools that tasks may use; tools that act inside another agent never pass."""
     members = None if tools is None else collection_members(box, tools)
 
     def accepts(spec: ToolSpec) -> bool:

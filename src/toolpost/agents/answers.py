@@ -1,8 +1,8 @@
-"""JSON that a model writes: structured answers, and the actions of a model without function calling.
+"""JSON written by a model: structured answers, and the actions of a model without function calling.
 
 An action is one JSON object: `{"tool": name, "args": {...}}` calls a tool, `{"answer": ...}` answers. Several calls are
-`{"calls": [...]}`. The other common spelling, `{"next_node": name, "args": {...}}` with `final_response` and
-`parallel`, is read too.
+`{"calls": [...]}`. The other common spelling is accepted too: `{"next_node": name, "args": {...}}` with
+`final_response` and `parallel`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FINAL = frozenset({"final_response", "final_answer", "answer"})
 
 
 class AnswerSchema:
-    """The schema of an answer, made from a JSON Schema or from a type such as a pydantic model."""
+    """Schema of an answer, from a JSON Schema or from a type such as a pydantic model."""
 
     def __init__(self, answer_type: Mapping[str, Any] | type) -> None:
         self._adapter: TypeAdapter[Any] | None = None
@@ -51,7 +51,7 @@ class AnswerSchema:
             raise ConfigError(f"answer_schema cannot be used: {error}") from error
 
     def read(self, text: str) -> Any:
-        """Return the answer that a text has, of the given type; ToolValidationError says what is wrong with it."""
+        """Parse the answer in a text to the given type; raise ToolValidationError if it is invalid."""
         value = text if self._validator.is_valid(text) else read_json(text)
         self._validator.check(value)
         if self._adapter is None:
@@ -76,7 +76,7 @@ def _issue(detail: Any) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Return the JSON value in a model's text: all of it, a fenced block, or the first object or array."""
+    """Parse the JSON value in a model's text: all of it, a fenced block, or the first object or array."""
     stripped = text.strip()
     fenced = _FENCED.search(stripped)
     for candidate in (stripped, fenced[1].strip() if fenced else ""):
@@ -86,7 +86,7 @@ def read_json(text: str) -> Any:
             continue
     start = min((at for at in (stripped.find("{"), stripped.find("[")) if at >= 0), default=-1)
     if start < 0:
-        raise ToolValidationError("$: there is no JSON in it")
+        raise ToolValidationError("$: it contains no JSON")
     try:
         return json.JSONDecoder(parse_constant=_refuse).raw_decode(stripped, start)[0]
     except (ValueError, RecursionError) as error:
@@ -94,11 +94,11 @@ def read_json(text: str) -> Any:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def action_schema(tools: Sequence[ToolDefinition], answer: JsonSchema | None) -> JsonSchema:
-    """Return the JSON Schema of an action with these tools, and with this schema of the answer."""
+    """Return the JSON Schema of an action for these tools and this schema of the answer."""
     calls = [_member("tool", {"const": tool.name}, args=_inner(tool.parameters)) for tool in tools]
     return {"anyOf": [*calls, _member("answer", {"type": "string"} if answer is None else _inner(answer))]}
 
@@ -109,7 +109,7 @@ def _member(name: str, schema: JsonSchema, **others: JsonSchema) -> JsonSchema:
 
 
 def _inner(schema: JsonSchema) -> JsonSchema:
-    """Return a schema for use inside another; one with references would mean something else there."""
+    """Return a schema for use inside another; references would point elsewhere there."""
     if '"$ref"' in json.dumps(schema) or "$defs" in schema:
         return {"type": schema["type"]} if isinstance(schema.get("type"), str) else {}
     return {name: part for name, part in schema.items() if name not in {"$schema", "$id"}}
@@ -128,7 +128,7 @@ def action_rules(tools: Sequence[ToolDefinition], answer: JsonSchema | None) -> 
 
 
 def as_actions(messages: Sequence[Mapping[str, Any]], rules: str) -> list[dict[str, Any]]:
-    """Return a conversation for a model that knows no tools: calls as JSON objects, results as messages to it."""
+    """Rewrite a conversation for a model without tools: calls become JSON objects, results become messages."""
     shown: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for message, following in zip(messages, [*messages[1:], {}], strict=True):
@@ -168,10 +168,10 @@ def _written_calls(calls: Sequence[Mapping[str, Any]], names: dict[str, str]) ->
 
 
 def read_action(text: str) -> dict[str, Any]:
-    """Return an action as a native message with tool calls or an answer; ToolValidationError where it is none."""
+    """Parse an action to a message with native tool calls or an answer; raise ToolValidationError otherwise."""
     action = read_json(text)
     if not is_object(action):
-        raise ToolValidationError(f"$: it is no object; {_NEED}")
+        raise ToolValidationError(f"$: it is not an object; {_NEED}")
     calls = _calls(action)
     if calls is not None:
         return {"role": "assistant", "content": None, "tool_calls": [_native(call) for call in calls]}
@@ -180,7 +180,7 @@ def read_action(text: str) -> dict[str, Any]:
 
 
 def _calls(action: dict[str, Any]) -> list[Any] | None:
-    """Return the calls of an action; None where it is an answer."""
+    """Return the calls of an action, or None if it is an answer."""
     if "calls" in action:
         return _steps(action["calls"])
     if _name(action) == "parallel" and is_object(_arguments(action)):

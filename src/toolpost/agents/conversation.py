@@ -1,35 +1,36 @@
-"""The conversation of a run with its model: the messages, the calls that wait, its limits and what was used so far.
+"""The conversation of a run with its model, and the loop that advances it until there is a result.
 
-Messages have the shape of Chat Completions with native tool calls, whichever way the model is asked.
+Messages have the shape of Chat Completions with native tool calls, in every mode of a model.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, fields
 
 from toolpost.contracts.chat import ModelReply, Usage
-from toolpost.contracts.errors import ConfigError, did_you_mean
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.nearest_names import did_you_mean
 from toolpost.contracts.outcomes import Completed, Failed, Outcome
 from toolpost.runtime.model_messages import model_text
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.secrets import drop_secrets
-from toolpost.stores.agent_files import close_tool_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-
+T = TypeVar("T")
 BudgetKind = Literal["steps", "time", "tokens", "cost"]
 TOO_MANY_CALLS = "too_many_calls"
 MISTAKES = frozenset({"tool_not_found", "validation_failed", TOO_MANY_CALLS})  # of the model, before anything ran
+CANCELLED = '{"cancelled": true, "reason": "process restarted"}'
 UNUSABLE = "Your last reply cannot be used: "
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 _KNOWN = "\n\nWhat is known:\n"
-_CHARS_A_TOKEN = 4  # for models that do not count
+_CHARS_A_TOKEN = 4  # estimate for models that report no usage
 _NEXT = {
     "tool_not_found": "Call one of the tools that you were given, or go on without it.",
     "validation_failed": "Correct the arguments and call it again.",
@@ -47,11 +48,34 @@ _NEXT = {
 _ELSE = "Try it in another way, or say what went wrong."
 
 
-class Budget(Struct, frozen=True, kw_only=True):
-    """Limits of one run; None is no limit.
+async def run_loop(
+    conversation: Conversation,
+    *,
+    prepare: Callable[[], Awaitable[T | None]],
+    request: Callable[[], Awaitable[ModelReply]],
+    answer: Callable[[ModelReply], Awaitable[T | None]],
+    act: Callable[[list[PlannerCall]], Awaitable[T | None]],
+) -> T:
+    """Prompt a model and make the tool calls of its replies until a step returns a result.
 
-    `steps` are replies of the model, `time_s` are seconds without the waits for people, `tokens` those of prompts and
-    replies together, `cost` is in US dollars.
+    `prepare` runs before each prompt: it settles calls that wait and checks limits. `request` requests the next
+    message. `answer` gets a reply without tool calls, and `act` the calls of any other reply.
+    """
+    while True:
+        if (result := await prepare()) is not None:
+            return result
+        reply = await request()
+        conversation.count(reply)
+        calls = conversation.add_reply(reply.message)
+        if (result := await (act(calls) if calls else answer(reply))) is not None:
+            return result
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """Limits of one run; None is unlimited.
+
+    `steps` are replies of the model. `time_s` are seconds without waits for people. `tokens` are those of prompts and
+    replies together. `cost` is in US dollars.
     """
 
     steps: int | None = None
@@ -66,7 +90,7 @@ class Budget(Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} of a Budget must be more than 0, not {limit!r}")
 
     def used_up(self, *, steps: int, seconds: float, usage: Usage) -> BudgetKind | None:
-        """Return which limit is reached, if one is."""
+        """Return the limit that is reached, if any."""
         if self.steps is not None and steps >= self.steps:
             return "steps"
         if self.time_s is not None and seconds >= self.time_s:
@@ -79,7 +103,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class PlanningHints(Struct, frozen=True, kw_only=True):
-    """Hints on planning for the prompt, and limits on it: `max_parallel` is the most calls that one reply may make."""
+    """Hints for the prompt and limits on planning; `max_parallel` limits the calls of one reply."""
 
     max_parallel: int | None = None
 
@@ -88,14 +112,14 @@ class PlanningHints(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, limits: PlanningHints | Mapping[str, Any] | None) -> PlanningHints:
-        """Return hints from a mapping; ConfigError names an unknown key."""
+        """Parse hints from a mapping; raise ConfigError for an unknown key."""
         if isinstance(limits, PlanningHints):
             return limits
         names = [field.name for field in fields(cls)]
         for name in limits or {}:
             if name not in names:
                 near = did_you_mean(name, names) or f"there are: {', '.join(names)}"
-                raise ConfigError(f"planning_hints: there is no hint {name!r}; {near}")
+                raise ConfigError(f"planning_hints: unknown hint {name!r}; {near}")
         return cls(**(limits or {}))
 
 
@@ -106,7 +130,7 @@ def check_at_least_one(name: str, value: int | None) -> None:
 
 
 class PlannerCall(NamedTuple):
-    """A tool call of the model; `key` is its idempotency key, `pending_id` the pending action that it waits for."""
+    """A tool call of the model, with its idempotency `key` and the pending action that it waits for."""
 
     id: str
     name: str
@@ -116,10 +140,10 @@ class PlannerCall(NamedTuple):
 
 
 class Conversation(Struct, kw_only=True):
-    """State of a run, with all that another process needs to go on with it.
+    """State of a run, with everything that another process needs to resume it.
 
-    `mistakes` counts the replies without a usable call or answer since the last usable one, and `problem` is the last.
-    `must_answer` says that the next reply must be the answer. `done` lists the calls that ended.
+    `mistakes` counts consecutive replies without a usable call or answer; `problem` describes the last one.
+    `must_answer` means that the next reply must be the answer. `done` lists the ended calls.
     """
 
     user: str
@@ -140,7 +164,6 @@ class Conversation(Struct, kw_only=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Restore a conversation from what `to_dict` returned."""
         members: dict[str, Any] = {each.name: data[each.name] for each in fields(cls)}
         members["budget"] = Budget(**members["budget"])
         members["usage"] = Usage(*members["usage"])
@@ -148,13 +171,13 @@ class Conversation(Struct, kw_only=True):
         return cls(**members)
 
     def to_dict(self, *, since: int = 0) -> dict[str, Any]:
-        """Return the conversation as JSON data, with the messages from a number on."""
+        """Return the conversation as JSON data, with the messages from index `since`."""
         facts = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**facts, "budget": asdict(self.budget), "messages": self.messages[since:], "since": since}
 
     @classmethod
     def restore(cls, data: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Self:
-        """Restore a conversation from what was stored of it, and of its steps since."""
+        """Restore a conversation from its snapshot and the steps stored since."""
         messages: list[dict[str, Any]] = list(data["messages"])
         for step in steps:
             messages[step["since"] :] = step["messages"]
@@ -162,11 +185,10 @@ class Conversation(Struct, kw_only=True):
         return cls.from_dict({**last, "messages": messages})
 
     def used_up(self, seconds: float) -> BudgetKind | None:
-        """Return which budget is used up after so many seconds, if one is."""
         return self.budget.used_up(steps=self.turns, seconds=seconds, usage=self.usage)
 
     def count(self, reply: ModelReply) -> None:
-        """Count a reply; one that does not say what it used is estimated where tokens are limited."""
+        """Count a reply and its usage; missing usage is estimated if tokens are limited."""
         used = reply.usage
         if self.budget.tokens is not None and not used.total_tokens:
             size = len(json.dumps(self.messages, ensure_ascii=False)) // _CHARS_A_TOKEN
@@ -180,7 +202,6 @@ class Conversation(Struct, kw_only=True):
         self.turns += 1
 
     def add_reply(self, message: Mapping[str, Any]) -> list[PlannerCall]:
-        """Add the model's message and return its tool calls."""
         self.messages.append({**message, "role": "assistant"})
         return self.read_calls(message)
 
@@ -191,51 +212,78 @@ class Conversation(Struct, kw_only=True):
 
     def _tool_call(self, call: dict[str, Any]) -> PlannerCall:
         self.calls += 1
-        key = f"{self.key}_{self.calls}"  # models use one id for several calls
+        key = f"{self.key}_{self.calls}"  # some models reuse one ID for several calls
         function = as_object(call.get("function"))
         call["id"] = str(call.get("id") or key)
         return PlannerCall(call["id"], str(function.get("name")), function.get("arguments"), key)
 
     def add_outcome(self, call: PlannerCall, outcome: Completed | Failed) -> None:
-        """Add the result of a call for the model."""
         self.messages.append({"role": "tool", "tool_call_id": call.id, "content": result_text(outcome)})
         self.done.append([outcome.tool_name, outcome.status])
         self.has_artifacts = self.has_artifacts or (isinstance(outcome, Completed) and bool(outcome.artifacts))
 
     def judge(self, outcomes: Sequence[Outcome]) -> None:
-        """Count a reply whose calls were all mistakes, or begin to count anew."""
+        """Count a reply with nothing but mistaken calls, or reset the count."""
         failed = [each.error for each in outcomes if isinstance(each, Failed) and each.error.error_code in MISTAKES]
         self.mistakes = self.mistakes + 1 if len(failed) == len(outcomes) else 0
         self.problem = failed[-1].message if self.mistakes else ""
 
     def add_problem(self, problem: str) -> None:
-        """Add a message for the model that says what is wrong with its reply."""
+        """Add a message that tells the model why its reply cannot be used."""
         self.mistakes += 1
         self.problem = problem
         self.messages.append({"role": "user", "content": f"{UNUSABLE}{problem}"})
 
 
 def too_many_calls(count: int, most: int) -> str:
-    """Return why none of the calls of a reply is made; empty where they are not too many."""
-    return f"{count} calls at once are too many, and none of them was made; the most is {most}" if count > most else ""
+    """Return the reason why none of the calls of a reply is made; empty if they are not too many."""
+    return (
+        f"{count} concurrent calls are too many, and none of them was made; the maximum is {most}"
+        if count > most
+        else ""
+    )
 
 
 def result_text(outcome: Outcome) -> str:
-    """Return what a model reads of a call, with what to do next where the call failed."""
+    """Return the result of a call for the model, with advice if the call failed."""
     text = model_text(outcome)
     return f"{text}\n{advice(outcome.error.error_code)}" if isinstance(outcome, Failed) else text
 
 
 def advice(error_code: str) -> str:
-    """Return what a model should do next after a call that failed."""
+    """Return advice for the model after a failed call."""
     return _NEXT.get(error_code, _ELSE)
+
+
+def tool_messages(call_ids: Iterable[str], text: str) -> list[dict[str, Any]]:
+    """Return messages with the same result for several calls."""
+    return [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id in call_ids]
+
+
+def close_tool_calls(messages: Sequence[dict[str, Any]], text: str = CANCELLED) -> list[dict[str, Any]]:
+    """Return a conversation in which every tool call has a result, as providers require; `text` where it had none.
+
+    A result without its call is dropped.
+    """
+    closed: list[dict[str, Any]] = []
+    open_ids: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if str(message.get("tool_call_id")) not in open_ids:
+                continue  # its call was lost; a provider rejects a result without one
+            open_ids.remove(str(message["tool_call_id"]))
+        else:
+            closed += tool_messages(open_ids, text)
+            open_ids = [str(call.get("id")) for call in message.get("tool_calls") or () if is_object(call)]
+        closed.append(message)
+    return closed + tool_messages(open_ids, text)
 
 
 def opening_messages(
     query: str, instructions: str, llm_context: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
-    """Build the messages that a run begins with, after those of `earlier` turns."""
-    before = close_tool_calls(_copy_messages(earlier or ()), "This call was not made.")
+    """Build the first messages of a run, after those of `earlier` turns."""
+    before = close_tool_calls(_copy_messages(earlier), "This call was not made.") if earlier else []
     head = before.pop(0)["content"] if before and before[0]["role"] == "system" else instructions
     if llm_context:
         context_json = json.dumps(drop_secrets(llm_context), ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""A ReAct planner: a loop that asks a model and runs the tool calls of its replies, pauses for people and goes on."""
+"""ReAct planner: lets a model call tools until it can answer, pauses for people, and resumes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from msgspec import Struct, field
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 
 from toolpost.agents import results
 from toolpost.agents.answers import AnswerSchema, action_rules, action_schema, as_actions, read_action
-from toolpost.agents.catalogs import ARTIFACT_TOOLS, AgentCatalog, Catalog, has_effects
+from toolpost.agents.catalogs import AgentCatalog, Catalog, OfferedTools, has_effects
 from toolpost.agents.conversation import (
     TOO_MANY_CALLS,
     Budget,
@@ -26,35 +25,38 @@ from toolpost.agents.conversation import (
     PlannerCall,
     PlanningHints,
     check_at_least_one,
+    close_tool_calls,
     opening_messages,
     result_text,
+    run_loop,
     too_many_calls,
 )
 from toolpost.agents.models.names import open_model
-from toolpost.agents.models.replies import ask_model
+from toolpost.agents.models.replies import request_reply
 from toolpost.catalog.registry import refuse_text
 from toolpost.contracts import errors
-from toolpost.contracts.calls import writable
 from toolpost.contracts.chat import ChatModel, ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.events import EventCode, RunEvent
+from toolpost.contracts.ids import writable
+from toolpost.contracts.nearest_names import nearest
 from toolpost.contracts.outcomes import Failed, OpenQuestion, Outcome, Paused
 from toolpost.contracts.principal import PrincipalCache
 from toolpost.contracts.questions import DECISIONS, Answer, Decision, QuestionKind
-from toolpost.policy.approvals import arguments_summary
+from toolpost.policy.call_summary import arguments_summary
+from toolpost.runtime.arguments import read_arguments
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.persistence import load_outcome, plain_members
-from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import is_object
-from toolpost.stores.agent_files import close_tool_calls
 from toolpost.stores.pauses import ClaimedPause, PlannerPauses
-from toolpost.stores.state import StateEvents
-from toolpost.toolbox.views import OWN as VIEW_TOOLS
-from toolpost.toolbox.views import SearchView
+from toolpost.stores.state_events import StateEvents
+from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
     from types import TracebackType
+
+    from opentelemetry.trace import Tracer
 
     from toolpost.agents.conversation import BudgetKind
     from toolpost.configuration.settings import Settings
@@ -70,24 +72,23 @@ _SHORTEST_TOKEN = 20
 _CUT_OFF = "it was cut off at its greatest length; write less"
 _REFUSALS = frozenset({"refusal", "content_filter"})
 _DECIDED: frozenset[QuestionKind] = frozenset({"approval", "unknown"})  # answered by a decision, not by a value
-_POLL_S = 0.1
-_MAX_POLLS = 3000
+_RESUMED_S = 300.0  # for a call that another process resumes
 
 
 class ReactPlanner:
     """Let a model call the tools of a `catalog` until it can answer.
 
-    The catalog is an open Toolbox or a search view of it, a ToolRegistry or a list of tools. For the latter two the
-    planner opens a Toolbox with `settings` itself, at the first run or by `async with`; it is closed by `close`, or
-    when the event loop ends. `llm` is a ChatModel or the name of a model. `tools` are the names that the model may
-    call; None is all.
+    The catalog is an open Toolbox or a search view of it, a ToolRegistry, or a list of tools. For the last two, the
+    planner opens a Toolbox with `settings` at the first run or by `async with`, and closes it in `close` or when the
+    event loop ends. `llm` is a ChatModel or the name of a model. `tools` are the names that the model may call; None is
+    all.
 
-    Pauses, and the events of runs, are stored in `state_store`. By default pauses are stored in the Toolbox, for
-    `pause_ttl_s`, by default as long as pending actions. `budget` limits each run, its `steps` are `max_iters` where
-    it does not say. One reply may make `absolute_max_parallel` calls, or fewer by `planning_hints`; of more, none is
-    made. After `repair_attempts` unusable replies in a row the run ends. With `mode="json"` a model without function
-    calling writes JSON. `answer_schema` is a JSON Schema or a type that the answer must fit. `on_event` is called with
-    every event of every run and returns at once. One planner serves any number of runs at once.
+    Pauses and the events of runs are stored in `state_store`. The default stores pauses in the Toolbox. They expire
+    after `pause_ttl_s`, by default that of pending actions. `budget` limits each run; the default of its `steps` is
+    `max_iters`. One reply may make `absolute_max_parallel` calls, or fewer by `planning_hints`; of more calls, none is
+    made. After `repair_attempts` consecutive unusable replies, the run ends. With `mode="json"`, a model without
+    function calling writes JSON. `answer_schema` is a JSON Schema or a type that the answer must match. `on_event` is
+    called with every event of every run and must not block. One planner serves any number of concurrent runs.
     """
 
     def __init__(  # noqa: PLR0913 - one declaration; all keyword-only
@@ -132,7 +133,8 @@ class ReactPlanner:
         self._pauses = None if state_store is None else PlannerPauses(state_store, ttl_s=self._pause_ttl_s)
         self._hints = PlanningHints.parse(planning_hints)
         most = absolute_max_parallel or limits.absolute_max_parallel
-        self._calls = RunCalls(self._catalog, tools, most=min(most, self._hints.max_parallel or most))
+        self._offered = OfferedTools(self._catalog, tools)
+        self._calls = RunCalls(self._offered, most=min(most, self._hints.max_parallel or most))
         self._mode = mode
         self._answer = None if answer_schema is None else AnswerSchema(answer_schema)
         self._repair_attempts = repair_attempts
@@ -143,7 +145,7 @@ class ReactPlanner:
     async def __aenter__(self) -> Self:
         await self._catalog.open()
         if self._is_named and isinstance(self._llm, AbstractAsyncContextManager):
-            await self._exit.enter_async_context(self._llm)  # it keeps its connections between requests
+            await self._exit.enter_async_context(self._llm)  # keeps connections open between requests
         return self
 
     async def __aexit__(
@@ -152,7 +154,7 @@ class ReactPlanner:
         await self.close()
 
     async def close(self) -> None:
-        """Close the Toolbox and the model that the planner opened; those that it was given stay open."""
+        """Close the Toolbox and the model that the planner opened; given ones stay open."""
         await self._exit.aclose()
         await self._catalog.close()
         await self._flush_events()
@@ -168,24 +170,25 @@ class ReactPlanner:
         resume_token: str | None = None,
         on_event: results.OnEvent | None = None,
     ) -> results.PlannerResult:
-        """Answer a request, for the `user_id` and under the `trace_id` of `tool_context`, which only tools see.
+        """Answer a request for the `user_id` and under the `trace_id` of `tool_context`, which only tools see.
 
-        `llm_context` is shown to the model, without what stands under secret-like names. `messages` are those of an
-        earlier PlannerFinish, whose conversation goes on. `budget` replaces the planner's for this run.
+        `llm_context` is shown to the model, without members that have secret-like names. `messages` are those of an
+        earlier PlannerFinish and continue its conversation. `budget` replaces the planner's for this run.
 
-        With a `resume_token`, a secret of the caller's, every step is stored before its calls are made: if this raises,
-        is cancelled or its process dies, `resume` goes on from there. KeyError when the token was used before.
+        With a `resume_token`, a secret of the caller, every step is stored before its calls are made. If this method
+        raises or is cancelled, or its process dies, `resume` continues from there. Raise KeyError if the token was used
+        before.
         """
         _check_kind("query", query, str, "the text of a request")
         _check_context(tool_context)
         box = await self._catalog.open()
         for name in self._tools or ():
-            if not box.sources.may_have(name):  # else its source is down, and may come
-                box.registry.find(name)  # an unknown name is an error before a model is asked
+            if not box.sources.index.may_have(name):  # otherwise its source is down and may return
+                box.registry.find(name)  # raises for an unknown name, before the first prompt
         members = dict(tool_context or {})
         conversation = Conversation(
             user=_user_of(members),
-            run_id=writable(members.get("trace_id") or box.router.new_id("run")),
+            run_id=writable(given) if (given := members.get("trace_id")) else box.router.new_id("run"),
             key=f"plan_{secrets.token_hex(12)}",
             messages=opening_messages(query, self._instructions, llm_context or {}, messages),
             budget=self._budget if budget is None else _with_steps(budget, self._budget.steps),
@@ -214,16 +217,16 @@ class ReactPlanner:
         budget: Budget | None = None,
         on_event: results.OnEvent | None = None,
     ) -> results.PlannerResult:
-        """Resume a run: the calls whose questions are answered run again with their answers.
+        """Resume a run: the calls with answered questions run again with their answers.
 
         The token is that of a pause, or the one that the run began with. `user_input` answers the first question of the
-        pause: the value for a tool that asked, or `approve` or `deny`, or an `Answer`. `answers` has these by pending
-        id, for any of the questions; those that stay open come back in the next pause. `by` is the person who answers,
-        as `tenant:user`: the run's own user when not said, which `four_eyes` does not take. Members of `tool_context`
-        replace those of the first run, and `budget` replaces the run's; what was used so far counts.
+        pause: a value for a question of a tool, `approve` or `deny`, or an `Answer`. `answers` contains answers by
+        pending ID, for any of the questions; open questions return in the next pause. `by` is the person who answers,
+        as `tenant:user`. The default is the user of the run, which `four_eyes` does not accept. Members of
+        `tool_context` replace those of the first run, and `budget` replaces the run's; earlier usage counts.
 
-        KeyError when the token is unknown, used, expired or somebody else's, or a run is being resumed with it. If
-        this raises, is cancelled or its process dies, the same token resumes from there.
+        Raise KeyError if the token is unknown, used, expired or another user's, or if it is being used now. If this
+        method raises or is cancelled, or its process dies, the same token resumes from there.
         """
         if answers is not None and user_input is not None:
             raise errors.ConfigError("give user_input for the first question, or answers by pending id, not both")
@@ -247,7 +250,7 @@ class ReactPlanner:
         self._catalog.follow_run(conversation.run_id)
         async with _use_claim(run):
             if claim.recovered:
-                await box.recovery.sweep()  # what came of the calls of the process that died is then known
+                await box.recovery.sweep()  # settles the calls of the dead process
             decisions = dict.fromkeys(run.pending_ids[:1], user_input) if answers is None else answers
             await self._calls.answer(run, decisions, by=by or conversation.user)
             result = await self._loop(run)
@@ -263,9 +266,9 @@ class ReactPlanner:
         budget: Budget | None = None,
         resume_token: str | None = None,
     ) -> AsyncGenerator[results.PlannerEvent]:
-        """Run a request and yield its events, the last of which has the result; its error is raised at the end.
+        """Run a request and yield its events; the last contains the result. An error is raised at the end.
 
-        The run is cancelled when the generator is closed.
+        Closing the generator cancels the run.
         """
         start = partial(
             self.run,
@@ -329,7 +332,7 @@ class ReactPlanner:
         return result
 
     async def _flush_events(self) -> None:
-        """Wait until the state store has the events so far; one that hangs is not waited for."""
+        """Wait until the state store has saved the events, up to a timeout."""
         if self._events is not None:
             try:
                 async with asyncio.timeout(_FLUSH_S):
@@ -338,29 +341,34 @@ class ReactPlanner:
                 _log.warning("the state store has not saved all events within %g s", _FLUSH_S)
 
     async def _loop(self, run: Run) -> results.PlannerResult:
-        """Take turns with the model until it has answered, has to wait for people or must not go on."""
-        conversation = run.conversation
-        while True:
-            if paused := await self._calls.settle(run):
-                return await self._pause(run, paused)
-            if conversation.mistakes >= self._repair_attempts:
-                return _finish(run, "no_path", problem=conversation.problem)
-            if exhausted := conversation.used_up(run.seconds):
-                return _finish(run, "budget_exhausted", budget=exhausted)
-            try:
-                reply = await self._ask(run)
-            except _TimeUsedUpError:
-                return _finish(run, "budget_exhausted", budget="time")
-            result = self._take_reply(run, reply)
-            if result is not None:
-                return result
-            if conversation.waiting:
-                await self._calls.make(run)
+        try:
+            return await run_loop(
+                run.conversation,
+                prepare=partial(self._prepare, run),
+                request=partial(self._request_reply, run),
+                answer=partial(self._take_answer, run),
+                act=partial(self._take_calls, run),
+            )
+        except _TimeUsedUpError:
+            return _finish(run, "budget_exhausted", budget="time")
 
-    async def _ask(self, run: Run) -> ModelReply:
-        """Ask the model for its next message; a ToolError says why there is none."""
+    async def _prepare(self, run: Run) -> results.PlannerResult | None:
+        """Settle the waiting calls; return the pause or the finish of a run that cannot continue."""
+        conversation = run.conversation
+        if paused := await self._calls.settle(run):
+            return await self._pause(run, paused)
+        if conversation.mistakes >= self._repair_attempts:
+            return _finish(run, "no_path", problem=conversation.problem)
+        if exhausted := conversation.used_up(run.seconds):
+            return _finish(run, "budget_exhausted", budget=exhausted)
+        return None
+
+    async def _request_reply(self, run: Run) -> ModelReply:
+        """Request the model's next message; raise a ToolError if there is none."""
         conversation, left = run.conversation, run.seconds_left
-        definitions: Sequence[ToolDefinition] = () if conversation.must_answer else self._calls.definitions(run)
+        definitions: Sequence[ToolDefinition] = ()
+        if not conversation.must_answer:
+            definitions = self._offered.definitions(run.box, has_artifacts=conversation.has_artifacts)
         schema = self._answer.schema if self._answer is not None and conversation.must_answer else None
         if self._mode == "json":
             answer = None if self._answer is None else self._answer.schema
@@ -368,21 +376,34 @@ class ReactPlanner:
             messages, tools = as_actions(conversation.messages, self._rules(action_rules(definitions, answer))), []
         else:
             messages, tools = self._with_rules(conversation.messages), [tool.to_openai() for tool in definitions]
-        patience = self._llm_timeout_s if left is None else min(left, self._llm_timeout_s)
+        timeout_s = self._llm_timeout_s if left is None else min(left, self._llm_timeout_s)
         try:
-            return await ask_model(
+            reply = await request_reply(
                 self._llm,
                 messages,
                 tools=tools,
                 response_schema=schema,
                 on_delta=None if run.on_event is None else partial(self._pass_on, run),
-                timeout_s=patience,
+                timeout_s=timeout_s,
+                find_tracer=lambda: run.tracer,
             )
         except errors.ToolError as error:
-            if isinstance(error, errors.ToolTimeoutError) and patience == left:
+            if isinstance(error, errors.ToolTimeoutError) and timeout_s == left:
                 raise _TimeUsedUpError from error
             error.conceal(run.box.redactor.message)
             raise
+        return self._read_action(run, reply) if self._mode == "json" else reply
+
+    def _read_action(self, run: Run, reply: ModelReply) -> ModelReply:
+        """Parse a reply in JSON mode; set `run.unreadable` if it has neither calls nor an answer."""
+        run.unreadable = ""
+        if reply.message.get("tool_calls") or reply.finish_reason == "length":
+            return reply
+        try:
+            return reply._replace(message=read_action(str(reply.message.get("content") or "")))
+        except errors.ToolValidationError as error:
+            run.unreadable = "; ".join(error.issues)
+            return reply
 
     def _pass_on(self, run: Run, delta: TextDelta | ToolCallDelta) -> None:
         if isinstance(delta, TextDelta) and self._mode == "native":
@@ -401,46 +422,40 @@ class ReactPlanner:
             return rules
         return f"\nCall at most {self._hints.max_parallel} tools at once.{rules}"
 
-    def _take_reply(self, run: Run, reply: ModelReply) -> results.PlannerFinish | None:
-        """Add a reply to the conversation; return the result of the run if it ends it, or leave its calls waiting."""
-        conversation, message = run.conversation, reply.message
-        conversation.count(reply)
-        run.emit(results.ModelReplied(run_id=conversation.run_id, steps=conversation.turns, usage=conversation.usage))
-        cut = reply.finish_reason == "length"
-        try:
-            if self._mode == "json" and not message.get("tool_calls") and not cut:
-                message = read_action(str(message.get("content") or ""))
-        except errors.ToolValidationError as error:
-            conversation.add_reply(message)
-            conversation.add_problem("; ".join(error.issues))
-            return None
-        calls = conversation.add_reply(message)
+    async def _take_calls(self, run: Run, calls: list[PlannerCall]) -> results.PlannerFinish | None:
+        """Make the calls of a reply, unless the budget is used up: their results would not be read."""
+        conversation = run.conversation
+        run.emit_replied()
         conversation.must_answer = False
-        if not calls:
-            return self._take_answer(run, message.get("content"), reply.finish_reason)
-        if exhausted := conversation.used_up(run.seconds):  # nobody would read what comes of these calls
+        if exhausted := conversation.used_up(run.seconds):
             return _finish(run, "budget_exhausted", budget=exhausted)
         conversation.waiting = calls
+        await self._calls.make(run)
         return None
 
-    def _take_answer(self, run: Run, reply: Any, finish_reason: str) -> results.PlannerFinish | None:
-        """Return the result of a run with an answer; None where the model has to correct it."""
-        conversation = run.conversation
-        if finish_reason in _REFUSALS:
-            return _finish(run, "no_path", answer=reply or None, problem=f"the model ended with {finish_reason}")
-        if not reply:
+    async def _take_answer(self, run: Run, reply: ModelReply) -> results.PlannerFinish | None:
+        """Return the result of a run with an answer; None if the model has to correct it."""
+        conversation, text = run.conversation, reply.message.get("content")
+        run.emit_replied()
+        if run.unreadable:
+            conversation.add_problem(run.unreadable)
+            return None
+        conversation.must_answer = False
+        if reply.finish_reason in _REFUSALS:
+            return _finish(run, "no_path", answer=text or None, problem=f"the model ended with {reply.finish_reason}")
+        if not text:
             return _finish(run, "no_path", problem="the model said nothing and called nothing")
-        if finish_reason == "length":
+        if reply.finish_reason == "length":
             conversation.add_problem(_CUT_OFF)
             return None
         try:
-            answer = reply if self._answer is None else self._answer.read(str(reply))
+            answer = text if self._answer is None else self._answer.read(str(text))
         except errors.ToolValidationError as error:
             conversation.add_problem("; ".join(error.issues))
             conversation.must_answer = True
             return None
         if self._mode == "json":
-            run.emit(results.ModelText(run_id=conversation.run_id, text=str(reply)))
+            run.emit(results.ModelText(run_id=conversation.run_id, text=str(text)))
         return _finish(run, "answer_complete", answer=answer)
 
     async def _pause(self, run: Run, paused: Sequence[Paused]) -> results.PlannerPause:
@@ -453,20 +468,20 @@ class ReactPlanner:
 
 @asynccontextmanager
 async def _use_claim(run: Run) -> AsyncGenerator[None]:
-    """Use the token of a run up, if it has one; release it where the run raises."""
+    """Consume the token of a run, if it has one; release it if the run raises."""
     claim = run.claim
     try:
         yield
         if claim is not None:
             await claim.finish()
-    except BaseException:  # most often the model's; answers of people must not be lost with it
+    except BaseException:  # often the model's error; answers of people must not be lost
         if claim is not None:
             await asyncio.shield(run.box.router.background.start(claim.release(run.snapshot())))
         raise
 
 
 def _check_kind(name: str, value: object, kind: type, meaning: str) -> None:
-    """Raise TypeError for an argument of another kind, which would fail later in words of its own."""
+    """Raise TypeError for an argument of another type, which would fail later with an unclear message."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} is {meaning}, not {type(value).__name__}")
 
@@ -478,12 +493,12 @@ def _check_context(tool_context: object) -> None:
 
 def _check_token(resume_token: str) -> None:
     if len(resume_token) < _SHORTEST_TOKEN:
-        why = f"whoever guesses it goes on with the run; at least {_SHORTEST_TOKEN} characters are needed"
+        why = f"anyone who guesses it can resume the run; at least {_SHORTEST_TOKEN} characters are needed"
         raise errors.ConfigError(f"resume_token is too short: {why}, such as those of secrets.token_urlsafe()")
 
 
 class _TimeUsedUpError(Exception):
-    """The model took as long as the budget of the run left."""
+    """The model used the remaining time of the run's budget."""
 
 
 def _with_steps(budget: Budget, steps: int | None) -> Budget:
@@ -520,8 +535,8 @@ def _finish(
 class Run(Struct, kw_only=True):
     """A run in progress, in one process.
 
-    `pending_ids` are those of the questions that people were shown, `refused` says why answers were not taken. With a
-    `claim`, steps are saved; `saved` is the number of messages that are.
+    `pending_ids` are those of the questions in the last pause. `refused` contains the reasons why answers were
+    rejected. With a `claim`, steps are saved; `saved` is the number of saved messages.
     """
 
     box: Toolbox
@@ -532,29 +547,37 @@ class Run(Struct, kw_only=True):
     pending_ids: list[str] = field(default_factory=list[str])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     saved: int = 0
+    unreadable: str = ""
+    tracer: Tracer | None = field(default_factory=find_tracer)
     began: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
-        """Seconds that the run has taken, in all processes."""
+        """Duration of the run, in all processes."""
         return self.conversation.seconds + time.monotonic() - self.began
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds that the budget leaves; None without such a budget."""
+        """Remaining seconds of the budget; None without such a budget."""
         limit = self.conversation.budget.time_s
         return None if limit is None else max(0.0, limit - self.seconds)
 
     def emit(self, event: results.PlannerEvent) -> None:
-        """Pass an event to the caller, whose errors do not disturb the run."""
+        """Pass an event to the caller; its errors do not affect the run."""
         if self.on_event is not None:
             try:
                 self.on_event(event)
             except Exception:  # noqa: BLE001 - foreign code
                 _log.exception("on_event failed on %s", event.type)
 
+    def emit_replied(self) -> None:
+        conversation = self.conversation
+        if self.on_event is not None:
+            usage = conversation.usage
+            self.emit(results.ModelReplied(run_id=conversation.run_id, steps=conversation.turns, usage=usage))
+
     def snapshot(self) -> dict[str, Any]:
-        """Return all that is needed to resume the run, without secrets."""
+        """Return everything needed to resume the run, without secrets."""
         contexts = {
             "tool_context": plain_members(self.context.tool_context),
             "llm_context": plain_members(self.context.llm_context),
@@ -568,7 +591,7 @@ class Run(Struct, kw_only=True):
         }
 
     async def save_step(self) -> None:
-        """Store what has changed since the last step, before its calls take effect."""
+        """Store the changes since the last step, before its calls take effect."""
         if self.claim is not None:
             conversation = replace(self.conversation, seconds=self.seconds)
             await self.claim.save(conversation.to_dict(since=self.saved))
@@ -576,62 +599,19 @@ class Run(Struct, kw_only=True):
 
 
 class RunCalls:
-    """Make the calls of runs and answer their questions; `names` are the tools that a model may call, None is all.
+    """Makes the calls of runs and answers their questions. One reply may make `most` calls."""
 
-    One reply may make `most` calls.
-    """
-
-    def __init__(self, catalog: AgentCatalog, names: Sequence[str] | None, *, most: int) -> None:
-        self._catalog = catalog
-        self._names = names
+    def __init__(self, offered: OfferedTools, *, most: int) -> None:
+        self._offered = offered
         self._most = most
 
-    def definitions(self, run: Run) -> Sequence[ToolDefinition]:
-        """Return the tools for the model's next reply."""
-        if self._catalog.view is not None:
-            return self._catalog.view.definitions()
-        registry = run.box.registry
-        names, deferring = self._list_offered(run), self._deferred_view(run)
-        if deferring is not None:
-            offered = [spec.name for spec in registry.specs()] if names is None else names
-            names = [name for name in offered if not (registry.has(name) and registry.find(name).spec.is_deferred)]
-        listed = registry.to_llm_tools(None if names is None else [name for name in names if registry.has(name)])
-        return listed if deferring is None else [*listed, *deferring.definitions()]
-
-    def _deferred_view(self, run: Run) -> SearchView | None:
-        """Return the view by which a model finds the tools that are left out of its prompts; None without any.
-
-        Tools that the planner was given by name are in its prompts, and so are all where one has a name of the view's.
-        """
-        if self._names is not None or not any(spec.is_deferred for spec in run.box.registry.specs()):
-            return None
-        if any(run.box.registry.has(name) for name in VIEW_TOOLS):
-            return None
-        return SearchView(run.box, only={"where": attrgetter("is_deferred")})
-
-    def _view_of(self, run: Run, name: str) -> SearchView | None:
-        """Return the view that answers a call: the catalog's own, or that of deferred tools for calls of its tools."""
-        if self._catalog.view is not None:
-            return self._catalog.view
-        return self._deferred_view(run) if name in VIEW_TOOLS else None
-
-    def _list_offered(self, run: Run) -> Sequence[str] | None:
-        """Return the names that the model may call; None is all. Tools that read artifacts wait until there are any."""
-        if self._names is not None:
-            return self._names
-        if not self._catalog.is_own or run.conversation.has_artifacts:
-            return None
-        builtins = self._catalog.settings.builtins
-        hidden = ARTIFACT_TOOLS if builtins == "none" else ARTIFACT_TOOLS.difference(builtins)
-        return [spec.name for spec in run.box.registry.specs() if spec.name not in hidden]
-
     async def make(self, run: Run) -> None:
-        """Make the calls of a reply, all at once; those that pause stay waiting. Of too many, none is made."""
+        """Make the calls of a reply concurrently; paused calls stay waiting. Of too many, none is made."""
         conversation, calls = run.conversation, run.conversation.waiting
         if refusal := too_many_calls(len(calls), self._most):
             outcomes: Sequence[Outcome] = [_refuse_call(conversation, call, refusal) for call in calls]
         else:
-            await run.save_step()  # from here on their outcomes are found by their idempotency keys
+            await run.save_step()  # from here on, idempotency keys find their outcomes
             with self._relay_progress(run, calls):
                 outcomes = await self._make_all(run, calls)
         conversation.waiting = []
@@ -644,14 +624,14 @@ class RunCalls:
 
     @contextmanager
     def _relay_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Generator[None]:
-        """Pass what the calls of a run report on to the caller while they are made."""
+        """Forward the progress of calls to the caller while they run."""
         if run.on_event is None:
             yield
             return
         registry, keys = run.box.registry, dict[str, str]()
         for call in (self._unwrap(run, one) for one in calls):
             name = registry.find(call.name).spec.name if registry.has(call.name) else call.name
-            keys[name] = "" if name in keys else call.key  # two calls of one tool cannot be told apart
+            keys[name] = "" if name in keys else call.key  # events do not distinguish two calls of one tool
         remove = run.box.router.emitter.add_sink(_ProgressRelay(run, keys))
         try:
             yield
@@ -659,7 +639,7 @@ class RunCalls:
             remove()
 
     async def _make_all(self, run: Run, calls: Sequence[PlannerCall]) -> Sequence[Outcome]:
-        if len(calls) == 1:  # most often, and a task costs more than the loop around the call
+        if len(calls) == 1:  # the usual case; a task would cost more than the call's overhead
             return [await self._make_call(run, calls[0])]
         return await map_concurrent(calls, partial(self._make_call, run), max_concurrency=len(calls))
 
@@ -673,9 +653,10 @@ class RunCalls:
 
     async def _call(self, run: Run, call: PlannerCall) -> Outcome:
         conversation, call = run.conversation, self._unwrap(run, call)
-        view = self._view_of(run, call.name)
-        if view is None and not self._is_offered(run, call.name):
-            near = errors.nearest(call.name, [tool.name for tool in self.definitions(run)])
+        view, has_artifacts = self._offered.view_for(run.box, call.name), conversation.has_artifacts
+        if view is None and not self._offered.includes(run.box, call.name, has_artifacts=has_artifacts):
+            names = [tool.name for tool in self._offered.definitions(run.box, has_artifacts=has_artifacts)]
+            near = nearest(call.name, names)
             return Failed("", conversation.run_id, call.name, errors.ToolNotFoundError(call.name, suggestion=near))
         calling = (run.box if view is None else view).call(
             call.name,
@@ -698,26 +679,18 @@ class RunCalls:
             return Failed("", conversation.run_id, call.name, error)
 
     def _unwrap(self, run: Run, call: PlannerCall) -> PlannerCall:
-        """Return the call that a model means, which may stand within a call of a search view."""
-        view = self._view_of(run, call.name)
+        """Return the call that a model means, which may be inside a call of a search view."""
+        view = self._offered.view_for(run.box, call.name)
         if view is None:
             return call
         name, arguments = view.unwrap(call.name, call.arguments)
         return call._replace(name=name, arguments=arguments)
 
-    def _is_offered(self, run: Run, name: str) -> bool:
-        registry, names = run.box.registry, self._list_offered(run)
-        if names is None or name in names:  # where its source is down, the call says so
-            return True
-        if not registry.has(name):
-            return self._names is None  # so that the call says that there is no such tool
-        return registry.find(name).spec.name in names or registry.get(name) in map(registry.get, names)
-
     async def settle(self, run: Run) -> list[Paused]:
-        """Add the results of calls that wait no more to the conversation; return the questions of the others."""
+        """Add the results of settled calls to the conversation; return the questions of the others."""
         conversation, still, pauses = run.conversation, list[PlannerCall](), list[Paused]()
         outcomes = [await self._current_outcome(run, call) for call in conversation.waiting]
-        # From here on nothing is awaited: all of them are added, or none.
+        # No await from here on: all results are added, or none.
         for call, outcome in zip(conversation.waiting, outcomes, strict=True):
             if isinstance(outcome, Paused):
                 still.append(call._replace(pending_id=outcome.pending_id))
@@ -729,11 +702,12 @@ class RunCalls:
         return pauses
 
     async def _current_outcome(self, run: Run, call: PlannerCall) -> Outcome:
-        """Return the outcome of a waiting call, whose questions others may have answered; wait while it runs.
+        """Return the outcome of a waiting call, possibly answered elsewhere; wait while it runs.
 
         A question that this Toolbox does not know was lost with its process: then the same call is made again.
         """
-        for _ in range(_MAX_POLLS):
+        deadline, state = time.monotonic() + _RESUMED_S, None
+        while (left_s := deadline - time.monotonic()) > 0:
             try:
                 pending = await run.box.pending.get(call.pending_id, by=run.conversation.user)
             except errors.PendingNotFoundError:
@@ -741,7 +715,7 @@ class RunCalls:
             if pending.status == "open":
                 return await run.box.pending.outcome(pending.id, by=run.conversation.user, wait_s=0)
             if pending.outcome is None:
-                await asyncio.sleep(_POLL_S)
+                state = await run.box.store.pending.wait([pending.id], state, timeout_s=left_s)
             elif isinstance(outcome := load_outcome(pending.outcome), Paused):
                 call = call._replace(pending_id=outcome.pending_id)
             else:
@@ -754,7 +728,7 @@ class RunCalls:
         )
 
     async def answer(self, run: Run, answers: Mapping[str, Any], *, by: str) -> None:
-        """Answer the questions that people were shown, which runs their calls; others stay as they are."""
+        """Answer questions of the last pause, which runs their calls; other questions stay open."""
         for pending_id in answers:
             if pending_id not in run.pending_ids:
                 raise errors.PendingNotFoundError(pending_id)
@@ -765,10 +739,10 @@ class RunCalls:
         )
 
     async def _answer_question(self, run: Run, pending_id: str, user_input: Any, *, by: str) -> None:
-        """Answer a question unless it is settled; what came of it is found when the waiting calls are settled."""
+        """Answer a question unless it is settled; `settle` finds its outcome."""
         try:
             standing = await run.box.pending.get(pending_id, by=run.conversation.user)
-        except errors.PendingNotFoundError:  # it was lost with its process
+        except errors.PendingNotFoundError:  # the question was lost with its process
             return
         if standing.status != "open":
             return
@@ -780,7 +754,7 @@ class RunCalls:
         except errors.ToolError as error:
             run.refused[pending_id] = str(error)
             if error.error_code == "question_expired":
-                await run.box.recovery.sweep()  # the end of it is then known
+                await run.box.recovery.sweep()  # settles the expired question
 
 
 def _refuse_call(conversation: Conversation, call: PlannerCall, message: str) -> Failed:
@@ -809,7 +783,7 @@ class _ProgressRelay:
             fraction=facts.get("fraction"),
             value=facts.get("value"),
         )
-        self._loop.call_soon_threadsafe(self._run.emit, progress)  # plain functions report from their thread
+        self._loop.call_soon_threadsafe(self._run.emit, progress)  # plain functions report from a worker thread
 
 
 def _describe_start(run: Run, call: PlannerCall) -> results.CallStarted:
@@ -818,7 +792,7 @@ def _describe_start(run: Run, call: PlannerCall) -> results.CallStarted:
     entry = registry.find(call.name) if registry.has(call.name) else None
     shown: Mapping[str, Any] = {}
     if entry is not None and is_object(arguments):
-        with suppress(errors.ToolError):  # of a schema that cannot be used
+        with suppress(errors.ToolError):  # an unusable schema
             shown = arguments_summary(arguments, run.box.redactor, entry.secret_paths[0])
     name = call.name if entry is None else entry.spec.name
     return results.CallStarted(run_id=run.conversation.run_id, call_id=call.key, tool_name=name, arguments=shown)
@@ -836,7 +810,7 @@ def _describe_end(run: Run, call: PlannerCall, outcome: Outcome) -> results.Call
 
 
 def as_question(asked: OpenQuestion, refused: str) -> results.PlannerQuestion:
-    """Return a question for the application; `refused` is the reason why its last answer was not taken."""
+    """Return a question for the application; `refused` is the reason why its last answer was rejected."""
     question = asked.question
     payload = dict(question.payload)
     if question.kind in _DECIDED:
@@ -857,7 +831,7 @@ def as_question(asked: OpenQuestion, refused: str) -> results.PlannerQuestion:
 
 
 def _parse_answer(kind: QuestionKind, user_input: Any) -> Answer:
-    """Return a person's input as an answer: a decision where the question wants no value."""
+    """Parse a person's input to an answer; a decision if the question takes no value."""
     if isinstance(user_input, Answer):
         return user_input
     if "answer" in DECISIONS[kind]:

@@ -1,10 +1,11 @@
-"""What a planner returns, a finish or a pause, and the events of a run on the way there."""
+"""Results of a planner, a finish or a pause, and the events of a run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from toolpost.contracts.records import represent
 
@@ -18,9 +19,9 @@ FinishReason = Literal["answer_complete", "no_path", "budget_exhausted"]
 
 
 class PlannerFinish(Struct, frozen=True, kw_only=True):
-    """Result of a run that ended: the model answered, found no way to, or used up a budget.
+    """Result of a run that ended: the model answered, could not answer, or used up a budget.
 
-    `messages` is the whole conversation, for the next turn of it: `planner.run(query, messages=finish.messages)`.
+    `messages` is the whole conversation. To continue it, call `planner.run(query, messages=finish.messages)`.
     """
 
     reason: FinishReason
@@ -38,11 +39,11 @@ class PlannerFinish(Struct, frozen=True, kw_only=True):
 
 
 class PlannerQuestion(Struct, frozen=True, kw_only=True):
-    """A question to a person, for which one call of a run waits; `payload` may say where to sign in and is a secret.
+    """A question to a person about a waiting call; `payload` may contain a sign-in address and is a secret.
 
-    The payload of an approval has `prompt`, `arguments`, `target` and `answers`, the words that `resume` takes.
-    `arguments`, with secrets masked and long values cut, and `target` say which call waits. `refused` says why the
-    last answer to the question was not taken.
+    The payload of an approval has `prompt`, `arguments`, `target` and `answers`, the words that `resume` accepts.
+    `arguments`, with secrets masked and long values cut, and `target` identify the waiting call. `refused` is the
+    reason why the last answer was rejected.
     """
 
     pending_id: str
@@ -59,23 +60,15 @@ class PlannerQuestion(Struct, frozen=True, kw_only=True):
         return represent(self, without=("payload",))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what may be shown of the question as JSON data."""
-        return {
-            "pending_id": self.pending_id,
-            "kind": self.kind,
-            "prompt": self.prompt,
-            "tool_name": self.tool_name,
-            "reason": self.reason,
-            "arguments": dict(self.arguments),
-            "target": dict(self.target),
-            "refused": self.refused,
-        }
+        """Return the public part of the question as JSON data."""
+        facts = {name: value for name, value in asdict(self).items() if name != "payload"}
+        return {**facts, "arguments": dict(self.arguments), "target": dict(self.target)}
 
 
 class PlannerPause(Struct, frozen=True, kw_only=True):
     """A run that waits for people; `resume_token` is a secret.
 
-    `questions` has every question that is open. The other members are those of the first.
+    `questions` contains every open question. The other members are those of the first.
     """
 
     questions: tuple[PlannerQuestion, ...]
@@ -87,101 +80,92 @@ class PlannerPause(Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why the call waits, such as `approval_required`."""
         return self.questions[0].reason
 
     @property
     def payload(self) -> Mapping[str, Any]:
-        """What the application needs to ask the question; it never reaches the model."""
         return self.questions[0].payload
 
     @property
     def kind(self) -> QuestionKind:
-        """The kind of question."""
         return self.questions[0].kind
 
     @property
     def prompt(self) -> str:
-        """The question in words."""
         return self.questions[0].prompt
 
     @property
     def tool_name(self) -> str:
-        """The tool whose call waits."""
         return self.questions[0].tool_name
 
     @property
     def pending_id(self) -> str:
-        """The id of the pending action."""
         return self.questions[0].pending_id
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of the call, with secrets masked."""
         return self.questions[0].arguments
 
     @property
     def target(self) -> Mapping[str, str]:
-        """Where the call goes."""
         return self.questions[0].target
 
     @property
     def refused(self) -> str:
-        """Why the last answer was not taken."""
         return self.questions[0].refused
 
 
 PlannerResult: TypeAlias = PlannerFinish | PlannerPause
 
 
-class ModelText(Struct, frozen=True, kw_only=True):
-    """A piece of the text that the model writes."""
+class RunEventBase(Struct, frozen=True, kw_only=True):
+    """An event of a run."""
 
-    type: ClassVar[str] = "text"
+    type: ClassVar[str]
     run_id: str
-    text: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON data."""
-        return {"type": self.type, "run_id": self.run_id, "text": self.text}
+        return {"type": self.type, **asdict(self)}
 
 
-class ModelReplied(Struct, frozen=True, kw_only=True):
-    """The model has ended a reply; `steps` counts its replies, `usage` is what the run has used so far."""
+class ModelText(RunEventBase, frozen=True, kw_only=True):
+    """A piece of the model's text."""
+
+    type: ClassVar[str] = "text"
+    text: str
+
+
+class ModelReplied(RunEventBase, frozen=True, kw_only=True):
+    """The model has ended a reply; `steps` counts its replies, `usage` is the run's so far."""
 
     type: ClassVar[str] = "replied"
-    run_id: str
     steps: int
     usage: Usage
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON data."""
-        return {"type": self.type, "run_id": self.run_id, "steps": self.steps, "usage": self.usage._asdict()}
+        return {"type": self.type, **asdict(self), "usage": self.usage._asdict()}
 
 
-class CallStarted(Struct, frozen=True, kw_only=True):
+class CallStarted(RunEventBase, frozen=True, kw_only=True):
     """The model calls a tool; in `arguments` secrets are masked and long values cut."""
 
     type: ClassVar[str] = "call_started"
-    run_id: str
     call_id: str
     tool_name: str
     arguments: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON data."""
-        facts = {"call_id": self.call_id, "tool_name": self.tool_name, "arguments": dict(self.arguments)}
-        return {"type": self.type, "run_id": self.run_id, **facts}
+        return {"type": self.type, **asdict(self), "arguments": dict(self.arguments)}
 
 
-class CallProgress(Struct, frozen=True, kw_only=True):
-    """A running call reports what it does, or a value of its stream, which is in `value` too unless it is large.
+class CallProgress(RunEventBase, frozen=True, kw_only=True):
+    """A running call reports progress, or a value of its stream; `value` has it too unless it is large.
 
-    `call_id` is that of `CallStarted`; it is empty for calls that tools make, and while several of one tool run.
+    `call_id` is that of `CallStarted`; it is empty for nested calls, and while several calls of one tool run.
     """
 
     type: ClassVar[str] = "call_progress"
-    run_id: str
     call_id: str
     tool_name: str
     text: str
@@ -191,17 +175,11 @@ class CallProgress(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return represent(self, without=("value",))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON data."""
-        facts = {"call_id": self.call_id, "tool_name": self.tool_name, "text": self.text}
-        return {"type": self.type, "run_id": self.run_id, **facts, "fraction": self.fraction, "value": self.value}
 
-
-class CallEnded(Struct, frozen=True, kw_only=True):
-    """A call has ended, or waits for a person; `text` is what the model reads of it."""
+class CallEnded(RunEventBase, frozen=True, kw_only=True):
+    """A call has ended or paused; `text` is the result for the model."""
 
     type: ClassVar[str] = "call_ended"
-    run_id: str
     call_id: str
     tool_name: str
     status: str
@@ -212,33 +190,28 @@ class CallEnded(Struct, frozen=True, kw_only=True):
         return represent(self, without=("text",))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON data."""
-        facts = {"call_id": self.call_id, "tool_name": self.tool_name, "status": self.status, "text": self.text}
-        return {"type": self.type, "run_id": self.run_id, **facts, "duration_ms": round(self.duration_ms, 3)}
+        return {"type": self.type, **asdict(self), "duration_ms": round(self.duration_ms, 3)}
 
 
-class RunPaused(Struct, frozen=True, kw_only=True):
+class RunPaused(RunEventBase, frozen=True, kw_only=True):
     """The run waits for people; the last event of a stream."""
 
     type: ClassVar[str] = "paused"
-    run_id: str
     result: PlannerPause
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON data, without what resumes the run."""
+        """Return the event as JSON data, without the resume token."""
         questions = [question.to_dict() for question in self.result.questions]
         return {"type": self.type, "run_id": self.run_id, "questions": questions}
 
 
-class RunFinished(Struct, frozen=True, kw_only=True):
+class RunFinished(RunEventBase, frozen=True, kw_only=True):
     """The run has ended; the last event of a stream."""
 
     type: ClassVar[str] = "finished"
-    run_id: str
     result: PlannerFinish
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON data."""
         answer = self.result.answer
         dump = getattr(answer, "model_dump", None)
         facts = {"reason": self.result.reason, "answer": dump(mode="json") if callable(dump) else answer}

@@ -1,4 +1,4 @@
-"""A task of an agent: its state, what it waits for, and the records of what happens to it."""
+"""Task of an agent: its state, its waiting steps, and its records."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from toolpost.contracts.outcomes import Completed, Failed, Paused
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from toolpost.agents.conversation import Conversation
-    from toolpost.agents.turns import PlanStep, TaskContext, Turn
+    from toolpost.agents.conversation import Conversation, PlannerCall
+    from toolpost.agents.steps import PlanStep, TaskContext
     from toolpost.contracts.errors import PauseSignal
     from toolpost.contracts.principal import Principal
     from toolpost.policy.redaction import Redactor
     from toolpost.runtime.pending import PendingActions
-    from toolpost.stores.agent_files import TaskLog
+    from toolpost.stores.agent_records.task_logs import TaskLog
 
 _log = logging.getLogger("toolpost.agents")
 TaskState = Literal["running", "suspended", "completed", "failed", "cancelled"]
 
 
 class WaitingStep(NamedTuple):
-    """A step that waits: for the answer to a pending action, or without one for information."""
+    """A step that waits for the answer to a pending action, or without one for information."""
 
     step: PlanStep
     call_id: str
@@ -37,7 +37,7 @@ class WaitingStep(NamedTuple):
     question: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step as the log keeps it."""
+        """Return the step as JSON data of the log."""
         return {
             "stepId": self.step.id,
             "toolName": self.step.tool_name,
@@ -48,7 +48,7 @@ class WaitingStep(NamedTuple):
 
 
 class Task:
-    """A task: its `state`, its `result` once it completed, its `error` once it failed, what it is `waiting` for."""
+    """A task: its `state`, its `result` once completed, its `error` once failed, its `waiting` steps."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Task:
         self.state: TaskState = "running"
         self.error: str | None = None
         self.waiting: list[WaitingStep] = []
-        self.interrupted: Turn | None = None  # the turn that a process was killed in, with the steps that have no end
+        self.interrupted: list[PlannerCall] = []  # calls without a result, of a process that was killed
         self.conversation = conversation
         self.log = log
         self.inputs: asyncio.Queue[str] = asyncio.Queue()
@@ -78,31 +78,29 @@ class Task:
 
     @property
     def id(self) -> str:
-        """The id of the task."""
         return self.context.task_id
 
     @property
     def result(self) -> Any:
-        """The answer of a task that completed."""
         return self.context.final_result
 
     @property
     def is_active(self) -> bool:
-        """Whether the task runs or is suspended."""
+        """Whether the task is running or suspended."""
         return self.state in ("running", "suspended")
 
     @property
     def seconds(self) -> float:
-        """Seconds that the task has taken, without those in which it was suspended."""
+        """Duration of the task, without suspensions."""
         return self.conversation.seconds + (time.monotonic() - self.began if self.state == "running" else 0.0)
 
     @property
     def needs_info(self) -> bool:
-        """Whether the task waits for information, which `Agent.resume` gives it."""
+        """Whether the task waits for information, given by `Agent.resume`."""
         return any(not waiting.pending_id for waiting in self.waiting)
 
     async def wait(self, *, timeout_s: float | None = None) -> TaskState:
-        """Wait until the task has ended and return its state; TimeoutError when that takes longer."""
+        """Wait until the task has ended and return its state; raise TimeoutError after `timeout_s`."""
         async with asyncio.timeout(timeout_s):
             while self.work is not None and not self.work.done():
                 await asyncio.wait([self.work])
@@ -110,7 +108,7 @@ class Task:
 
 
 class TaskRecorder:
-    """Emits what happens to tasks, and writes it to their logs."""
+    """Emits the events of tasks and writes them to their logs."""
 
     def __init__(self, user: Principal, redactor: Redactor, emit: Callable[[RunEvent], None]) -> None:
         self._user = user
@@ -120,7 +118,7 @@ class TaskRecorder:
     def record(
         self, task: Task, code: EventCode, facts: Mapping[str, Any], messages: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Emit an event that the last event of the task caused, and log it with the messages that came with it."""
+        """Emit an event caused by the task's last event, and log it with its messages."""
         payload = {"task_id": task.id, **facts}
         if task.last_event is None:
             call = CallRef(task.id, "", "", self._user.tenant, self._user.user, "", self._redactor.plain)
@@ -131,7 +129,7 @@ class TaskRecorder:
         self._emit(task.last_event)
 
     def log(self, task: Task, event: str, data: Mapping[str, Any], messages: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Write to the log of a task, and go on where it cannot be written."""
+        """Write to the log of a task; continue if it cannot be written."""
         if task.log is None:
             return
         try:
@@ -141,17 +139,19 @@ class TaskRecorder:
 
 
 def pause_prompt(pause: PauseSignal) -> str:
-    """Return what people are asked about a call that paused."""
+    """Return the questions of a paused call as text."""
     return "; ".join(question.prompt for question in (pause.question, *pause.others.values()))
 
 
 async def wait_for_outcome(pending: PendingActions, pending_id: str, *, by: str, tool_name: str) -> Completed | Failed:
-    """Return the outcome of a call that paused, once people have answered all its questions in whatever process."""
+    """Return the outcome of a paused call, once all its questions are answered in any process."""
     while True:
         try:
             outcome = await pending.outcome(pending_id, by=by, wait_s=math.inf)
         except PendingNotFoundError:
-            error = ToolExecutionError("the question about this call is gone", tool_name=tool_name, code="interrupted")
+            error = ToolExecutionError(
+                "the question about this call no longer exists", tool_name=tool_name, code="interrupted"
+            )
             return Failed("", "", tool_name, error)
         if not isinstance(outcome, Paused):
             return outcome

@@ -1,4 +1,4 @@
-"""Who calls, and what is presented to the other side: credentials, sign-in, accounts."""
+"""Credentials, sign-in and accounts: authentication of callers, and of calls at their servers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 from toolpost.contracts.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from toolpost.auth.consents import SealedSignIns
-    from toolpost.auth.oauth_manager import (
-        InMemoryTokenStore,
-        OAuthCallbackError,
-        OAuthManager,
-        OAuthProviderConfig,
-        VaultTokenStore,
-    )
-    from toolpost.auth.user_credentials import AuthManager, ManagedCredentials
+    from toolpost.auth.managed_credentials import AuthManager, ManagedCredentials
+    from toolpost.auth.oauth_manager import OAuthCallbackError, OAuthManager, OAuthProviderConfig
+    from toolpost.auth.pending_sign_ins import EncryptedSignIns
+    from toolpost.auth.token_stores import InMemoryTokenStore, VaultTokenStore
     from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall
     from toolpost.contracts.source_kinds import AuthType
     from toolpost.contracts.sources import CredentialProvider, RenewingProvider
@@ -24,15 +19,10 @@ if TYPE_CHECKING:
 __getattr__ = lazy_attributes(
     "toolpost.auth",
     {
-        "auth.consents": ["SealedSignIns"],
-        "auth.oauth_manager": [
-            "InMemoryTokenStore",
-            "OAuthCallbackError",
-            "OAuthManager",
-            "OAuthProviderConfig",
-            "VaultTokenStore",
-        ],
-        "auth.user_credentials": ["AuthManager", "ManagedCredentials"],
+        "auth.managed_credentials": ["AuthManager", "ManagedCredentials"],
+        "auth.oauth_manager": ["OAuthCallbackError", "OAuthManager", "OAuthProviderConfig"],
+        "auth.pending_sign_ins": ["EncryptedSignIns"],
+        "auth.token_stores": ["InMemoryTokenStore", "VaultTokenStore"],
         "contracts.calls": ["AuthorizedCall", "Credential", "PermittedCall"],
         "contracts.source_kinds": ["AuthType"],
         "contracts.sources": ["CredentialProvider", "RenewingProvider"],
@@ -46,6 +36,7 @@ __all__ = [
     "AuthorizedCall",
     "Credential",
     "CredentialProvider",
+    "EncryptedSignIns",
     "InMemoryTokenStore",
     "ManagedCredentials",
     "OAuthCallbackError",
@@ -53,7 +44,6 @@ __all__ = [
     "OAuthProviderConfig",
     "PermittedCall",
     "RenewingProvider",
-    "SealedSignIns",
     "TokenStore",
     "VaultTokenStore",
 ]

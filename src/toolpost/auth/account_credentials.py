@@ -1,4 +1,4 @@
-"""Credentials from the accounts of people: each caller's own token, or the consent question that gets one."""
+"""Credentials from the accounts of users: the token of each caller, or the consent question for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import hashlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from toolpost.auth.accounts import Account, Accounts, ConsentNeeded
+from toolpost.auth.accounts import Accounts
 from toolpost.auth.consents import NO_CHALLENGE, ConnectedAccount, ConsentRequest, Consents, challenge_of
-from toolpost.auth.oauth.grants import TokenSet, request_headers
-from toolpost.auth.oauth.sign_in import AuthChallenge, scopes_to_keep
+from toolpost.auth.oauth.challenges import AuthChallenge
+from toolpost.auth.oauth.sign_in import scopes_to_keep
+from toolpost.auth.oauth.tokens import TokenSet, request_headers
+from toolpost.auth.token_refresher import ConsentNeeded
+from toolpost.auth.vault import Account
 from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, RequestedCall
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.questions import Question
@@ -18,15 +21,15 @@ from toolpost.contracts.questions import Question
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from toolpost.auth.account_counts import AccountCounts
     from toolpost.auth.services import Service
-    from toolpost.auth.user_credentials import AccountCounts
     from toolpost.contracts.principal import Principal
 
 _MOST_CONSENTS = 4
 
 
 class AccountCredentials:
-    """Fulfils `CredentialProvider` for the sources of one service with the caller's own tokens."""
+    """Implements `CredentialProvider` for the sources of one service with the tokens of each caller."""
 
     def __init__(self, service: Service, accounts: Accounts, consents: Consents, counts: AccountCounts) -> None:
         self.service = service
@@ -37,48 +40,48 @@ class AccountCredentials:
         self._signing_in = asyncio.Lock()
 
     async def credential(self, call: PermittedCall) -> Credential | Question:
-        """Return the caller's credential, or the consent question that gets one."""
+        """Return the credential of the caller, or the consent question for it."""
         request = call.validated.request
         account = await self._accounts.current(self.service, request.principal)
         if isinstance(account, ConsentNeeded):
             self._counts.missed(self.service.provider)
-            return await self._ask(request, NO_CHALLENGE)
+            return await self._consent(request, NO_CHALLENGE)
         self._counts.hit(self.service.provider)
         return self._credential(account)
 
     async def credential_for(self, person: Principal) -> Credential | None:
-        """Return the credential of a person with valid tokens, or None."""
+        """Return the credential of a user with valid tokens, or None."""
         account = await self._accounts.current(self.service, person)
         return None if isinstance(account, ConsentNeeded) else self._credential(account)
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
-        """Return another credential or a consent question after a refusal; None when neither helps."""
+        """Return another credential or a consent question after a rejection; None if neither helps."""
         request, key = call.request, call.credential.key
         challenge = challenge_of(refused)
         if refused.status_code == HTTPStatus.FORBIDDEN:
-            return await self._ask(request, challenge) if challenge.wants_more_scopes else None
+            return await self._consent(request, challenge) if challenge.wants_more_scopes else None
         rejected = await self._version_of(call)
-        # Tokens that were renewed for a refusal and are refused again are of no use here, however fresh: the server
-        # may trust another issuer by now, of which the old one knows nothing.
+        # Tokens that were refreshed after a rejection and are rejected again do not help, even if they are fresh: the
+        # server may trust another issuer now.
         useless = rejected is not None and rejected == self._replaced.get(key)
         if useless or await self._accounts.has_moved(self.service, request.principal, challenge):
-            return await self._ask(request, challenge, rejected)
+            return await self._consent(request, challenge, rejected)
         account = await self._accounts.current(self.service, request.principal, rejected=rejected)
         if isinstance(account, ConsentNeeded):
-            return await self._ask(request, challenge, rejected)
+            return await self._consent(request, challenge, rejected)
         if rejected is not None:
             self._replaced[key] = account.version
         renewed = self._credential(account)
         return None if renewed.headers == call.credential.headers else renewed
 
     async def _version_of(self, call: AuthorizedCall) -> int | None:
-        """Return the version of the tokens that a call was sent with; None when they were replaced since."""
+        """Return the version of the tokens that a call was sent with; None if they were replaced since."""
         account = await self._accounts.held(self.service, call.request.principal)
         if account is None or account.tokens is None:
             return None
         return account.version if self._credential(account).headers == call.credential.headers else None
 
-    async def _ask(
+    async def _consent(
         self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None = None
     ) -> Credential | Question:
         service = self.service
@@ -100,14 +103,14 @@ class AccountCredentials:
         self._counts.paused(service.provider)
         return Question(
             kind="consent",
-            prompt=f"{service.display_name} wants your consent. Sign in, and the call goes on by itself.",
+            prompt=f"{service.display_name} wants your consent. Sign in, and the call resumes automatically.",
             reason="external_event",
             payload=payload,
             key=key,
         )
 
     async def _payload(self, consent: ConsentRequest) -> dict[str, object]:
-        """Return the payload of a consent question: where and for what the person signs in."""
+        """Return the payload of a consent question: the sign-in address and the scopes."""
         service = self.service
         payload: dict[str, object] = {
             "pause_type": "oauth",
@@ -117,7 +120,7 @@ class AccountCredentials:
         scopes = list(consent.challenge.scopes or ())
         if self._consents.start_url:
             return {**payload, "auth_url": await self._consents.invite(service, consent), "scopes": scopes}
-        if not self._consents.redirect_uri:  # whoever sits at a terminal can connect it all the same
+        if not self._consents.redirect_uri:  # a user can still connect it at a terminal
             return {**payload, "scopes": scopes}
         started = await self._consents.begin(service, consent)
         if isinstance(started, ConnectedAccount):
@@ -127,7 +130,7 @@ class AccountCredentials:
     async def _sign_in_unattended(
         self, request: RequestedCall, challenge: AuthChallenge, rejected: int | None
     ) -> Credential:
-        """Get tokens without a person; of concurrent calls one requests them."""
+        """Get tokens without a user; one of several concurrent calls requests them."""
         person = request.principal
         async with self._signing_in:
             account = await self._accounts.current(self.service, person, rejected=rejected)
@@ -143,16 +146,16 @@ class AccountCredentials:
 
     def _token_refused(self) -> ToolAuthError:
         return ToolAuthError(
-            f"{self.service.display_name} refuses the token that was got for this very call. Signing in again will "
-            "not help before its operator, or yours, has found out why.",
+            f"{self.service.display_name} rejected a token that was issued for this call. Signing in again will not "
+            f"help until your operator, or the operator of {self.service.display_name}, has found the cause.",
             code="oauth_token_refused",
             status_code=HTTPStatus.UNAUTHORIZED,
         )
 
     def _too_many_consents(self) -> ToolAuthError:
         return ToolAuthError(
-            f"{self.service.display_name} wants yet another consent for the same call, after {_MOST_CONSENTS}. "
-            "Its operator must say at once which scopes the call needs.",
+            f"{self.service.display_name} requires another consent for the same call, after {_MOST_CONSENTS}. "
+            "Its operator must request all scopes of the call together.",
             code="oauth_scope_refused",
             status_code=HTTPStatus.FORBIDDEN,
         )

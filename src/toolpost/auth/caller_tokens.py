@@ -1,4 +1,4 @@
-"""Tokens that callers present: JWTs of one issuer (RFC 9068, OpenID Connect), verified with its published keys."""
+"""Tokens of callers: JWTs of one issuer (RFC 9068, OpenID Connect), verified with its published keys."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
 _LONGEST = 16 * 1024
-_KEYS_S = 600.0  # so long keys are used without asking for them again
-_AGAIN_S = 30.0  # a token with an unknown key makes them be fetched, but not more often than this
+_KEYS_S = 600.0  # keys are cached for this time
+_AGAIN_S = 30.0  # a token with an unknown key causes a new fetch, at most this often
 _LEEWAY_S = 60.0
 _INVALID = "invalid_token"
 
 
 class CallerTokens:
-    """Verify tokens of an issuer for an audience; its keys are fetched behind the network policy."""
+    """Verify tokens of an issuer for an audience; fetch its keys under the network policy."""
 
     def __init__(
         self, issuer: str, audience: str, *, network: NetworkPolicy, clock: Callable[[], float] = time.time
@@ -51,9 +51,9 @@ class CallerTokens:
         await self._client.close()
 
     async def verify(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a token; ToolAuthError when it is forged, expired or for another."""
+        """Return the claims of a token; raise ToolAuthError if it is forged, expired or for another audience."""
         if len(token) > _LONGEST:
-            raise ToolAuthError("the token is longer than any that is right", code=_INVALID)
+            raise ToolAuthError("the token is too long", code=_INVALID)
         claims = await self._signed_claims(token)
         now = self._clock()
         if claims.get("iss") != self._issuer:
@@ -64,23 +64,23 @@ class CallerTokens:
             raise ToolAuthError("the token has expired; get a new one", code=_INVALID)
         begins = claims.get("nbf")
         if begins is not None and (not _is_number(begins) or begins - _LEEWAY_S > now):
-            raise ToolAuthError("the token does not count yet", code=_INVALID)
+            raise ToolAuthError("the token is not valid yet", code=_INVALID)
         return claims
 
     async def _signed_claims(self, token: str) -> dict[str, Any]:
-        """Return the claims if a key of the issuer signed them; keys that it has changed are fetched once more."""
+        """Return the claims if a key of the issuer signed them; fetch its keys again if they may have changed."""
         keys = await self._current_keys(older_s=_KEYS_S)
         claims = _decode(token, keys)
         if claims is None:
-            anew = await self._current_keys(older_s=_AGAIN_S)
-            claims = None if anew is keys else _decode(token, anew)
+            current = await self._current_keys(older_s=_AGAIN_S)
+            claims = None if current is keys else _decode(token, current)
         if claims is None:
             raise ToolAuthError("the token is not signed by its issuer", code=_INVALID)
         return claims
 
     async def _current_keys(self, *, older_s: float) -> KeySet:
         keys = self._fresh_keys(older_s)
-        if keys is None:  # nobody else waits while they are fetched
+        if keys is None:  # only callers that need new keys wait for them
             async with self._fetching:
                 keys = self._fresh_keys(older_s)
                 if keys is None:
@@ -101,8 +101,8 @@ class CallerTokens:
             raise ToolAuthError(f"the keys of {self._issuer!r} cannot be read", code="issuer_keys") from None
         except ToolError as error:
             if self._keys is not None:
-                return self._keys  # an issuer that is down for a while takes nobody's access
-            raise ToolAuthError(f"the issuer cannot be asked for its keys: {error}", code="issuer_keys") from error
+                return self._keys  # a temporary failure of the issuer does not reject callers
+            raise ToolAuthError(f"the keys of the issuer cannot be fetched: {error}", code="issuer_keys") from error
 
     def _key_flow(self) -> Flow[dict[str, Any]]:
         server = yield from discover_server(self._issuer, trust=self._trust)
@@ -118,12 +118,12 @@ def _decode(token: str, keys: KeySet) -> dict[str, Any] | None:
 
     try:
         return dict(jwt.decode(token, keys, algorithms=_ALGORITHMS).claims)
-    except (JoseError, ValueError, TypeError, KeyError):  # the last three for tokens that are no tokens
+    except (JoseError, ValueError, TypeError, KeyError):  # the last three for malformed tokens
         return None
 
 
 def claim_at(claims: Mapping[str, Any], path: str) -> Any:
-    """Return a claim by its name, or by a path with dots where it is nested; None where there is none."""
+    """Return a claim by its name, or a nested claim by its dotted path; None if it is missing."""
     if path in claims:
         return claims[path]
     value: Any = claims
@@ -139,7 +139,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def role_names(value: Any) -> list[str]:
-    """Return the roles of a claim: a list, or names that blanks separate."""
+    """Return the roles of a claim: a list, or names separated by spaces."""
     return value.split() if isinstance(value, str) else _texts(value)
 
 

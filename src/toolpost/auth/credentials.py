@@ -14,11 +14,11 @@ from toolpost.auth.variables import VariableFiller
 from toolpost.contracts.calls import NO_CREDENTIAL, AuthorizedCall, Credential, PermittedCall
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.questions import Question
-from toolpost.contracts.source_kinds import AuthType, TransportType
+from toolpost.contracts.source_kinds import AuthType
 from toolpost.contracts.sources import CredentialProvider, RenewingProvider
-from toolpost.schema.json_values import is_object
+from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.secrets import is_secret_header, is_secret_name
-from toolpost.wire.network import parse_target
+from toolpost.wire.targets import parse_target
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
@@ -74,7 +74,7 @@ def _headers(config: ExternalToolConfig) -> dict[str, str]:
 
 
 def with_environment(config: ExternalToolConfig, environ: Mapping[str, str] | None = None) -> ExternalToolConfig:
-    """Return the configuration with every `${VAR}` substituted; ToolAuthError names the first one that is not set."""
+    """Return the configuration with every `${VAR}` substituted; raise ToolAuthError if one is not set."""
     filler, filled = _filled(config, os.environ if environ is None else environ)
     for name in filler.missing:
         _log.warning("environment variable %r is not set; source %r cannot be used without it", name, config.name)
@@ -88,12 +88,12 @@ def _filled(config: ExternalToolConfig, environ: Mapping[str, str]) -> tuple[Var
 
 
 def is_inline(config: ExternalToolConfig) -> bool:
-    """Return whether the connection is a whole UTCP manual, whose `${VAR}` are the manual's own."""
-    return config.transport is TransportType.UTCP and config.connection.lstrip()[:1] in ("{", "[")
+    """Return whether the connection is a whole manual in JSON; `${VAR}` in it belongs to the manual."""
+    return config.connection.lstrip()[:1] in ("{", "[")
 
 
 def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]:
-    """Return the secrets of a source to redact: keys, tokens and everything else that it signs in with."""
+    """Return the secrets of a source to redact: keys, tokens and all other credentials."""
     configured = _auth_secrets(config.auth_config, all_of_it=config.auth_type is not AuthType.OAUTH2_USER)
     sent = {
         part
@@ -107,23 +107,29 @@ def secrets_of(config: ExternalToolConfig, *credentials: Credential) -> set[str]
 def named_secrets(config: ExternalToolConfig) -> frozenset[str]:
     """Return the keys and tokens anywhere in the configuration of a source.
 
-    A user name is none of them: it may be in a result for other reasons.
+    User names are excluded, because results may contain them for other reasons.
     """
-    handed_on = {name: os.environ[name] for name in config.cli.pass_env if name in os.environ}
-    settings = {**handed_on, **config.env, **config.headers}
+    settings = {**config.env, **config.headers}
     named = {value for name, value in settings.items() if is_secret_name(name)}
     named |= {value for name, value in config.headers.items() if is_secret_header(name, value)}
     named |= set(_auth_secrets(config.auth_config, all_of_it=False))
-    named |= {value for name, value in config.utcp.variables.items() if is_secret_name(name)}
-    if config.webhook.signature is not None:
-        named.add(config.webhook.signature.secret)
-    texts = [config.connection, *_urls(config), *settings.values()]
-    inside = {match["secret"] for text in texts for match in _INSIDE.finditer(text) if _tells(match)}
+    options = list(_strings("", config.options))
+    named |= {value for name, value in options if is_secret_name(name)}
+    texts = [config.connection, config.base_url or "", *(value for _, value in options), *settings.values()]
+    inside = {match["secret"] for text in texts for match in _INSIDE.finditer(text) if _is_secret(match)}
     return frozenset(secret for secret in named | inside if secret)
 
 
-def _urls(config: ExternalToolConfig) -> list[str]:
-    return [*filter(None, (config.base_url, *(tool.url for tool in config.webhook.tools.values())))]
+def _strings(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the strings of a value at any depth, with the name of the member that contains each."""
+    if isinstance(value, str):
+        yield name, value
+    elif is_object(value):
+        for key, inner in value.items():
+            yield from _strings(key, inner)
+    elif is_array(value):
+        for inner in value:
+            yield from _strings(name, inner)
 
 
 def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
@@ -135,7 +141,7 @@ def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
             yield value
 
 
-def _tells(match: re.Match[str]) -> bool:
+def _is_secret(match: re.Match[str]) -> bool:
     """Return whether a match is a secret: a password in a URL, or the value of a secret name."""
     return match["name"] is None or is_secret_name(match["name"])
 
@@ -153,21 +159,21 @@ class SourceAccess:
     def __init__(self, provider: CredentialProvider | None = None) -> None:
         self.provider = provider
         self.shared = NO_CREDENTIAL
-        self.secrets: frozenset[str] = _NOTHING  # further ones that results must not repeat
+        self.secrets: frozenset[str] = _NOTHING  # additional secrets to redact in results
 
     async def authorize(self, call: PermittedCall) -> Credential | Question:
-        """Return the credential of a call, or the question that gets one."""
+        """Return the credential of a call, or the question for it."""
         return self.shared if self.provider is None else await self.provider.credential(call)
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
-        """Return another credential or a question after a refusal; None when neither helps."""
+        """Return another credential or a question after a rejection; None if neither helps."""
         return await self.provider.renewed(call, refused) if isinstance(self.provider, RenewingProvider) else None
 
 
 class Authorizer:
-    """The access of each source, by name; `providers` are those that the host gave.
+    """The access of each source, by name; `providers` are those of the host application.
 
-    Python tools act with the rights of this process, so their calls have no credential.
+    Python tools run with the permissions of this process, so their calls have no credential.
     """
 
     def __init__(self, providers: Mapping[str, CredentialProvider] | None = None) -> None:
@@ -175,11 +181,11 @@ class Authorizer:
         self._sources: dict[str, SourceAccess] = {}
 
     def new_access(self, source: str) -> SourceAccess:
-        """Make the access of a source that is not in use yet."""
+        """Create the access of a source that is not in use yet."""
         return SourceAccess(self._providers.get(source))
 
     def install(self, source: str, access: SourceAccess) -> None:
-        """Use this access for calls that begin from now on; those in flight keep the one they began with."""
+        """Use this access for new calls; running calls keep theirs."""
         self._sources[source] = access
 
     def of(self, source: str) -> SourceAccess:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from toolpost.auth.oauth.sign_in import SignInPlan
     from toolpost.contracts.principal import Principal
 
-PROGRAM = ""  # the tenant of rows that are no person's; none can be called so
+PROGRAM = ""  # the tenant of rows that belong to no user; a real tenant has a name
 _BINDING = "binding"
 _CLIENT = "client"
 _MOST = 32
 
 
 def program_key(kind: str, name: str) -> TokenKey:
-    """Return the key of a row that belongs to the program, not to a person."""
+    """Return the key of a row that belongs to the program, not to a user."""
     return TokenKey(PROGRAM, kind, name, "", "")
 
 
@@ -36,18 +36,18 @@ class IssuerBinding(Struct, frozen=True, kw_only=True):
     resource: str = ""
 
     def account_of(self, person: Principal) -> TokenKey:
-        """Return the key of a person's tokens.
+        """Return the key of a user's tokens.
 
-        Tokens for no particular resource belong to the service that requested them: another service of the same issuer
-        and client is at another address, which must not see them.
+        Tokens without a resource belong to the service that requested them: another service of the same issuer and
+        client has another address, which must not receive them.
         """
         audience = self.resource or f"provider:{self.provider}"
         return TokenKey(person.tenant, person.user, self.server.issuer, audience, self.client.id)
 
     def with_plan(self, plan: SignInPlan) -> IssuerBinding | None:
-        """Return the binding with the operator's current plan; None where that names another issuer or client.
+        """Return the binding with the operator's current plan; None if the plan names another issuer or client.
 
-        A source that was pointed elsewhere must not take the tokens of the old place along.
+        A source with a changed address must not send the tokens of the old one.
         """
         issuer = plan.issuer if plan.server is None else plan.server.issuer
         covered = self.resource in {"", plan.resource} or covers(self.resource, plan.url)
@@ -62,28 +62,28 @@ class IssuerBinding(Struct, frozen=True, kw_only=True):
 
 
 class IssuerRegistry:
-    """Store of the issuers and registered clients of all services; of one service the newest comes first."""
+    """Store of the issuers and registered clients of all services, newest first per service."""
 
     def __init__(self, rows: TokenRows) -> None:
         self._rows = rows
         self._known: dict[str, tuple[IssuerBinding, ...]] = {}
 
-    async def of(self, provider: str, *, anew: bool = False) -> tuple[IssuerBinding, ...]:
-        """Return the bindings of a service; `anew` reads what other processes stored."""
-        if anew or provider not in self._known:
+    async def of(self, provider: str, *, reload: bool = False) -> tuple[IssuerBinding, ...]:
+        """Return the bindings of a service; with `reload`, including those stored by other processes."""
+        if reload or provider not in self._known:
             rows = [row for row in await self._list_rows(_BINDING) if row.key.issuer == provider]
             self._known[provider] = tuple(_read(row) for row in rows)
         return self._known[provider]
 
     async def bind_client(self, provider: str, plan: SignInPlan) -> SignInPlan:
-        """Return the plan with its client bound to the issuer that it was used with, unless an operator names another.
+        """Return the plan with its client bound to the issuer that it was used with, unless the operator names one.
 
-        Otherwise a server could name another issuer one day, and that one would be shown the client's secret.
+        Otherwise, if the server names another issuer later, that issuer would receive the client's secret.
         """
         own = plan.registered
         if own is None or own.issuer is not None or plan.server is not None:
             return plan
-        issuers = [one.server.issuer for one in await self.of(provider, anew=True) if one.client.id == own.id]
+        issuers = [one.server.issuer for one in await self.of(provider, reload=True) if one.client.id == own.id]
         return replace(plan, registered=replace(own, issuer=issuers[0])) if issuers else plan
 
     async def clients(self, redirect_uris: tuple[str, ...]) -> dict[str, Client]:
@@ -93,7 +93,7 @@ class IssuerRegistry:
         return {one.issuer: one for one in reversed(clients) if one.issuer and uris <= set(one.redirect_uris)}
 
     async def keep_client(self, client: Client) -> None:
-        """Store a dynamically registered client, whether or not the person then consents."""
+        """Store a dynamically registered client, even if the user does not consent."""
         if client.origin != "dynamic" or not client.issuer:
             return
         body = pack_record(client)
@@ -103,7 +103,7 @@ class IssuerRegistry:
             await self._rows.put(key, body)
 
     async def forget_client(self, client: Client) -> None:
-        """Remove a client that its issuer no longer knows, so that the next sign-in registers another."""
+        """Delete a client that its issuer no longer knows, so that the next sign-in registers a new one."""
         for row in await self._list_rows(_CLIENT) if client.origin == "dynamic" else ():
             if (row.key.issuer, row.body["id"]) == (client.issuer, client.id):
                 await self._rows.remove(row.key, version=row.version)
@@ -113,19 +113,19 @@ class IssuerRegistry:
         provider = binding.provider
         key = TokenKey(PROGRAM, _BINDING, provider, f"{binding.server.issuer} {binding.resource}", binding.client.id)
         await self._rows.put(key, _pack_binding(binding))
-        for old in (await self.of(provider, anew=True))[_MOST:]:
+        for old in (await self.of(provider, reload=True))[_MOST:]:
             gone = f"{old.server.issuer} {old.resource}"
             await self._rows.remove(TokenKey(PROGRAM, _BINDING, provider, gone, old.client.id))
 
     async def _list_rows(self, kind: str) -> list[TokenRow]:
-        """Return the rows of a kind, the newest first."""
+        """Return the rows of a kind, newest first."""
         rows = [row for row in await self._rows.list(tenant=PROGRAM, user=kind) if row.body]
         return sorted(rows, key=lambda row: row.version, reverse=True)
 
 
 def _pack_binding(binding: IssuerBinding) -> dict[str, Any]:
     client = binding.client
-    if client.origin == "registered":  # its secrets stand where the operator keeps them, and may change there
+    if client.origin == "registered":  # its secrets stay in the configuration, where they may change
         client = replace(client, secret=None, private_key=None)
     return {
         "server": pack_record(binding.server),

@@ -1,6 +1,6 @@
 """OAuthManager: user sign-ins for applications that handle callbacks and resume paused calls themselves.
 
-A façade over the authorization requests, pending sign-ins, code exchange and token vault of the accounts.
+A façade over the authorization requests, pending sign-ins, code exchange and token vault of accounts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import Any, Literal, Self
 
 from msgspec.structs import replace
 
-from toolpost.auth.accounts import Learn, Vault
-from toolpost.auth.consents import (
+from toolpost.auth.account_counts import AccountCounts
+from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization
+from toolpost.auth.oauth.client import AUTH_METHODS, AuthMethod, Client
+from toolpost.auth.oauth.flow import problem_behind
+from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, is_loopback_url
+from toolpost.auth.pending_sign_ins import (
     MemorySignIns,
     PendingSignIn,
     PendingSignIns,
@@ -22,23 +26,17 @@ from toolpost.auth.consents import (
     is_code_spent,
     redeem,
 )
-from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization
-from toolpost.auth.oauth.client import AUTH_METHODS, AuthMethod, Client
-from toolpost.auth.oauth.flow import problem_behind
-from toolpost.auth.oauth.grants import TokenSet
-from toolpost.auth.oauth.metadata import ServerMetadata, configured_server, is_loopback
 from toolpost.auth.providers import KNOWN_PROVIDERS
 from toolpost.auth.secret import Secret, secret_from
-from toolpost.auth.user_credentials import AccountCounts
+from toolpost.auth.token_stores import InMemoryTokenStore
 from toolpost.contracts import errors
 from toolpost.contracts.expiring_secret import expiring
-from toolpost.contracts.principal import Principal
-from toolpost.contracts.storage import TokenKey, TokenRows, TokenStore
+from toolpost.contracts.storage import TokenStore
 from toolpost.wire.client import HttpClient
-from toolpost.wire.network import NetworkPolicy, parse_target
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.targets import parse_target
 
 CallbackCause = Literal["state_invalid", "expired", "other_user", "other_issuer", "denied", "provider", "unreachable"]
-
 _UNANSWERED = (
     errors.ToolConnectionError,
     errors.ToolTimeoutError,
@@ -50,7 +48,7 @@ _log = logging.getLogger("toolpost.auth")
 
 
 class OAuthCallbackError(ValueError):
-    """A callback that connected no account; `again` says whether the same callback may be tried once more."""
+    """A callback that connected no account; `again` says whether the same callback may be retried."""
 
     def __init__(self, message: str, *, cause: CallbackCause, again: bool = False) -> None:
         super().__init__(message)
@@ -62,8 +60,8 @@ class OAuthCallbackError(ValueError):
 class OAuthProviderConfig:
     """The OAuth client that an operator registered at a provider.
 
-    `client_secret` may be a reference (`env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`); without one the client is
-    public. `pkce` is ignored by servers that do not know it. With an `issuer`, callbacks that name another are refused.
+    `client_secret` may be a reference (`env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`); without a secret the client is
+    public. Servers that do not support `pkce` ignore it. With an `issuer`, callbacks of other issuers are rejected.
     """
 
     name: str
@@ -82,15 +80,15 @@ class OAuthProviderConfig:
         for member in ("auth_url", "token_url", "client_id", "redirect_uri", "scopes"):
             if "${" in str(getattr(self, member)):  # only the secret may be a reference
                 raise errors.ConfigError(
-                    f"{member} of OAuth provider {self.name!r} has a `${{`; give the value itself, as of os.environ"
+                    f"{member} of OAuth provider {self.name!r} has a `${{`; pass the value itself, as from os.environ"
                 )
         for place in ("auth_url", "token_url", "redirect_uri"):
             try:
                 parse_target(getattr(self, place))
             except errors.ToolPermissionError as refused:
                 reason = str(refused).partition(" is refused: ")[2]
-                raise errors.ConfigError(f"{place} of OAuth provider {self.name!r} cannot be used: {reason}") from None
-        if not self.redirect_uri.lower().startswith("https:") and not is_loopback(self.redirect_uri):
+                raise errors.ConfigError(f"{place} of OAuth provider {self.name!r} is invalid: {reason}") from None
+        if not self.redirect_uri.lower().startswith("https:") and not is_loopback_url(self.redirect_uri):
             raise errors.ConfigError(f"redirect_uri of OAuth provider {self.name!r} must be https, or on this machine")
         if self.client_auth not in AUTH_METHODS:
             raise errors.ConfigError(
@@ -142,18 +140,18 @@ class OAuthProviderConfig:
 class OAuthManager:
     """Sign-ins of users at OAuth providers, for applications that resume paused calls themselves.
 
-    1. A tool asks `get_token`: None when its user has not signed in.
-    2. It asks `get_auth_request` for the URL that the person must open.
-    3. It pauses with that.
-    4. The person consents in a browser, which comes back to `redirect_uri` with a code.
-    5. The application hands code and state to `handle_callback`, which keeps the token; with several providers also
-       the one whose `redirect_uri` it was.
-    6. The application resumes what was paused.
-    7. The tool runs again, and finds the token.
+    1. A tool calls `get_token`, which returns None if its user has not signed in.
+    2. It calls `get_auth_request` for the URL that the user must open.
+    3. It pauses with that request.
+    4. The user consents in a browser, which is redirected to `redirect_uri` with a code.
+    5. The application passes code and state to `handle_callback`, which stores the token. With several providers, it
+       also passes the provider of that `redirect_uri`.
+    6. The application resumes the paused call.
+    7. The tool runs again and finds the token.
 
-    With `pending` in a shared store and such a `token_store`, the callback may reach another process. Only access
-    tokens and their expiry are kept; the accounts of a Toolbox also refresh and revoke tokens. `learn` is given every
-    token, so that redaction knows it.
+    If `pending` and `token_store` are in a shared store, the callback may reach another process. Only access tokens and
+    their expiry are stored; the accounts of a Toolbox also refresh and revoke tokens. `learn` receives every token, for
+    redaction.
     """
 
     def __init__(
@@ -193,9 +191,9 @@ class OAuthManager:
         return token
 
     async def get_auth_request(self, provider: str, user_id: str, trace_id: str = "") -> dict[str, Any]:
-        """Start a sign-in and return what a pause shows: `display_name`, `auth_url`, `scopes` and `state`.
+        """Start a sign-in and return the payload of a pause: `display_name`, `auth_url`, `scopes` and `state`.
 
-        The URL and the state are secrets of that person: not for a model, a log or an event.
+        URL and state are secrets of that user: do not show them to a model, a log or an event.
         """
         sign_in, shown = self.begin(provider, user_id, trace_id)
         await self._purge()
@@ -203,7 +201,7 @@ class OAuthManager:
         return shown
 
     def begin(self, provider: str, user_id: str, trace_id: str = "") -> tuple[PendingSignIn, dict[str, Any]]:
-        """Make a sign-in, for whoever stores it by other means, and what `get_auth_request` returns."""
+        """Return a sign-in, for callers that store it by other means, and the result of `get_auth_request`."""
         config = self._provider(provider)
         if not user_id:
             raise ValueError("user_id required to begin a sign-in")
@@ -237,11 +235,10 @@ class OAuthManager:
     ) -> tuple[str, str]:
         """Exchange the code of a callback, store the token and return (user_id, trace_id) to resume with.
 
-        OAuthCallbackError, a ValueError, says what is wrong. Give `user_id`, who is signed in to the application in
-        that browser, so that nobody's account is connected by a link that somebody else made; and `iss`, `error` and
-        `error_description` where the callback has them. Where there are several providers, `provider` is the one to
-        whose `redirect_uri` the browser came back: one that sends the person on to another's sign-in would otherwise
-        be handed the code that comes of it.
+        Raise OAuthCallbackError, a ValueError, if the callback is invalid. Pass `user_id`, the user signed in to the
+        application in that browser, so that no account is connected through another user's link. Pass `iss`, `error`
+        and `error_description` if the callback has them. With several providers, pass the `provider` of the
+        `redirect_uri`: an issuer that forwards the user to the sign-in of another one would otherwise receive its code.
         """
         fields = {"state": state, "code": code, "iss": iss, "error": error, "error_description": error_description}
         parameters = {name: value for name, value in fields.items() if value}
@@ -294,24 +291,24 @@ class OAuthManager:
         provider: str | None,
         user_id: str | None,
     ) -> None:
-        """Refuse a callback of another person or another provider; the right one may still come."""
+        """Reject a callback of another user or provider; the valid one may still arrive."""
         caller = pending.transaction.caller
         if user_id is not None and user_id != caller.user:
-            message = "The sign-in was begun by another user. Ask for the tool again, and open your own link."
+            message = "The sign-in was started by another user. Call the tool again, and open your own link."
             raise OAuthCallbackError(message, cause="other_user", again=True)
         names_issuer = config.issuer is not None and "iss" in parameters  # RFC 9207 section 2.4
         if provider is None and len(self.providers) > 1 and not names_issuer:
             message = (
                 "There are several OAuth providers: "
-                "say which one's redirect_uri the browser came back to (provider=...)."
+                "pass the provider of the redirect_uri of this callback (provider=...)."
             )
             raise OAuthCallbackError(message, cause="other_issuer", again=True)
         if provider not in {None, caller.provider}:
             where = config.issuer or caller.provider
-            message = f"The answer does not come from {where!r}, where the sign-in was begun. It is not used."
+            message = f"The callback is not from {where!r}, where the sign-in was started. It is not used."
             raise OAuthCallbackError(message, cause="other_issuer", again=True)
         if not {"code", "error"} & parameters.keys():
-            raise OAuthCallbackError("The browser came back without a code", cause="provider", again=True)
+            raise OAuthCallbackError("The callback contains no code", cause="provider", again=True)
 
     def _provider(self, provider: str) -> OAuthProviderConfig:
         config = self.providers.get(provider)
@@ -320,9 +317,9 @@ class OAuthManager:
         return config
 
     def due_purge(self) -> float | None:
-        """Return the time before which expired sign-ins go now; None while it is too early for the next purge.
+        """Return the time before which expired sign-ins are deleted; None before the next purge is due.
 
-        They go a while after they expired, so that a late callback gets the error that it is late.
+        They are deleted some time after they expire, so that a late callback gets the error that it is late.
         """
         now = self._clock()
         if now < self._purge_at:
@@ -337,17 +334,17 @@ class OAuthManager:
         try:
             await self._pending.purge(before)
         except errors.StoreError as failed:
-            _log.warning("sign-ins that expired could not be removed: %s", failed)
+            _log.warning("expired sign-ins could not be deleted: %s", failed)
 
 
 def _refuse_shared_redirects(providers: Mapping[str, OAuthProviderConfig]) -> None:
-    """RFC 9700 section 4.4.2.2: by its address it is known from whom an answer comes."""
+    """Reject a shared redirect URI: it identifies the issuer of a callback (RFC 9700 section 4.4.2.2)."""
     provider_of: dict[str, str] = {}
     for name, config in sorted(providers.items()):
         other = provider_of.setdefault(config.redirect_uri, name)
         if other != name:
             raise errors.ConfigError(
-                f"OAuth providers {other!r} and {name!r} have the same redirect_uri; give each one of its own"
+                f"OAuth providers {other!r} and {name!r} have the same redirect_uri; give each a separate one"
             )
 
 
@@ -367,52 +364,3 @@ def _callback_error(failed: errors.ToolError, *, again: bool) -> OAuthCallbackEr
         case _:
             cause = "unreachable" if isinstance(failed, _UNANSWERED) else "provider"
             return OAuthCallbackError(str(failed), cause=cause, again=again)
-
-
-class InMemoryTokenStore:
-    """Fulfils `TokenStore` for as long as the process lives."""
-
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._tokens: dict[tuple[str, str], tuple[str, float | None]] = {}
-
-    async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
-        self._tokens[user_id, provider] = (token, expires_at)
-
-    async def get(self, user_id: str, provider: str) -> str | None:
-        token, expires_at = self._tokens.get((user_id, provider), (None, None))
-        if expires_at is not None and expires_at <= self._clock():
-            await self.delete(user_id, provider)
-            return None
-        return token
-
-    async def delete(self, user_id: str, provider: str) -> None:
-        self._tokens.pop((user_id, provider), None)
-
-
-class VaultTokenStore:
-    """Fulfils `TokenStore` with the sealed rows of a store; a user is written `tenant:user`."""
-
-    def __init__(self, rows: TokenRows, *, learn: Learn | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._vault = Vault(rows, learn=learn, clock=clock)
-
-    async def store(self, user_id: str, provider: str, token: str, expires_at: float | None) -> None:
-        tokens = TokenSet(access_token=Secret(token), expires_at=expires_at)
-        await self._vault.keep(_provider_key(user_id, provider), tokens)
-
-    async def get(self, user_id: str, provider: str) -> str | None:
-        account = await self._vault.find(_provider_key(user_id, provider))
-        if account is None or account.tokens is None:
-            return None
-        expires_at = account.tokens.expires_at
-        if expires_at is not None and expires_at <= self._vault.clock():
-            await self._vault.remove(account)
-            return None
-        return account.tokens.access_token.reveal()
-
-    async def delete(self, user_id: str, provider: str) -> None:
-        await self._vault.rows.remove(_provider_key(user_id, provider))
-
-
-def _provider_key(user_id: str, provider: str) -> TokenKey:
-    return TokenKey(*Principal.parse(user_id), f"provider:{provider}", "", "")

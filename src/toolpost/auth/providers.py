@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-_SAYS_WHERE = ("issuer", "auth_url", "token_url")
+_ENDPOINTS = ("issuer", "auth_url", "token_url")
 
 
 class ProviderEndpoints(NamedTuple):
     """OAuth endpoints of a service.
 
-    `register_at` is the page on which an operator registers an OAuth app. A query in `auth_url` is sent along: some
-    services give a refresh token only when they are asked for one there.
+    `register_at` is the page for registering an OAuth app. A query in `auth_url` is part of the request: some services
+    return a refresh token only if it is requested there.
     """
 
     display_name: str
@@ -26,7 +26,7 @@ class ProviderEndpoints(NamedTuple):
     client_auth: Literal["client_secret_basic", "client_secret_post", ""] = ""
 
     def to_auth_config(self) -> dict[str, str]:
-        """Return the keys of `auth_config` that these endpoints stand for."""
+        """Return these endpoints as keys of `auth_config`."""
         fields = self._asdict()
         del fields["register_at"]
         return {key: value for key, value in fields.items() if value}
@@ -98,7 +98,7 @@ KNOWN_PROVIDERS: Mapping[str, ProviderEndpoints] = MappingProxyType(
             register_at="https://www.notion.so/my-integrations",
             client_auth="client_secret_basic",
         ),
-        # The endpoints for tokens of people; those of v2 without `_user` are for bots, and nest a person's token.
+        # The endpoints for tokens of users; those of v2 without `_user` are for bots, and nest the user's token.
         "slack": ProviderEndpoints(
             "Slack",
             "https://slack.com/oauth/v2_user/authorize",
@@ -111,8 +111,8 @@ KNOWN_PROVIDERS: Mapping[str, ProviderEndpoints] = MappingProxyType(
 
 
 def with_known_endpoints(config: Mapping[str, Any], provider: str) -> dict[str, Any]:
-    """Return `auth_config` with the endpoints of a known service, unless it says itself where people sign in."""
+    """Return `auth_config` with the endpoints of a known service, unless it has its own."""
     endpoints = KNOWN_PROVIDERS.get(provider)
-    if endpoints is None or any(config.get(key) for key in _SAYS_WHERE):
+    if endpoints is None or any(config.get(key) for key in _ENDPOINTS):
         return dict(config)
     return {**endpoints.to_auth_config(), **config}

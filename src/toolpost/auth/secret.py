@@ -1,4 +1,4 @@
-"""Secret values, references to them (`env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`), and `.env` files."""
+"""Secret values and references to them: `env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,15 @@ from toolpost.contracts.errors import ConfigError
 
 _LARGEST_FILE = 64 * 1024
 _VARIABLE = re.compile(r"(?:env:(?P<name>.+)|\$\{(?P<braced>[^}]+)\})", re.DOTALL)
-_MOST_BYTES = 1024 * 1024
-_SETTING = re.compile(
-    r"""^\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*"""
-    r"""(?:"(?P<double>(?:\\.|[^"\\])*)"|'(?P<single>[^']*)'|(?P<plain>.*?))\s*(?:(?<=\s)\#.*)?$"""
-)
-_ESCAPE = re.compile(r"\\([ntr\"\\$])")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+_NO_TEXT = "a secret has no text; call reveal() only where it is sent"
 
 
 @final
 class Secret:
-    """Text that only `reveal` returns: it refuses str, format, JSON and pickle, and its repr shows nothing.
+    """Text that only `reveal` returns: str, format, JSON and pickle fail, and the repr is empty.
 
-    Compared in constant time, and only with other secrets. A copy is the same object.
+    Comparison takes constant time and works only with other secrets. A copy is the same object.
     """
 
     __slots__ = ("_value",)
@@ -44,16 +39,16 @@ class Secret:
         return "Secret()"
 
     def __str__(self) -> NoReturn:
-        raise TypeError("a secret has no text; call reveal() where it is sent, and nowhere else")
+        raise TypeError(_NO_TEXT)
 
     def __format__(self, spec: str) -> NoReturn:
-        raise TypeError("a secret has no text; call reveal() where it is sent, and nowhere else")
+        raise TypeError(_NO_TEXT)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a secret cannot be pickled; keep it in the vault")
+        raise TypeError("a secret cannot be pickled; store it in the vault")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a secret cannot be changed; make another")
+        raise AttributeError("a secret cannot be changed; create a new one")
 
     def __copy__(self) -> Secret:
         return self
@@ -83,10 +78,10 @@ def revealed(secrets: Iterable[Secret]) -> set[str]:
 
 
 def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, allow_plain: bool = False) -> Secret:
-    """Read the secret of a reference; ConfigError says why there is none and what to do.
+    """Read the secret of a reference, or raise ConfigError.
 
-    `env:NAME` or `${NAME}`, `file:PATH` (a file that only its owner can read) or `keyring:SERVICE/NAME`. Anything else
-    would be the secret itself and is refused unless `allow_plain`; the error does not repeat it.
+    A reference is `env:NAME` or `${NAME}`, `file:PATH` (a file that only its owner can read) or `keyring:SERVICE/NAME`.
+    Anything else would be the secret itself and is rejected unless `allow_plain`; the error does not contain it.
     """
     if match := _VARIABLE.fullmatch(reference):
         return _from_environment(match["name"] or match["braced"], os.environ if environ is None else environ)
@@ -97,7 +92,7 @@ def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, all
         return _from_keyring(rest)
     if not allow_plain:
         raise ConfigError(
-            "a secret stands in clear where a reference to one belongs; write env:NAME, file:PATH or "
+            "expected a reference to a secret, not the secret itself; write env:NAME, file:PATH or "
             "keyring:SERVICE/NAME instead",
             code="secret_in_clear",
         )
@@ -107,7 +102,7 @@ def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, all
 def private_text(path: Path) -> str:
     """Return the content of a file that only its owner can read, without a final newline."""
     try:
-        # Not blocking, because a named pipe would never open.
+        # Non-blocking, because opening a named pipe would block forever.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             _refuse_shared(path, os.fstat(descriptor))
@@ -122,7 +117,7 @@ def private_text(path: Path) -> str:
 
 
 def _decode(raw: bytes) -> str:
-    """Decode, or return nothing: the error of a failed decoding would hold the secret."""
+    """Decode, or return an empty string: the error of a failed decoding would contain the secret."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -130,7 +125,7 @@ def _decode(raw: bytes) -> str:
 
 
 def _refuse_shared(path: Path, status: os.stat_result) -> None:
-    """Check the mode of the open file, so that it cannot be exchanged between check and read."""
+    """Check the mode of the open file, so that it cannot be replaced between check and read."""
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"the secret file {path} is not a regular file", code="secret_unreadable")
     if os.name != "posix":
@@ -163,7 +158,7 @@ def _from_keyring(place: str) -> Secret:
 
 
 def keyring_text(service: str, name: str) -> str | None:
-    """Return the password of the system's keyring under a name."""
+    """Return a password from the system's keyring, or None."""
     try:
         import keyring  # noqa: PLC0415 - optional, and slow to load
         import keyring.errors  # noqa: PLC0415 - as above
@@ -180,37 +175,3 @@ def no_keyring(error: ImportError) -> ConfigError:
     """Return the error for a missing keyring package."""
     message = "secrets from the keyring need the package keyring; run: pip install 'toolpost[keyring]'"
     return ConfigError(message, code="missing_extra", cause=error)
-
-
-def parse_env(text: str) -> dict[str, str]:
-    r"""Parse `.env` text, one `NAME=value` a line; of two with one name the later counts.
-
-    `export` before a name is allowed. A value in quotes is what stands in them, and in double quotes `\n`, `\t`, `\"`,
-    `\\` and `\$` are escapes; another value ends at a comment. Nothing is expanded, and other lines are passed over.
-    """
-    settings = [match for line in text.splitlines() if (match := _SETTING.match(line)) is not None]
-    return {match["name"]: _value(match) for match in settings}
-
-
-def read_env_file(path: Path) -> dict[str, str]:
-    """Return the variables of a file; ConfigError when it cannot be read, FileNotFoundError when there is none."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ConfigError(f"the variables in {path} cannot be read: {error.strerror}") from error
-    if len(raw) > _MOST_BYTES:
-        raise ConfigError(f"{path} is larger than {_MOST_BYTES} bytes, and no file of variables")
-    try:
-        return parse_env(raw.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from None
-
-
-def _value(setting: re.Match[str]) -> str:
-    if setting["double"] is not None:
-        return _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), setting["double"])
-    single: str | None = setting["single"]
-    return setting["plain"] if single is None else single

@@ -1,20 +1,21 @@
-"""What an operator wrote of the service that people sign in to for one source: `auth_config` of `oauth2_user`.
+"""Services that users sign in to, read from `auth_config` of a source with `auth_type: oauth2_user`.
 
-Where tokens come from: `issuer`, or `auth_url` and `token_url` (and `revocation_url`, and `device_url` for sign-ins by
-code), or the name of a known service as `provider`; a server that says it itself (RFC 9728) needs none of them, and
-with `legacy` one that says nothing is taken for its own issuer, as MCP had it in 2025-03-26. What they are for:
-`resource`, else the address of the source; beside an issuer or endpoints a `resource` is a name that nothing is fetched
-from. `scopes` are asked for beside those that the server names. Who we are there: `client_id` with `client_secret` or
-`private_key` (`algorithm`, `key_id`) and `client_auth`, or the `document_url` of our client document; without either we
-register.
+The issuer is `issuer`, or `auth_url` and `token_url` (with `revocation_url`, and `device_url` for device codes), or a
+known service named by `provider`. A server that publishes its issuer (RFC 9728) needs none of them. With `legacy`, a
+server without metadata is its own issuer, as in MCP 2025-03-26.
 
-`grant` is how tokens are got. `code` is a person's own consent. The others ask nobody, and every caller acts as the
-program: `client_credentials`; `jwt_bearer` with an `assertion` that says who the workload is; `enterprise` with an
-`identity_provider` (`token_url`, `client_id`, `client_secret`, `id_token`) that asserts the one in the id_token.
+Tokens are for `resource`, or for the address of the source. Beside an issuer or endpoints, `resource` is only an
+identifier from which nothing is fetched. `scopes` are requested in addition to those that the server names. The client
+is `client_id` with `client_secret` or `private_key` (`algorithm`, `key_id`) and `client_auth`, or the `document_url` of
+our client document; without either, we register dynamically.
 
-`provider` and `display_name` are the service's names, `discovery` is a token to list tools with, and `token_env` the
-variable that a command reads its token from. Secrets are best written as `env:NAME`, `file:PATH` or
-`keyring:SERVICE/NAME`; an `assertion` and an `id_token` are read again for every sign-in, for they do not last.
+`grant` is the kind of grant. `code` is the consent of a user. The others need no user, and every caller acts as the
+program: `client_credentials`; `jwt_bearer` with an `assertion` of the workload; `enterprise` with an
+`identity_provider` (`token_url`, `client_id`, `client_secret`, `id_token`), which asserts the user in the id_token.
+
+`provider` and `display_name` name the service, `discovery` is a token to list tools with, and `token_env` is the
+variable from which a command reads its token. Write secrets as `env:NAME`, `file:PATH` or `keyring:SERVICE/NAME`. An
+`assertion` and an `id_token` are read again for every sign-in, because they expire.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from toolpost.auth.oauth.sign_in import Assertion, SignInPlan
 from toolpost.auth.providers import KNOWN_PROVIDERS, with_known_endpoints
 from toolpost.auth.secret import Secret, revealed, secret_from
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import ConfigError, did_you_mean
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.nearest_names import did_you_mean
 from toolpost.contracts.records import represent
-from toolpost.contracts.source_kinds import TransportType
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.wire.network import NetworkPolicy
 
@@ -69,7 +70,7 @@ _KNOWN = frozenset(
 class Service(Struct, frozen=True, kw_only=True):
     """A service with accounts: its names, its sign-in plan and network policy.
 
-    `resource` is what to request tokens for (RFC 8707) where nothing is discovered.
+    Without discovery, tokens are requested for `resource` (RFC 8707).
     """
 
     provider: str
@@ -84,7 +85,7 @@ class Service(Struct, frozen=True, kw_only=True):
 
     @property
     def attended(self) -> bool:
-        """Whether a person must consent."""
+        """Whether a user must consent."""
         return self.plan.grant == "code"
 
     def current_plan(self) -> SignInPlan:
@@ -105,12 +106,17 @@ def plan_secrets(plan: SignInPlan) -> set[str]:
     return revealed(one for one in secrets if one)
 
 
-def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: ClientProfile) -> Service:
-    """Read `auth_config` of a source whose `auth_type` is `oauth2_user`."""
+def service_of(
+    config: ExternalToolConfig, *, network: NetworkPolicy, profile: ClientProfile, serves_metadata: bool
+) -> Service:
+    """Read `auth_config` of a source with `auth_type: oauth2_user`.
+
+    With `serves_metadata`, a remote server publishes its issuer, and tokens are always for its address.
+    """
     _refuse_unknown(config.name, config.auth_config)
     url = _url_of(config)
     options = dict(config.auth_config)
-    if not (config.transport is TransportType.MCP and url):  # a remote MCP server says itself where its people sign in
+    if not (serves_metadata and url):
         options = with_known_endpoints(options, str(options.get("provider") or config.name))
     read_assertion = _assertion_reader(config.name, options)
     urls = [url, *(str(options.get(key) or "") for key in _URLS), *_provider_urls(options)]
@@ -129,7 +135,7 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
     )
     if not plan.url:
         raise ConfigError(
-            f"source {config.name!r} is for people's own accounts, but nothing says where they sign in: "
+            f"source {config.name!r} uses accounts of users, but has no sign-in address: "
             "write issuer, or auth_url and token_url, or a known provider, into its auth_config; "
             f"known are: {', '.join(KNOWN_PROVIDERS)}"
         )
@@ -139,7 +145,7 @@ def service_of(config: ExternalToolConfig, *, network: NetworkPolicy, profile: C
         display_name=str(options.get("display_name") or provider),
         plan=plan,
         network=allowed,
-        resource=_resource(config),
+        resource=_resource(config, serves_metadata=serves_metadata),
         read_assertion=read_assertion,
     )
 
@@ -166,7 +172,7 @@ def _grant(name: str, config: dict[str, Any]) -> Literal["code", "client"]:
 
 
 def _assertion_reader(name: str, config: dict[str, Any]) -> Callable[[], Assertion | IdentityProvider] | None:
-    """Return what reads the assertion or id_token at sign-in, for grants that need one."""
+    """Return the function that reads the assertion or id_token at sign-in, for grants that need one."""
     kind = config.get("grant")
     for grant, key in (("jwt_bearer", "assertion"), ("enterprise", "identity_provider")):
         if (kind == grant) is not bool(config.get(key)):
@@ -177,7 +183,7 @@ def _assertion_reader(name: str, config: dict[str, Any]) -> Callable[[], Asserti
         return None
     value: object = config["identity_provider"]
     if not is_object(value) or not all(value.get(key) for key in ("token_url", "client_id", "id_token")):
-        message = "is an object with token_url, client_id and id_token"
+        message = "must be an object with token_url, client_id and id_token"
         raise ConfigError(f"auth_config.identity_provider of source {name!r} {message}")
     _refuse_unknown(name, value, _PROVIDER, ".identity_provider")
     return partial(_identity_provider, value)
@@ -197,16 +203,16 @@ def _provider_urls(config: dict[str, Any]) -> list[str]:
     return [str(value["token_url"])] if is_object(value) else []
 
 
-def _resource(config: ExternalToolConfig) -> str | None:
-    """Return the resource to request tokens for: always for MCP, else only where an operator names one."""
+def _resource(config: ExternalToolConfig, *, serves_metadata: bool) -> str | None:
+    """Return the resource to request tokens for: always for MCP, else only if the operator names one."""
     named = config.auth_config.get("resource")
-    if not named and config.transport is TransportType.MCP and (url := _url_of(config)):
+    if not named and serves_metadata and (url := _url_of(config)):
         return resource_of(url)
     return str(named) if named else None
 
 
 def _url_of(config: ExternalToolConfig) -> str:
-    """Return the URL that tokens are for: the operator's resource, else the address of the source."""
+    """Return the URL of the tokens: the operator's resource, else the address of the source."""
     named = config.auth_config.get("resource") or config.base_url or config.connection
     return str(named) if str(named).startswith(("http://", "https://")) else ""
 

@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]+)\}")
 class VariableFiller:
     """Replace references by the values of variables, at any depth of a model.
 
-    `used` are the values, `missing` are the variables that are not set, with the place of the first reference.
+    `used` contains the values, `missing` the variables that are not set, with the place of the first reference.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -29,7 +29,7 @@ class VariableFiller:
         self.missing: dict[str, str] = {}
 
     def fill_model(self, model: Model, *, without: Collection[str] = (), place: str = "") -> Model:
-        """Return the model itself where it has no reference, else a copy; defaults have none and are not looked at."""
+        """Return the model itself if it has no reference, else a copy; defaults contain none and are skipped."""
         changes: dict[str, Any] = {}
         for name in model.model_fields_set.difference(without):
             value = getattr(model, name)
@@ -39,7 +39,7 @@ class VariableFiller:
         return model.model_copy(update=changes) if changes else model
 
     def fill(self, value: Any, place: str) -> Any:
-        """Return the value itself where it has no reference, else a copy."""
+        """Return the value itself if it has no reference, else a copy."""
         if isinstance(value, str):
             return self._fill_text(value, place) if "${" in value else value
         if isinstance(value, SecretStr):

@@ -1,4 +1,4 @@
-"""Tools that come with Toolpost, as objects, and their collections in both spellings; imported when first used."""
+"""Built-in tools as objects, and their collections in both spellings; imported at first use."""
 
 from __future__ import annotations
 

@@ -1,27 +1,30 @@
 """Tools that act inside an agent: reply to a user, start and resume tasks, notify or ask the main agent.
 
-The agent that runs them stands in the context. Outside of a running call they only say what they would do.
+The context contains the agent that runs them. Outside of an agent they only report what they would do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from msgspec.structs import replace
 from pydantic import Field
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.catalog.function import FunctionTool, tool
-from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolExecutionError
 from toolpost.contracts.spec import AGENT_TARGET, ToolCategory, ToolTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.context import ToolContext
 
 HOST = "agent"
 """Key of `tool_context` with the agent that runs the tools of this module."""
 
 _LONGEST = 100_000
-# What an agent does for itself ends with its process, so that nobody has to be asked about it after a crash.
+# The effects of these tools end with their process, so a crash leaves no unknown outcome to ask about.
 _DECLARED: Mapping[str, Any] = {
     "side_effects": "stateful",
     "replay": "idempotent",
@@ -33,26 +36,26 @@ Text = Annotated[str, Field(min_length=1, max_length=_LONGEST)]
 
 
 class MainHost(Protocol):
-    """What a main agent does for its tools; each raises a ToolError where it cannot."""
+    """Services of a main agent for its tools; each raises a ToolError if it fails."""
 
     async def send_reply(self, text: str, channel_id: str, reply_to: str | None) -> None:
         """Deliver a text to a channel."""
         ...
 
     async def spawn_task(self, description: str, input_text: str, *, cause: str) -> str:
-        """Start a task in the background for an event, and return its id."""
+        """Start a task in the background for an event, and return its ID."""
         ...
 
     async def resume_task(self, task_id: str, input_text: str) -> None:
-        """Go on with a task, with more information."""
+        """Continue a task with more information."""
         ...
 
 
 class TaskHost(Protocol):
-    """What an agent does for the tools of its tasks."""
+    """Services of an agent for the tools of its tasks."""
 
     def notify(self, task_id: str, text: str) -> None:
-        """Tell the main agent something about a task."""
+        """Send the main agent a notification of a task."""
         ...
 
 
@@ -69,7 +72,7 @@ async def spawn_task(
     input: Annotated[Text, Field(description="All that the task needs to know; it sees nothing of this conversation")],
     ctx: ToolContext,
 ) -> dict[str, Any]:
-    """Start a task in the background. You are told when it has ended."""
+    """Start a task in the background. You are notified when it has ended."""
     host: MainHost | None = _host(ctx, "spawn_task")
     task_id = ctx.task_id if host is None else await host.spawn_task(description, input, cause=ctx.call_id)
     return {"action": "spawn_task", "description": description, "input": input, "task_id": task_id}
@@ -87,7 +90,7 @@ async def reply(
         str | None, Field(validation_alias=either("reply_to"), description="The message that this answers")
     ] = None,
 ) -> dict[str, Any]:
-    """Say something to the user. There is no other way: text outside of this tool reaches nobody."""
+    """Say something to the user. Text outside of this tool is not delivered."""
     host: MainHost | None = _host(ctx, "reply")
     if host is not None:
         await host.send_reply(text, channel_id, reply_to)
@@ -128,7 +131,7 @@ async def need_more_info(
 
 
 def _host(ctx: ToolContext, tool_name: str) -> Any:
-    """Return the agent of a running call; None for a tool that is executed by itself."""
+    """Return the agent of a running call, or None outside of an agent."""
     host = ctx.tool_context.get(HOST)
     if host is None and ctx.call_id:
         message = f"{tool_name} belongs to a running agent, and there is none here; call it from a MainAgent"

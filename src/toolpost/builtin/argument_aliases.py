@@ -1,4 +1,4 @@
-"""Aliases of arguments: camelCase is accepted like snake_case, and not shown to a model a second time."""
+"""Aliases of arguments: camelCase is accepted as well as snake_case, but models see only one spelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_OTHERS: Mapping[str, Sequence[str]] = {}
 
 
 def either(name: str, *others: str) -> AliasChoices:
-    """Return the aliases of an argument: its own name, the same in camelCase, and others."""
+    """Return the aliases of an argument: its name, its name in camelCase, and others."""
     return AliasChoices(name, *dict.fromkeys([camel(name), *others]))
 
 
@@ -32,10 +32,10 @@ def camel(name: str) -> str:
 
 
 def with_camel_case(tool: FunctionTool, *, also: Mapping[str, Sequence[str]] = NO_OTHERS) -> FunctionTool:
-    """Return the tool with a schema that accepts both spellings; a model is shown the original schema.
+    """Return the tool with a schema that accepts both spellings; models see the original schema.
 
-    The function's parameters have `Field(validation_alias=either("max_results"))`, so that pydantic reads both. `also`
-    has further aliases of optional arguments.
+    The function's parameters have `Field(validation_alias=either("max_results"))`, which makes pydantic read both.
+    `also` contains further aliases of optional arguments.
     """
     shown = tool.spec.input_schema
     accepted = _with_others(_widen(shown), also)
@@ -76,7 +76,7 @@ def _with_others(schema: JsonSchema, also: Mapping[str, Sequence[str]]) -> JsonS
 
 
 def _one_of_two(name: str, *, required: bool) -> JsonSchema:
-    """Require or allow one of both spellings, and refuse both at once."""
+    """Require or allow one of the two spellings, and reject both together."""
     if required:
         return {"oneOf": [{"required": [name]}, {"required": [camel(name)]}]}
     return {"not": {"required": [name, camel(name)]}}

@@ -1,12 +1,10 @@
-"""Tools that run commands: run_command, command_output and command_stop; there only when an operator names them."""
+"""Tools that run commands: run_command, command_output and command_stop; present only if an operator names them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -16,15 +14,15 @@ from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import display_path
 from toolpost.builtin.system import TaskEnvironment
 from toolpost.catalog.function import FunctionTool, tool
-from toolpost.contracts.context import ToolContext
-from toolpost.contracts.errors import ToolClientError, ToolError, ToolPermissionError
+from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.paths import is_path_allowed, is_protected
 from toolpost.processes.launch import Launch, child_environment
 
 if TYPE_CHECKING:
+    from toolpost.builtin.background_commands import BackgroundCommand, BackgroundCommands
+    from toolpost.contracts.context import ToolContext
     from toolpost.processes.commands import CommandResult, CommandRunner
-
 
 _TAGS = ("builtin", "command")
 _LONGEST_S = 600
@@ -34,7 +32,6 @@ _SHOWN = 64 * 1024
 CommandId = Annotated[
     str, Field(min_length=1, validation_alias=either("command_id"), description="The id that run_command gave")
 ]
-
 Seconds = Annotated[
     float | None,
     Field(
@@ -47,12 +44,6 @@ Seconds = Annotated[
 InBackground = Annotated[
     bool, Field(validation_alias=either("run_in_background"), description="Return at once; read on with its id")
 ]
-_MAX_OUTPUT_BYTES = 64 * 1024
-_CHUNK = 64 * 1024
-_FLOOD_BYTES = 16 << 20
-_PAUSE_S = 0.01
-_MOST_RUNNING = 20
-_MOST_FINISHED = 100
 
 
 class CommandRun(TypedDict):
@@ -172,7 +163,7 @@ def _argv(command: str | list[str]) -> list[str]:
 
 
 def _argv_with_one_stream(command: str | list[str]) -> list[str]:
-    """Return the arguments that run a command with stderr redirected to stdout, so that both are read in order."""
+    """Return arguments that redirect stderr to stdout, so that both are read in order."""
     if sys.platform == "win32":
         return _argv(command)
     if isinstance(command, str):
@@ -181,7 +172,7 @@ def _argv_with_one_stream(command: str | list[str]) -> list[str]:
 
 
 def _folder(cwd: str | None, ctx: ToolContext) -> str | None:
-    """Return the working folder, which must be allowed; what the command itself touches is not restricted."""
+    """Return the working folder, which must be allowed; the command's own file access is not restricted."""
     if cwd is not None and is_protected(os.path.realpath(cwd), ctx.protected_paths, writes=False):
         message = f"Path {display_path(cwd)!r} is protected; run the command in another folder"
         raise ToolPermissionError(message, tool_name="run_command", code="path_protected")
@@ -238,129 +229,8 @@ def _command_state(command: BackgroundCommand) -> CommandState:
 
 
 def _cut_middle(text: str) -> str:
-    """Cut a long text to its head and its tail, which say most."""
+    """Cut the middle of a long text."""
     if len(text) <= _SHOWN:
         return text
     half = _SHOWN // 2
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
-
-
-Status = Literal["running", "completed", "failed", "stopped"]
-Owner = tuple[str, str]
-
-
-class BackgroundCommand:
-    """One command; the last `_MAX_OUTPUT_BYTES` of its output are kept."""
-
-    def __init__(self, command_id: str, owner: Owner) -> None:
-        self.id = command_id
-        self.owner = owner
-        self.began = time.monotonic()
-        self.seconds: float | None = None
-        self.status: Status = "running"
-        self.exit_code: int | None = None
-        self.error: str | None = None
-        self.cut = False
-        self.task: asyncio.Task[None] | None = None
-        self._output = bytearray()
-        self._read = 0
-
-    @property
-    def output(self) -> str:
-        """The output so far, both streams in order of arrival."""
-        return self._output.decode("utf-8", "replace")
-
-    @property
-    def elapsed_s(self) -> float:
-        """Duration so far, or until the end."""
-        return time.monotonic() - self.began if self.seconds is None else self.seconds
-
-    async def run(self, launch: Launch, *, timeout_s: float) -> None:
-        """Run the command and set its final status; one that was stopped stays stopped."""
-        try:
-            self.exit_code = await self._run(launch, timeout_s)
-            self._end("completed" if self.exit_code == 0 else "failed")
-        except asyncio.CancelledError:
-            self._end("stopped")
-        except TimeoutError:
-            self.error = f"it did not end within {timeout_s:g} s, and was ended with all that it started"
-            self._end("failed")
-        except ToolError as failed:
-            self.error = str(failed)
-            self._end("failed")
-
-    async def _run(self, launch: Launch, timeout_s: float) -> int:
-        from toolpost.processes.process_supervisor import start  # noqa: PLC0415 - most runs never start one
-
-        async with asyncio.timeout(timeout_s):
-            process = await start(launch)
-            try:
-                process.stdin.close()
-                while data := await process.stdout.read(_CHUNK):
-                    self._take(data)
-                    if self._read > _FLOOD_BYTES:  # throttle a flood of output, so that other tasks get their turn
-                        await asyncio.sleep(_PAUSE_S)
-                code = await process.wait()
-                self._take(process.stderr_tail.encode())
-                return code
-            finally:
-                await process.close(grace_s=0)
-
-    def _take(self, data: bytes) -> None:
-        """Append output; the oldest goes, by whole lines if there are any, when there is too much."""
-        self._output += data
-        self._read += len(data)
-        if len(self._output) > _MAX_OUTPUT_BYTES:
-            self.cut = True
-            begin = len(self._output) - _MAX_OUTPUT_BYTES
-            line = self._output.find(b"\n", begin)
-            del self._output[: begin if line < 0 else line + 1]
-
-    def _end(self, status: Status) -> None:
-        if self.status == "running":
-            self.status = status
-            self.seconds = time.monotonic() - self.began
-
-
-class BackgroundCommands:
-    """The background commands of all tasks; each is visible only to the user who started it."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, BackgroundCommand] = {}
-
-    def start(self, owner: Owner, launch: Launch, *, timeout_s: float) -> BackgroundCommand:
-        """Start a command; raise a ToolClientError when too many run already."""
-        running = sum(one.status == "running" for one in self._known.values())
-        if running >= _MOST_RUNNING:
-            message = f"{running} commands run in the background already; stop one with command_stop first"
-            raise ToolClientError(message, tool_name="run_command", code="too_many_commands")
-        command = BackgroundCommand(f"cmd-{secrets.token_hex(4)}", owner)
-        self._known[command.id] = command
-        command.task = asyncio.create_task(command.run(launch, timeout_s=timeout_s))
-        self._forget_oldest()
-        return command
-
-    def find(self, command_id: str, owner: Owner, *, tool_name: str) -> BackgroundCommand:
-        """Find a command by its id, if this user started it."""
-        command = self._known.get(command_id)
-        if command is None or command.owner != owner:
-            message = f"command {command_id[:40]!r} not found; run_command gives an id to one in the background"
-            raise ToolClientError(message, tool_name=tool_name, code="command_not_found")
-        return command
-
-    async def stop(self, command: BackgroundCommand) -> None:
-        """Kill a command with all processes that it started."""
-        if command.task is not None and not command.task.done():
-            command.task.cancel()
-            await asyncio.wait([command.task])
-
-    async def close(self) -> None:
-        """Kill all commands; safe to call twice."""
-        for command in self._known.values():
-            await self.stop(command)
-        self._known.clear()
-
-    def _forget_oldest(self) -> None:
-        finished = [one.id for one in self._known.values() if one.status != "running"]
-        for command_id in finished[:-_MOST_FINISHED]:
-            del self._known[command_id]

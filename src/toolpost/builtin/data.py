@@ -16,11 +16,11 @@ from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.json_values import refuse_constant
 
-# What lies deeper cannot be validated, told or stored.
+# Deeper values cannot be validated, displayed or stored.
 _DEEPEST = 200
 _MOST_DIGITS = 4000
 
-# Spelled out, because clients refuse a property without a type.
+# Explicit, because clients reject a property without a type.
 JsonValue = str | float | bool | dict[str, Any] | list[Any] | None
 
 
@@ -88,7 +88,7 @@ def base64_encode(text: Annotated[str, Field(description="The text, encoded as U
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        message = "the text holds half of a surrogate pair, which UTF-8 cannot carry; correct the text"
+        message = "the text contains half of a surrogate pair, which UTF-8 cannot encode; correct the text"
         raise ToolClientError(message, tool_name="base64_encode", code="encoding_wrong") from None
     return {"encoded": base64.b64encode(data).decode()}
 
@@ -106,7 +106,7 @@ def base64_decode(
     try:
         return {"decoded": data.decode()}
     except UnicodeDecodeError as wrong:
-        message = f"the {len(data)} bytes behind it are no UTF-8 text: {wrong.reason} at byte {wrong.start}"
+        message = f"the {len(data)} decoded bytes are not UTF-8 text: {wrong.reason} at byte {wrong.start}"
         raise ToolClientError(message, tool_name="base64_decode", code="encoding_wrong") from None
 
 
@@ -138,7 +138,7 @@ def _depth_exceeds(value: Any, limit: int) -> bool:
 
 
 def _members(value: Any) -> list[Any]:
-    """Return the containers directly inside a value; plain values add no depth."""
+    """Return the containers directly inside a value; other values add no depth."""
     inside: Any = ()
     if isinstance(value, dict):
         inside = cast("dict[str, Any]", value).values()

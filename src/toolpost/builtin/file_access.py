@@ -1,7 +1,7 @@
-"""Where a call may reach in the file system: every path is opened from the handle of an allowed folder.
+"""File access of a call: every path is opened from the handle of an allowed folder.
 
-Links are resolved first. What they lead to is then walked folder by folder without following any link, so that
-one that is swapped in meanwhile ends the walk instead of leading outside.
+Links are resolved first. The resolved path is then opened folder by folder without following any link. A link that is
+swapped in during that walk ends it instead of leading outside.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Struct, field
 from pydantic import Field
 
 from toolpost.catalog.function import FunctionTool, tool
-from toolpost.contracts.context import ProtectedPath, ToolContext
 from toolpost.contracts.errors import ToolClientError, ToolError, ToolPermissionError, ToolServerError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.policy.paths import Protection, is_path_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from toolpost.contracts.context import ProtectedPath, ToolContext
 
 file_tool: Callable[..., Callable[[Callable[..., Any]], FunctionTool]] = partial(
     tool, file=True, category=ToolCategory.FILE, tags=("builtin", "file")
@@ -33,10 +36,10 @@ FilePath = Annotated[str, Field(min_length=1, description="A path, absolute or f
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _CLOEXEC
-# A FIFO that nobody writes to would hold up whoever opens it without O_NONBLOCK.
+# Without O_NONBLOCK, opening a FIFO without a writer would block.
 READ_FLAGS = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _LIST = os.O_RDONLY | _NOFOLLOW | _CLOEXEC | getattr(os, "O_DIRECTORY", 0)
-_NEVER = "no tool touches it, whatever tools.allowedPaths says; change it by hand, outside of tools"
+_NEVER = "no tool may access it, regardless of tools.allowedPaths; change it manually"
 _HAS_HANDLES = os.open in os.supports_dir_fd
 _SHOWN = 200
 _KINDS = frozenset(
@@ -45,13 +48,26 @@ _KINDS = frozenset(
         *("cgroup", "cgroup2", "fusectl", "binfmt_misc", "selinuxfs", "devpts", "mqueue", "rpc_pipefs", "nsfs"),
     }
 )
+_ERROR_TEXTS = {
+    errno.ENOENT: ("file_not_found", "File not found: {path!r}; list_files shows the existing files"),
+    errno.ENOTDIR: ("not_a_folder", "A part of {path!r} is not a folder, or is a new link; check the path"),
+    errno.ELOOP: ("path_refused", "{path!r} leads through links in a circle, or a new one; check the path"),
+    errno.EISDIR: ("is_a_folder", "{path!r} is a folder, not a file; name a file in it, or use list_files"),
+    errno.EEXIST: ("file_exists", "{path!r} already exists; choose another name, or set overwrite"),
+    errno.ENOTEMPTY: ("folder_not_empty", "{path!r} is not empty; set recursive to delete all of it"),
+    errno.ENAMETOOLONG: ("name_too_long", "The path {path!r} is longer than a name may be; shorten it"),
+    errno.ENOSPC: ("disk_full", "No space left for {path!r}; nothing was changed, free some space first"),
+    errno.EROFS: ("read_only", "{path!r} is on a read-only file system"),
+    errno.EINVAL: ("path_refused", "{path!r} cannot be used this way; check both paths"),
+}
+_NO_FOLDER = ("file_not_found", "Folder not found: {path!r}; write_file creates it with the first file in it")
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Place(NamedTuple):
-    """A name in an open folder; `path` is as the caller wrote it, `real` where it leads.
+    """A name in an open folder; `path` is the caller's spelling, `real` the resolved path.
 
-    Where the system has no handles of folders (Windows), `folder` is None and `name` is the whole path.
+    On systems without handles of folders (Windows), `folder` is None and `name` is the whole path.
     """
 
     folder: int | None
@@ -65,11 +81,9 @@ class Place(NamedTuple):
         return self.name == "."
 
     def status(self) -> os.stat_result:
-        """Return the status of the entry, without following a link."""
         return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
 
     def status_or_none(self) -> os.stat_result | None:
-        """Return the status of the entry; None when there is none."""
         try:
             return self.status()
         except FileNotFoundError:
@@ -84,15 +98,14 @@ class OpenFile(NamedTuple):
     place: Place
 
     def read(self) -> bytes:
-        """Read the rest of the file."""
         with os.fdopen(self.fd, "rb", closefd=False) as file:
             return file.read()
 
 
 class FileAccess(Struct, frozen=True, kw_only=True):
-    """Opens the paths that one call of a tool may reach; `allowed_paths=None` allows all but the kernel's own files.
+    """Opens the paths that a call may access; `allowed_paths=None` allows all but the kernel's files.
 
-    Protected paths are refused in any case; `writes` says that the tool changes files.
+    Protected paths are always rejected. `writes` means that the tool changes files.
     """
 
     tool_name: str
@@ -102,7 +115,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, ctx: ToolContext, tool_name: str, *, writes: bool = False) -> FileAccess:
-        """Build the access of a tool from the context of its call."""
+        """Create the access of a tool from the context of its call."""
         protection = Protection(ctx.protected_paths)
         return cls(tool_name=tool_name, allowed_paths=ctx.allowed_paths, protection=protection, writes=writes)
 
@@ -110,7 +123,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
     def place(self, path: str, *, follow: bool = True, make: bool = False) -> Generator[Place]:
         """Resolve a path to a name in an open folder, and close the folder at the end.
 
-        With `follow=False` a link at the end of the path is not followed. `make` creates the folders above it.
+        With `follow=False`, a link at the end of the path is not followed. `make` creates the parent folders.
         """
         with translate_os_errors(path, tool_name=self.tool_name):
             real = self._resolve(path, follow=follow)
@@ -127,13 +140,13 @@ class FileAccess(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def open_file(self, path: str) -> Generator[OpenFile]:
-        """Open a regular file for reading; refuse folders, devices, FIFOs and the kernel's own files."""
+        """Open a regular file for reading; reject folders, devices, FIFOs and the kernel's files."""
         with self.place(path) as place:
             self.check_regular(place, place.status())
             fd = os.open(place.name, READ_FLAGS, dir_fd=place.folder)
             try:
                 status = os.fstat(fd)
-                self.check_regular(place, status)  # it may be another by now
+                self.check_regular(place, status)  # it may have been replaced
                 self.check_unprotected(status, path)
                 yield OpenFile(fd, status, place)
             finally:
@@ -141,12 +154,11 @@ class FileAccess(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def open_folder(self, path: str) -> Generator[OpenFile]:
-        """Open a folder for listing."""
         with self.place(path) as place:
             status = place.status()
             if not stat.S_ISDIR(status.st_mode):
                 raise self.refusal(
-                    f"{display_path(path)!r} is no folder; name the folder that it lies in", "not_a_folder"
+                    f"{display_path(path)!r} is not a folder; name the folder that contains it", "not_a_folder"
                 )
             self.check_on_disk(status, path)
             fd = os.open(place.name, _LIST, dir_fd=place.folder)
@@ -156,7 +168,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
                 os.close(fd)
 
     def check_regular(self, place: Place, status: os.stat_result) -> None:
-        """Refuse whatever is no plain file."""
+        """Reject everything except regular files."""
         if stat.S_ISDIR(status.st_mode):
             raise tool_error_from_os(IsADirectoryError(errno.EISDIR, ""), place.path, tool_name=self.tool_name)
         self.check_on_disk(status, place.path)
@@ -165,15 +177,15 @@ class FileAccess(Struct, frozen=True, kw_only=True):
             raise self.refusal(f"{display_path(place.path)!r} is {kind}, not a plain file", "not_a_file")
 
     def check_unprotected(self, status: os.stat_result, path: str) -> None:
-        """Refuse a file or folder that is protected, whatever path led to it."""
+        """Reject a protected file or folder, regardless of the path that led to it."""
         self._refuse(self.protection.of_status(status, writes=self.writes), path)
 
     def is_protected(self, status: os.stat_result) -> bool:
-        """Return whether a file or folder is protected, whatever path led to it."""
+        """Return whether a file or folder is protected, regardless of the path that led to it."""
         return self.protection.of_status(status, writes=self.writes) is not None
 
     def check_holds_nothing(self, place: Place, status: os.stat_result) -> None:
-        """Refuse to move or delete a folder, or a link, that a protected path goes through."""
+        """Reject moving or deleting a folder or link on the way to a protected path."""
         inside = self.protection.below(place.real, status)
         if inside is not None:
             message = (
@@ -182,7 +194,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
 
     def _check_entry(self, place: Place) -> None:
-        """Refuse an entry by what lies there, and by the name that it would have there."""
+        """Reject a protected entry, and a protected name in its folder."""
         status = place.status_or_none()
         if status is not None:
             self.check_unprotected(status, place.path)
@@ -196,7 +208,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
             raise ToolPermissionError(message, tool_name=self.tool_name, code="path_protected")
 
     def start_folder(self, path: str | None) -> str:
-        """Return the folder to start in: the given one, else the working folder if allowed, else the first allowed."""
+        """Return the given folder, else the working folder if allowed, else the first allowed one."""
         if path is not None:
             return path
         if self.allowed_paths and not is_path_allowed(".", self.allowed_paths):
@@ -204,11 +216,10 @@ class FileAccess(Struct, frozen=True, kw_only=True):
         return "."
 
     def refusal(self, message: str, code: str) -> ToolClientError:
-        """Build a client error of this tool."""
         return ToolClientError(message, tool_name=self.tool_name, code=code)
 
     def leads_into(self, path: str, folder: str) -> bool:
-        """Return whether a path is in a folder, or is the folder, whose real path is given."""
+        """Return whether a path is a folder, given by its real path, or is inside it."""
         return f"{self._resolve(path, follow=False)}{os.sep}".startswith(f"{folder}{os.sep}")
 
     def _resolve(self, path: str, *, follow: bool) -> str:
@@ -223,11 +234,10 @@ class FileAccess(Struct, frozen=True, kw_only=True):
                 )
             return _check_path(f"{os.path.realpath(above or os.curdir).rstrip(os.sep)}{os.sep}{name}")
         except ValueError:
-            message = f"the path {display_path(path)!r} holds a character that no file name can have, such as NUL"
+            message = f"the path {display_path(path)!r} contains a character that is invalid in file names, such as NUL"
             raise self.refusal(message, "path_refused") from None
 
     def _root_of(self, real: str, path: str) -> str:
-        """Find the allowed folder that contains a path."""
         if self.allowed_paths is None:
             return os.path.splitdrive(real)[0] + os.sep
         for folder in map(os.path.realpath, self.allowed_paths):
@@ -238,7 +248,7 @@ class FileAccess(Struct, frozen=True, kw_only=True):
         raise ToolPermissionError(message, tool_name=self.tool_name, code="path_refused")
 
     def check_on_disk(self, status: os.stat_result, path: str) -> None:
-        """Refuse the kernel's files: they reveal processes with their environments, and control the machine."""
+        """Reject the kernel's files: they expose processes and their environments, and control the machine."""
         if is_kernel_device(status.st_dev):
             message = (
                 f"{display_path(path)!r} is a file of the kernel's, not one on a disk; such files are never opened"
@@ -253,10 +263,10 @@ def _check_path(real: str) -> str:
 
 
 def _descend(root: str, real: str, *, make: bool, check: Callable[[os.stat_result], None]) -> tuple[int | None, str]:
-    """Open the folder above `real`, beginning at `root`, without following a link on the way; `check` sees each."""
+    """Open the parent folder of `real` from `root` without following links; `check` gets each folder's status."""
     if make and real != root:
         Path(root).mkdir(parents=True, exist_ok=True)
-    if not _HAS_HANDLES:  # No test covers it: Windows has no handles of folders, so the path was only checked.
+    if not _HAS_HANDLES:  # Untested: Windows has no handles of folders, so the path is only checked.
         if make:
             Path(real).parent.mkdir(parents=True, exist_ok=True)
         return None, real
@@ -273,7 +283,6 @@ def _descend(root: str, real: str, *, make: bool, check: Callable[[os.stat_resul
 
 
 def _step(folder: int, part: str, *, make: bool) -> int:
-    """Open a folder below and close the one above."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(part, dir_fd=folder)
@@ -292,26 +301,6 @@ def _kind_of(mode: int) -> str:
     return "a device" if sys.platform != "win32" else "something special"
 
 
-class _ErrorText(NamedTuple):
-    code: str
-    message: str
-
-
-_ERROR_TEXTS = {
-    errno.ENOENT: _ErrorText("file_not_found", "File not found: {path!r}; list_files shows what is there"),
-    errno.ENOTDIR: _ErrorText("not_a_folder", "A part of {path!r} is no folder, or is a new link; check the path"),
-    errno.ELOOP: _ErrorText("path_refused", "{path!r} leads through links in a circle, or a new one; check the path"),
-    errno.EISDIR: _ErrorText("is_a_folder", "{path!r} is a folder, not a file; name a file in it, or use list_files"),
-    errno.EEXIST: _ErrorText("file_exists", "{path!r} exists already; choose another name, or say overwrite"),
-    errno.ENOTEMPTY: _ErrorText("folder_not_empty", "{path!r} is not empty; say recursive to delete all of it"),
-    errno.ENAMETOOLONG: _ErrorText("name_too_long", "The path {path!r} is longer than a name may be; shorten it"),
-    errno.ENOSPC: _ErrorText("disk_full", "There is no room left for {path!r}; nothing was changed, make room first"),
-    errno.EROFS: _ErrorText("read_only", "{path!r} lies on a file system that cannot be written"),
-    errno.EINVAL: _ErrorText("path_refused", "{path!r} cannot be used this way; check both paths"),
-}
-_NO_FOLDER = _ErrorText("file_not_found", "Folder not found: {path!r}; write_file makes it with the first file in it")
-
-
 @contextmanager
 def translate_os_errors(path: str, *, tool_name: str) -> Generator[None]:
     """Raise an OSError of the block as an error of the tool."""
@@ -322,41 +311,40 @@ def translate_os_errors(path: str, *, tool_name: str) -> Generator[None]:
 
 
 def tool_error_from_os(refused: OSError, path: str, *, tool_name: str) -> ToolError:
-    """Map an OSError to an error of the tool that says what to do next."""
+    """Map an OSError to an error of the tool, with the next action."""
     if refused.errno in (errno.EACCES, errno.EPERM):
-        message = f"the system does not let this process touch {display_path(path)!r}; check its mode and its owner"
+        message = f"the system denies this process access to {display_path(path)!r}; check its mode and its owner"
         return ToolPermissionError(message, tool_name=tool_name, code="file_permission")
     no_folder = refused.errno == errno.ENOENT and tool_name in {"list_files", "glob_files"}
     error_text = _NO_FOLDER if no_folder else _ERROR_TEXTS.get(refused.errno or 0)
     if error_text is None:
         message = f"{display_path(path)!r}: {refused.strerror or refused}"
         return ToolServerError(message, tool_name=tool_name, code="file_error")
-    return ToolClientError(
-        error_text.message.format(path=display_path(path)), tool_name=tool_name, code=error_text.code
-    )
+    code, message = error_text
+    return ToolClientError(message.format(path=display_path(path)), tool_name=tool_name, code=code)
 
 
 def file_changed_error(path: str, *, tool_name: str) -> ToolServerError:
-    """Build the error for a file that another program changed meanwhile; nothing was written."""
-    message = f"{display_path(path)!r} was changed by somebody else meanwhile; read it again, then repeat the call"
+    """Build the error for a file that another program changed concurrently; nothing was written."""
+    message = f"{display_path(path)!r} was changed by another program; read it again, then repeat the call"
     return ToolServerError(message, tool_name=tool_name, code="file_changed")
 
 
 def display_path(path: str) -> str:
-    """Shorten a path for a message, and escape characters that UTF-8 cannot carry."""
+    """Shorten a path for a message, and escape characters that UTF-8 cannot encode."""
     text = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}..."
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def is_kernel_device(device: int) -> bool:
-    """Return whether a device is a file system of the kernel, such as /proc or /sys, wherever it is mounted."""
-    if sys.platform != "linux" or os.major(device) != 0:  # real disks have a number
+    """Return whether a device is a file system of the kernel, such as /proc or /sys, at any mount point."""
+    if sys.platform != "linux" or os.major(device) != 0:  # real disks have a major number
         return False
     return device in _kernel_devices()
 
 
 def _kernel_devices() -> set[int]:
-    """Read the mounts each time: they come and go, and few files have such a device."""
+    """Read the mounts each time: they change, and few files have such a device."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Walks over folders by their handles, and patterns of file names; standard library only."""
+"""Folder walks by handles, and glob patterns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 Skip = Callable[[str, str], bool]
 Hides = Callable[[os.DirEntry[str]], bool]
 
-# Folders that hold what others made: versions, packages, builds and caches.
+# Folders of generated files: versions, packages, builds and caches.
 GENERATED = frozenset(
     {
         *(".git", ".hg", ".svn", "node_modules", "bower_components", "dist", "build", "target"),
@@ -26,7 +26,7 @@ LONGEST = 1000
 _MOST_ALTERNATIVES = 256
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _ANY_FOLDERS: Final = re.compile("")
-_END = re.compile(r"(?!)")  # nothing fits after the last
+_END = re.compile(r"(?!)")  # matches nothing
 
 
 class OpenFolder(NamedTuple):
@@ -40,10 +40,10 @@ class OpenFolder(NamedTuple):
 def walk(
     start: int, *, deep: bool = True, skip: Skip | None = None, hides: Hides | None = None
 ) -> Iterator[OpenFolder]:
-    """Yield each folder below a handle, sorted by name; a folder that cannot be read is skipped.
+    """Yield each folder below a handle, sorted by name; unreadable folders are skipped.
 
-    Links are not followed. `skip` gets the path and name of a folder and says whether to leave it out, `hides` of any
-    entry.
+    Links are not followed. `skip` returns whether to skip a folder by its parent path and name, `hides` whether to hide
+    any entry.
     """
     waiting, handles = [""], _Handles(start)
     try:
@@ -64,14 +64,14 @@ def walk(
 
 
 class _Handles:
-    """Keeps the last folders of a walk open, so that most steps cost one `open`, however deep."""
+    """Keeps the last folders of a walk open, so that most steps cost one `open` at any depth."""
 
     def __init__(self, start: int) -> None:
         self._start = start
         self._folders: list[tuple[str, int]] = []
 
     def reach(self, folder: str) -> int:
-        """Return the handle of a folder below the start, opened part by part without following a link."""
+        """Return the handle of a folder below the start, opened part by part without following links."""
         while self._folders and not folder.startswith(self._folders[-1][0]):
             os.close(self._folders.pop()[1])
         path, fd = self._folders[-1] if self._folders else ("", self._start)
@@ -90,18 +90,17 @@ class _Handles:
         return fd
 
     def close(self) -> None:
-        """Close all handles."""
         while self._folders:
             os.close(self._folders.pop()[1])
 
 
 def is_generated(_folder: str, name: str) -> bool:
-    """Return whether a folder holds only generated files."""
+    """Return whether a folder contains only generated files."""
     return name in GENERATED
 
 
 def is_kernel_folder(folder: str, name: str) -> bool:
-    """Return whether a folder at the root of the system belongs to the kernel; for walks that begin there."""
+    """Return whether a folder at the root of the system belongs to the kernel, for walks that begin there."""
     return not folder and name in ("proc", "sys", "dev")
 
 
@@ -109,11 +108,11 @@ _Segments = list["re.Pattern[str]"]
 
 
 class GlobError(ValueError):
-    """The pattern cannot be parsed; the message says why."""
+    """The pattern cannot be parsed; the message contains the reason."""
 
 
 class Glob:
-    """A compiled pattern of relative paths with `/` between their parts.
+    """A compiled pattern of relative paths with `/` as separator.
 
     With `anywhere`, a pattern without `/` matches names in every folder.
     """
@@ -136,12 +135,12 @@ class Glob:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Expand a pattern with braces to patterns without."""
+    """Expand a pattern with braces to patterns without braces."""
     patterns = [pattern]
     while any(_BRACES.search(text) for text in patterns):
         patterns = [other for text in patterns for other in _one_less(text)]
         if len(patterns) > _MOST_ALTERNATIVES:
-            raise GlobError(f"the pattern stands for more than {_MOST_ALTERNATIVES} alternatives; use fewer braces")
+            raise GlobError(f"the pattern expands to more than {_MOST_ALTERNATIVES} alternatives; use fewer braces")
     return patterns
 
 
@@ -157,7 +156,7 @@ def _segment(text: str) -> re.Pattern[str]:
 
 
 def _fits(parts: list[str], segments: _Segments) -> bool:
-    """Match part by part; after a mismatch the last `**` takes one part more."""
+    """Match part by part; after a mismatch, the last `**` takes one more part."""
     at = of = 0
     retry: tuple[int, int] | None = None
     while at < len(parts):

@@ -1,49 +1,20 @@
-"""Parses a web page in one pass, whatever is wrong with it, and converts what a person would read to Markdown.
-
-Not a browser's parser: it knows the end tags that authors leave out, and drops elements that are nested too deeply.
-"""
+"""Converts the readable content of a web page to Markdown: without scripts, navigation and hidden text."""
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin
 
-from msgspec import Struct, field
+from msgspec import Struct
+
+from toolpost.builtin.html_tree import Child, Element
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 Cell = list[str]
 
-Child: TypeAlias = "Element | str"
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PLAIN = frozenset({"title", "textarea"})
-_DEEPEST = 150
-_MOST_TOKENS = 200_000
-_MOST_ATTRIBUTES = 50
-_OPENING = re.compile("<(?=[a-zA-Z/!?])")
-_NAME = re.compile(r"[a-zA-Z][^\s/>]*")
-_ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
-_TAG_END = re.compile(r"[\s/]*>")
-_SECTIONS = frozenset({"tbody", "thead", "tfoot"})
-_CELLS, _ROWS = frozenset({"td", "th"}), frozenset({"tr", "td", "th"})
-# By the element that begins: those that it ends, and those that it cannot reach beyond.
-_ENDED_BY: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "li": (frozenset({"li"}), frozenset({"ul", "ol", "menu"})),
-    "dt": (frozenset({"dt", "dd"}), frozenset({"dl"})),
-    "dd": (frozenset({"dt", "dd"}), frozenset({"dl"})),
-    "td": (_CELLS, frozenset({"tr", "table"})),
-    "th": (_CELLS, frozenset({"tr", "table"})),
-    "tr": (_ROWS, frozenset({"table"})),
-    "option": (frozenset({"option"}), frozenset({"select"})),
-    **dict.fromkeys(_SECTIONS, (_ROWS | _SECTIONS | {"caption"}, frozenset({"table"}))),
-}
 _LONGEST_CELL = 500
 _MOST_COLUMNS = 50
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -61,179 +32,18 @@ _SPACE = re.compile(r"[ \t\n\r\f]+")
 _LANGUAGE = re.compile(r"\blang(?:uage)?-([\w+#-]+)")
 _GAPS = re.compile(r"\n{3,}")
 _URL_ESCAPES = {" ": "%20", "(": "%28", ")": "%29", "<": "%3C", ">": "%3E", "\n": "", "\t": "", "\r": ""}
-_VOID = _words("area base br col embed hr img input link meta source track wbr")
-_RAW = _words("script style iframe noembed noframes xmp template noscript svg math")
-_ENDS_P = _words(
-    "address article aside blockquote details div dl fieldset figure footer form h1 h2 h3 h4 h5 h6 header "
-    "hr main nav ol p pre section table ul"
-)
-_HOLDS_P = _words("article aside blockquote body button dd div fieldset footer header li main section td th")
-_BLOCKS = _words(
-    "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure "
-    "footer form h1 h2 h3 h4 h5 h6 head header hr html li main nav ol p pre section summary table tbody "
-    "td tfoot th thead tr ul"
-)
-_NEVER = _words("head title button select option input textarea datalist dialog object embed canvas audio video")
-
-
-class Element(Struct):
-    """An element with its attributes and children; text is kept as it is written."""
-
-    name: str
-    attributes: dict[str, str] = field(default_factory=dict[str, str])
-    children: list[Child] = field(default_factory=list["Element | str"])
-
-    def walk(self) -> Iterator[Element]:
-        """Yield the element and all below it, in document order."""
-        waiting = [self]
-        while waiting:
-            element = waiting.pop()
-            yield element
-            waiting += [child for child in reversed(element.children) if isinstance(child, Element)]
-
-
-class _Token(NamedTuple):
-    """A token: text when it has no name, else a start tag or an end tag."""
-
-    text: str = ""
-    name: str = ""
-    end: bool = False
-    attributes: dict[str, str] | None = None
-
-
-def parse_html(source: str) -> Element:
-    """Parse a document to a tree, below an element without a name; scripts, styles and comments are dropped."""
-    tree = _Tree()
-    for token in islice(_tokens(source), _MOST_TOKENS):
-        if not token.name:
-            tree.text(token.text)
-        elif token.end:
-            tree.end(token.name)
-        else:
-            tree.begin(token.name, token.attributes or {})
-    return tree.root
-
-
-class _Tree:
-    """Builds the tree; a stack of open elements."""
-
-    def __init__(self) -> None:
-        self.root = Element("")
-        self._open = [self.root]
-
-    def text(self, text: str) -> None:
-        if text:
-            self._open[-1].children.append(text)
-
-    def begin(self, name: str, attributes: dict[str, str]) -> None:
-        if name in _ENDED_BY:
-            self._close_any(*_ENDED_BY[name])
-        elif name in _ENDS_P:
-            self._close_any(frozenset({"p"}), _HOLDS_P)
-        if name not in _VOID and len(self._open) >= _DEEPEST:
-            return
-        element = Element(name, attributes)
-        self._open[-1].children.append(element)
-        if name not in _VOID:
-            self._open.append(element)
-
-    def end(self, name: str) -> None:
-        for depth in range(len(self._open) - 1, 0, -1):
-            if self._open[depth].name == name:
-                del self._open[depth:]
-                return
-            if self._open[depth].name == "table":  # an end tag inside a cell cannot end what is around the table
-                return
-
-    def _close_any(self, names: frozenset[str], within: frozenset[str]) -> None:
-        """Close the open elements of these names, up to the nearest element that limits them."""
-        outermost = None
-        for depth in range(len(self._open) - 1, 0, -1):
-            if self._open[depth].name in within:
-                break
-            if self._open[depth].name in names:
-                outermost = depth
-        if outermost is not None:
-            del self._open[outermost:]
-
-
-def _tokens(source: str) -> Iterator[_Token]:
-    """Yield tokens in linear time: every character is looked at a bounded number of times."""
-    at = 0
-    while (opening := _OPENING.search(source, at)) is not None:
-        begin = opening.start()
-        yield _Token(html.unescape(source[at:begin]))
-        token, at = _tag_at(source, begin)
-        if token is not None:
-            yield token
-            if not token.end and token.name in _PLAIN:
-                inside, at = at, _raw_end(source, token.name, at)
-                yield _Token(html.unescape(source[inside:at]))
-                yield _Token(name=token.name, end=True)
-    yield _Token(html.unescape(source[at:]))
-
-
-def _tag_at(source: str, begin: int) -> tuple[_Token | None, int]:
-    """Parse the token at a `<`, None for a comment or declaration, and return where it ends."""
-    if source.startswith("<!--", begin):
-        return None, _after(source, "-->", begin + 4)
-    if source[begin + 1 : begin + 2] in ("!", "?"):
-        return None, _after(source, ">", begin)
-    if source.startswith("</", begin):
-        name = _NAME.match(source, begin + 2)
-        token = _Token(name=name[0].lower(), end=True) if name else None
-        return token, _after(source, ">", begin)
-    return _start_tag(source, begin + 1)
-
-
-def _start_tag(source: str, begin: int) -> tuple[_Token | None, int]:
-    attributes: dict[str, str] = {}
-    name = _NAME.match(source, begin)
-    at = name.end() if name else begin
-    while (closing := _TAG_END.match(source, at)) is None:
-        match = _ATTRIBUTE.match(source, at)
-        if match is None:
-            return None, len(source)
-        value = match[2] or match[3] or match[4] or ""
-        if len(attributes) < _MOST_ATTRIBUTES:
-            attributes.setdefault(match[1].lower(), html.unescape(value))
-        at = match.end()
-    lowered, end = name[0].lower() if name else "", closing.end()
-    if lowered in _RAW:
-        return None, _after(source, ">", _raw_end(source, lowered, end))
-    return _Token(name=lowered, attributes=attributes), end
-
-
-def _raw_end(source: str, name: str, at: int) -> int:
-    match = re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE).search(source, at)
-    return match.start() if match else len(source)
-
-
-def _after(source: str, mark: str, at: int) -> int:
-    begin = source.find(mark, at)
-    return len(source) if begin < 0 else begin + len(mark)
-
-
-def table_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """Convert rows of cells of blocks to one Markdown table; a table used for layout to its blocks."""
-    width = max((len(row) for row in rows), default=0)
-    if width < 2 or width > _MOST_COLUMNS or any(_is_layout(cell) for row in rows for cell in row):
-        return [block for row in rows for cell in row for block in cell]
-    head, *body = [row for row in rows if any(row)] or [[]]
-    above: list[str] = []
-    if len(head) == 1 and body:  # a caption, or a heading over all columns
-        above, head, body = head[0], body[0], body[1:]
-    lines = [_line(head, width), "|" + " --- |" * width, *(_line(row, width) for row in body)]
-    return [*above, "\n".join(lines)] if any(head) or body else []
-
-
-def _is_layout(cell: Cell) -> bool:
-    return sum(map(len, cell)) > _LONGEST_CELL or any(block.startswith(("#", "|", "```")) for block in cell)
-
-
-def _line(row: Sequence[Cell], width: int) -> str:
-    cells = [" ".join(cell).replace("\n", " ").replace("|", "\\|") for cell in row]
-    return "".join(f"| {cell} " for cell in [*cells, *[""] * (width - len(cells))]) + "|"
+# fmt: off
+_BLOCKS = frozenset({
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
+    "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr",
+    "html", "li", "main", "nav", "ol", "p", "pre", "section", "summary", "table", "tbody", "td", "tfoot", "th",
+    "thead", "tr", "ul",
+})
+_NEVER = frozenset({
+    "head", "title", "button", "select", "option", "input", "textarea", "datalist", "dialog", "object", "embed",
+    "canvas", "audio", "video",
+})
+# fmt: on
 
 
 class MarkdownPage(NamedTuple):
@@ -243,9 +53,8 @@ class MarkdownPage(NamedTuple):
     markdown: str
 
 
-def page_markdown(source: str, *, base_url: str) -> MarkdownPage:
+def page_markdown(tree: Element, *, base_url: str) -> MarkdownPage:
     """Convert a page to Markdown; links become absolute."""
-    tree = parse_html(source)
     base = _first(tree, "base")
     start = _resolve_link(base_url, base.attributes.get("href", "")) or base_url if base else base_url
     title = _first(tree, "title")
@@ -263,7 +72,7 @@ class _Writer(Struct, frozen=True):
         return _GAPS.sub("\n\n", "\n\n".join(self._blocks(tree, around=True))).strip()
 
     def _blocks(self, element: Element, *, around: bool) -> list[str]:
-        """Convert an element to blocks; texts and inline elements between them are paragraphs."""
+        """Convert an element to blocks; text and inline elements between blocks are paragraphs."""
         blocks: list[str] = []
         inline: list[Child] = []
         for child in element.children:
@@ -282,7 +91,7 @@ class _Writer(Struct, frozen=True):
             blocks.append(text)
 
     def _is_block(self, element: Element) -> bool:
-        """Return whether an element is a block; an inline element that contains one is, too."""
+        """Return whether an element is a block; an inline element that contains a block is one too."""
         if element.name in _BLOCKS:
             return True
         inner = (child for child in element.children if isinstance(child, Element))
@@ -290,7 +99,7 @@ class _Writer(Struct, frozen=True):
 
     def _block(self, element: Element, *, around: bool) -> list[str]:
         name = element.name
-        if self._is_left_out(element, around=around):
+        if self._is_dropped(element, around=around):
             return []
         if name in _HEADINGS:
             text = _tidy(self._inline(element.children)).replace("\n", " ")
@@ -313,7 +122,7 @@ class _Writer(Struct, frozen=True):
             return [f"**{' '.join(blocks)}**"] if blocks else []
         return blocks
 
-    def _is_left_out(self, element: Element, *, around: bool) -> bool:
+    def _is_dropped(self, element: Element, *, around: bool) -> bool:
         if element.name in _NEVER or _is_hidden(element):
             return True
         return element.name in _AROUND and around and not self.whole
@@ -322,7 +131,7 @@ class _Writer(Struct, frozen=True):
         lines: list[str] = []
         number = _list_start(element)
         for item in (child for child in element.children if isinstance(child, Element)):
-            if self._is_left_out(item, around=False):
+            if self._is_dropped(item, around=False):
                 continue
             blocks = self._blocks(item, around=False) if item.name == "li" else self._block(item, around=False)
             if not blocks:
@@ -334,10 +143,7 @@ class _Writer(Struct, frozen=True):
         return ["\n".join(lines)] if lines else []
 
     def _table(self, element: Element) -> list[str]:
-        rows = [
-            [self._blocks(cell, around=False) for cell in cells] for cells in _rows(element) if not _is_hidden(element)
-        ]
-        return table_lines(rows)
+        return _table_blocks([[self._blocks(cell, around=False) for cell in cells] for cells in _rows(element)])
 
     def _code_block(self, element: Element) -> list[str]:
         text = _raw_text(element).strip("\n")
@@ -356,7 +162,7 @@ class _Writer(Struct, frozen=True):
     def _inline_child(self, child: Child) -> str:
         if isinstance(child, str):
             return _SPACE.sub(" ", child)
-        if self._is_left_out(child, around=False):
+        if self._is_dropped(child, around=False):
             return ""
         name = child.name
         if name == "br":
@@ -384,8 +190,30 @@ class _Writer(Struct, frozen=True):
         return f"![{alt}]({url})" if alt and url else ""
 
 
+def _table_blocks(rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """Convert rows of cells to one Markdown table; convert a layout table to its blocks."""
+    width = max((len(row) for row in rows), default=0)
+    if width < 2 or width > _MOST_COLUMNS or any(_is_layout(cell) for row in rows for cell in row):
+        return [block for row in rows for cell in row for block in cell]
+    head, *body = [row for row in rows if any(row)] or [[]]
+    above: list[str] = []
+    if len(head) == 1 and body:  # a caption, or a heading over all columns
+        above, head, body = head[0], body[0], body[1:]
+    lines = [_line(head, width), "|" + " --- |" * width, *(_line(row, width) for row in body)]
+    return [*above, "\n".join(lines)] if any(head) or body else []
+
+
+def _is_layout(cell: Cell) -> bool:
+    return sum(map(len, cell)) > _LONGEST_CELL or any(block.startswith(("#", "|", "```")) for block in cell)
+
+
+def _line(row: Sequence[Cell], width: int) -> str:
+    cells = [" ".join(cell).replace("\n", " ").replace("|", "\\|") for cell in row]
+    return "".join(f"| {cell} " for cell in [*cells, *[""] * (width - len(cells))]) + "|"
+
+
 def _rows(table: Element) -> list[list[Element]]:
-    """Return the cells of a table by rows, without those of tables inside it."""
+    """Return the cells of a table by rows, without those of nested tables."""
     rows: list[list[Element]] = []
     for child in table.children:
         if not isinstance(child, Element) or _is_hidden(child):
@@ -401,7 +229,7 @@ def _rows(table: Element) -> list[list[Element]]:
 
 
 def _is_hidden(element: Element) -> bool:
-    """Return whether attributes of the element hide it; style sheets are not read."""
+    """Return whether attributes hide the element; style sheets are not read."""
     attributes = element.attributes
     if not attributes:
         return False
@@ -419,13 +247,16 @@ def _first(element: Element, name: str) -> Element | None:
 
 
 def _raw_text(element: Element) -> str:
-    return "".join(child if isinstance(child, str) else _raw_part(child) for child in element.children)
-
-
-def _raw_part(element: Element) -> str:
-    if element.name == "br":
-        return "\n"
-    return "" if _is_hidden(element) else _raw_text(element)
+    """Return the unformatted text below an element, without hidden elements."""
+    parts: list[str] = []
+    for child in element.children:
+        if isinstance(child, str):
+            parts.append(child)
+        elif child.name == "br":
+            parts.append("\n")
+        elif not _is_hidden(child):
+            parts.append(_raw_text(child))
+    return "".join(parts)
 
 
 def _tidy(text: str) -> str:
@@ -435,7 +266,7 @@ def _tidy(text: str) -> str:
 
 
 def _surround(text: str, mark: str) -> str:
-    """Put a text between marks; blanks at its ends stay outside, as Markdown requires."""
+    """Put a text between markers; blanks at its ends stay outside, as Markdown requires."""
     inner = text.strip()
     if not inner or "\n" in inner:
         return text
@@ -449,7 +280,7 @@ def _code(text: str) -> str:
 
 
 def _resolve_link(base: str, reference: str) -> str:
-    """Make a link absolute; empty when its scheme cannot be opened."""
+    """Make a link absolute; return an empty string if its scheme cannot be opened."""
     try:
         url = urljoin(base, reference.strip())
     except ValueError:

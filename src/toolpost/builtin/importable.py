@@ -1,28 +1,30 @@
-"""Built-in tools as objects that are imported: `from toolpost.builtin import read_file, all_task_tools`."""
+"""Built-in tools as importable objects: `from toolpost.builtin import read_file, all_task_tools`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolpost.builtin.agent_tools import agent_tools
 from toolpost.builtin.loader import BuiltinParts, Builtins, DeferredTool
 from toolpost.builtin.specs import COLLECTIONS, read_specs
-from toolpost.catalog.function import FunctionTool
-from toolpost.contracts.calls import AuthorizedCall
-from toolpost.contracts.context import ToolContext
-from toolpost.contracts.outcomes import ToolResult
-from toolpost.stores.memory import MemoryStore
+from toolpost.stores.memory.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
+    from toolpost.catalog.function import FunctionTool
+    from toolpost.contracts.calls import AuthorizedCall
+    from toolpost.contracts.context import ToolContext
+    from toolpost.contracts.outcomes import ToolResult
 
 
 class ImportedTool(DeferredTool):
-    """A built-in tool for a registry or a test of your own; a Toolbox that is given one uses its own of that name."""
+    """A built-in tool for your own registry or test; a Toolbox replaces it by its own tool of that name."""
 
     __slots__ = ()
 
     async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
-        """Run the tool without the pipeline."""
         if self.spec.name not in COLLECTIONS["network_tools"]:
             return await super().execute(params, context)
         builtins = _new_builtins()
@@ -32,7 +34,7 @@ class ImportedTool(DeferredTool):
             await builtins.close()
 
     def start(self, call: AuthorizedCall) -> Awaitable[Any]:
-        """Begin a call; connections do not outlive it, because there is no Toolbox to close them."""
+        """Start a call; its connections end with it, because no Toolbox closes them."""
         return self._run_alone(call) if self.spec.name in COLLECTIONS["network_tools"] else super().start(call)
 
     async def _run_alone(self, call: AuthorizedCall) -> Any:
@@ -45,7 +47,7 @@ class ImportedTool(DeferredTool):
 
 @cache
 def imported_tool(name: str) -> FunctionTool:
-    """Return a built-in tool or one of an agent's own; KeyError for an unknown name."""
+    """Return a built-in tool, including those of agents; raise KeyError for an unknown name."""
     for tool in agent_tools():
         if tool.spec.name == name:
             return tool

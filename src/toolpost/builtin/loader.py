@@ -1,4 +1,4 @@
-"""Loads the built-in tools of one Toolbox: listed by their specs, imported by groups at the first call."""
+"""Loader of a Toolbox's built-in tools: listed from their specs, imported by groups at the first call."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _public_addresses() -> NetworkPolicy:
 
 
 class BuiltinParts(NamedTuple):
-    """Services and settings of the built-in tools; without a `retrieve` chain there is no tool `retrieve`.
+    """Services and settings of the built-in tools; the tool `retrieve` needs a `retrieve` chain.
 
-    `store` and `network` are asked for when the first tool that needs them is loaded: to list tools takes neither. With
-    `keeps_programs` searches share a program that runs until `Builtins.close`.
+    `store` and `network` are called when the first tool that needs them is loaded; listing tools needs neither. With
+    `keeps_programs`, searches share a process that runs until `Builtins.close`.
     """
 
     store: Callable[[], Store]
@@ -63,7 +63,7 @@ class Builtins:
         self._loaded: dict[str, FunctionTool] = {}
 
     def tools(self, selection: Sequence[str] | str) -> list[FunctionTool]:
-        """Return the tools named by `all`, `none` or a list of names; raise a ConfigError for an unknown name."""
+        """Return the tools selected by `all`, `none` or a list of names; raise a ConfigError for an unknown name."""
         absent = () if self._parts.retrieve else ("retrieve",)
         specs = {name: spec for name, spec in read_specs().items() if name not in absent}
         names = _names(selection, known=set(specs))
@@ -75,13 +75,13 @@ class Builtins:
         ]
 
     def load_all(self) -> list[FunctionTool]:
-        """Import and return every tool, whether it is enabled or not."""
+        """Import and return every tool, enabled or not."""
         return [self.load(name) for names, _ in _GROUPS for name in names]
 
     async def exchange_providers(self, parts: BuiltinParts) -> dict[str, FunctionTool]:
-        """Build the web tools whose providers differ in `parts`, and return them by name.
+        """Rebuild the web tools with changed providers, and return them by name.
 
-        ConfigError, and no change, when one cannot be built. Calls in progress finish with the providers of before.
+        Raise ConfigError and change nothing if one cannot be built. Running calls finish with the previous providers.
         """
         before = self._parts
         differ = {
@@ -106,7 +106,7 @@ class Builtins:
             await self._shared.closing.pop()()
 
     def _list_configured(self) -> set[str]:
-        """Return the tools with settings of their own, which are loaded at once: wrong settings fail at the start."""
+        """Return the tools with settings; they are loaded immediately, so that invalid settings fail at start."""
         parts = self._parts
         facts = {
             "web_search": bool(parts.search) or parts.max_results != _DEFAULT_MAX_RESULTS,
@@ -116,7 +116,7 @@ class Builtins:
         return {name for name, configured in facts.items() if configured}
 
     def load(self, name: str) -> FunctionTool:
-        """Import a tool and return it; tools of a group are imported together."""
+        """Return a tool; import its group if needed."""
         if name not in self._loaded:
             build = next(build for names, build in _GROUPS if name in names)
             for tool in build(self._parts, self._shared):
@@ -126,31 +126,28 @@ class Builtins:
 
 
 class DeferredTool(FunctionTool):
-    """Stands in the catalog for a tool whose code `load` imports at the first call."""
+    """Placeholder in the catalog for a tool that `load` imports at the first call."""
 
     __slots__ = ("_load",)
-    is_checked = True  # before it was released: `standard_check` checks all that `specs.json` has
+    is_checked = True  # at release: `standard_check` checks all of `specs.json`
 
     def __init__(self, spec: ToolSpec, load: Callable[[], FunctionTool]) -> None:
         self.spec = spec
         self._load = load
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the plain function."""
         return self._load()(*args, **kwargs)
 
     @property
     def takes_context(self) -> bool:
-        """False, whatever the function is given: built-in tools have no questions once they have begun."""
+        """Always False: built-in tools ask no questions while they run."""
         return False
 
     @property
     def previewer(self) -> Preview | None:
-        """The function that previews a call, if the tool has one."""
         return self._load().previewer
 
     def renamed(self, spec: ToolSpec) -> FunctionTool:
-        """Return the same tool under another spec."""
         return DeferredTool(spec, self._load)
 
     def start(self, call: AuthorizedCall) -> Awaitable[Any]:
@@ -160,40 +157,42 @@ class DeferredTool(FunctionTool):
         return self._load().output(value)
 
     async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
-        """Run the function without the pipeline."""
         return await self._load().execute(params, context)
 
 
 def is_builtin(tool: Tool) -> bool:
-    """Return whether a tool was imported from `toolpost.builtin`, and can be replaced by that of a Toolbox."""
+    """Return whether a tool was imported from `toolpost.builtin`, so that a Toolbox can replace it."""
     return isinstance(tool, DeferredTool)
 
 
-def file_tools(*, ripgrep: str | None = "rg", commands: CommandRunner | None = None) -> list[FunctionTool]:
-    """Build the tools that work on files; `ripgrep` names the program that searches, None chooses our own.
+def file_tools(*, ripgrep: str = "rg", commands: CommandRunner | None = None) -> list[FunctionTool]:
+    """Build the tools that work on files; `ripgrep` is the name or path of ripgrep.
 
     Searches start faster with `commands`, which the caller closes.
     """
-    from toolpost.builtin.file_reading import reading_tools  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.file_listing import listing_tools  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.file_moves import moving_tools  # noqa: PLC0415 - the same
+    from toolpost.builtin.file_reading import reading_tools  # noqa: PLC0415 - the same
     from toolpost.builtin.file_search import grep_tools  # noqa: PLC0415 - the same
     from toolpost.builtin.file_writing import writing_tools  # noqa: PLC0415 - the same
 
-    return [*reading_tools(), *writing_tools(), *grep_tools(ripgrep=ripgrep, commands=commands)]
+    tools = [*reading_tools(), *listing_tools(), *writing_tools(), *moving_tools()]
+    return [*tools, *grep_tools(ripgrep=ripgrep, commands=commands)]
 
 
 class _SharedServices:
-    """What several groups of tools share, created at first use, and what must be closed."""
+    """Services that several groups of tools share, created at first use, and their close functions."""
 
     def __init__(self, parts: BuiltinParts) -> None:
         self.closing: list[Callable[[], Awaitable[None]]] = []
-        self.chains: dict[str, Chain[Any]] = {}  # by the tool that asks it
+        self.chains: dict[str, Chain[Any]] = {}  # by tool
         self._env = parts.env
         self._commands: CommandRunner | None = None
         self._environment: TaskEnvironment | None = None
 
     @property
     def commands(self) -> CommandRunner:
-        """The runner of commands for all tools; no process is started before the first command."""
+        """The command runner of all tools; no process is started before the first command."""
         if self._commands is None:
             from toolpost.processes.commands import CommandRunner  # noqa: PLC0415 - when it is first needed
 
@@ -203,7 +202,6 @@ class _SharedServices:
 
     @property
     def environment(self) -> TaskEnvironment:
-        """The environment variables that tasks have set."""
         if self._environment is None:
             from toolpost.builtin.system import ALLOWED, TaskEnvironment  # noqa: PLC0415 - when it is first needed
 
@@ -222,8 +220,8 @@ def _files(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionToo
 
 
 def _http(parts: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
-    from toolpost.builtin.web_client import WebClient  # noqa: PLC0415 - when it is first needed
-    from toolpost.builtin.web_tools import http_tools  # noqa: PLC0415 - the same
+    from toolpost.builtin.http_tools import http_tools  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.web_client import WebClient  # noqa: PLC0415 - the same
 
     web = WebClient(parts.network())
     shared.closing.append(web.close)
@@ -273,7 +271,9 @@ def _memory(_: BuiltinParts, __: _SharedServices) -> Sequence[FunctionTool]:
 
 
 def _history(parts: BuiltinParts, _: _SharedServices) -> Sequence[FunctionTool]:
-    from toolpost.builtin.history import artifact_tools, session_tools, task_tools  # noqa: PLC0415 - the same
+    from toolpost.builtin.artifacts import artifact_tools  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.history import task_tools  # noqa: PLC0415 - the same
+    from toolpost.builtin.session_archives import session_tools  # noqa: PLC0415 - the same
 
     store = parts.store()
     tasks = task_tools(store.events, folder=parts.task_folder, open_log=parts.open_log)
@@ -281,7 +281,8 @@ def _history(parts: BuiltinParts, _: _SharedServices) -> Sequence[FunctionTool]:
 
 
 def _commands(_: BuiltinParts, shared: _SharedServices) -> Sequence[FunctionTool]:
-    from toolpost.builtin.commands import BackgroundCommands, command_tools  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.background_commands import BackgroundCommands  # noqa: PLC0415 - when it is first needed
+    from toolpost.builtin.commands import command_tools  # noqa: PLC0415 - the same
 
     commands, background = shared.commands, BackgroundCommands()
     shared.closing.append(background.close)
@@ -299,7 +300,7 @@ def _names(selection: Sequence[str] | str, *, known: set[str]) -> set[str]:
         return known - set(COMMANDS) if selection == "all" else set()
     if unknown := sorted(set(selection) - known):
         hint = ", ".join(sorted(known))
-        raise ConfigError(f"builtins: there is no built-in tool {unknown[0]!r}; there are: {hint}")
+        raise ConfigError(f"builtins: unknown built-in tool {unknown[0]!r}; the tools are: {hint}")
     return {*selection, *(COMMANDS if "run_command" in selection else ())}
 
 

@@ -1,7 +1,7 @@
-"""Tools for long-term memory: Markdown files below a folder, replaced as a whole, with earlier versions kept.
+"""Tools for long-term memory: Markdown files in a folder, replaced as a whole, with earlier versions kept.
 
-Each user has a memory. Below `shared/` is that of the tenant: all its users read it, and a change needs approval.
-Versions are in `.history`, which git ignores; git sees the files as they are now.
+Each user has a memory. `shared/` is the memory of the tenant: all its users read it, and a change needs approval.
+Versions are in `.history`, which git ignores.
 """
 
 from __future__ import annotations
@@ -10,25 +10,29 @@ import os
 import posixpath
 import re
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
 from toolpost.builtin.file_access import FileAccess, display_path
-from toolpost.builtin.file_writing import check_writable, folder_lock, occurrences, remove_leftovers, replace_file
+from toolpost.builtin.file_replacement import check_writable, folder_lock, remove_leftovers, replace_file
+from toolpost.builtin.file_writing import occurrences
 from toolpost.catalog.function import FunctionTool, tool
 from toolpost.catalog.threads import run_cancellable
-from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError, ToolPermissionError
 from toolpost.contracts.questions import CallPreview
 from toolpost.contracts.spec import ToolCategory
-from toolpost.files.durable import make_private_folder
+from toolpost.stores.durable_files import make_private_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from toolpost.contracts.context import ToolContext
 
 _TAGS = ("builtin", "memory")
 _TIMEOUT_S = 30.0
@@ -95,7 +99,7 @@ async def memory_read(
 
 
 async def _preview_change(params: dict[str, Any], ctx: ToolContext) -> CallPreview:
-    """Require approval where a change is one of the memory that the tenant shares."""
+    """Require approval for a change of the tenant's shared memory."""
     if _shared_path(ctx, params["path"]) is None:
         return CallPreview(destructive=False)
     return CallPreview(destructive=True, reason=f"{display_path(params['path'])!r} is memory that the tenant shares")
@@ -162,21 +166,21 @@ async def _change(ctx: ToolContext, name: str, path: str, new: Callable[[str | N
 
 
 def _find_memory(ctx: ToolContext, tool_name: str, path: str) -> tuple[MemoryFiles, str]:
-    """Return the memory that a path is in, and the path there."""
+    """Return the memory that contains a path, and the path inside it."""
     inside = _shared_path(ctx, path)
     shared = None if inside is None else _shared_memory(ctx, tool_name)
     return (_own_memory(ctx, tool_name), path) if inside is None or shared is None else (shared, inside)
 
 
 def _shared_path(ctx: ToolContext, path: str) -> str | None:
-    """Return a path within the memory that the tenant shares; None for one that is in the user's memory."""
+    """Return the path within the tenant's shared memory, or None for a path in the user's memory."""
     first, _, rest = posixpath.normpath(path).partition("/")
     return rest if first == SHARED and rest and ctx.shared_memory_dir else None
 
 
 def _own_memory(ctx: ToolContext, tool_name: str) -> MemoryFiles:
     if not ctx.memory_dir:
-        message = "there is no folder for memory; set `data_dir` in the configuration, or memory_dir in the context"
+        message = "no folder for memory; set `data_dir` in the configuration, or memory_dir in the context"
         raise ConfigError(message, tool_name=tool_name, code="memory_dir_missing")
     return MemoryFiles(ctx.memory_dir, tool_name=tool_name)
 
@@ -187,11 +191,11 @@ def _shared_memory(ctx: ToolContext, tool_name: str) -> MemoryFiles | None:
 
 
 def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
-    """Resolve the path of a memory file; refuse one that leads out of the folder by `..` or by a link."""
+    """Resolve the path of a memory file; reject one that leaves the folder by `..` or by a link."""
     root = os.path.realpath(memory_dir)
     try:
-        resolved = os.path.realpath(os.path.join(root, relative_path))  # noqa: PTH118 - an absolute one must show
-    except (ValueError, OSError):  # no name, or a link that is being replaced
+        resolved = os.path.realpath(os.path.join(root, relative_path))  # noqa: PTH118 - an absolute path must be detected
+    except (ValueError, OSError):  # an invalid name, or a link that is being replaced
         resolved = ""
     if "\0" in relative_path or (resolved != root and not resolved.startswith(root.rstrip(os.sep) + os.sep)):
         raise ToolPermissionError(f'Path "{display_path(relative_path)}" escapes memory directory', code="path_refused")
@@ -199,14 +203,14 @@ def resolve_memory_path(relative_path: str, memory_dir: str) -> str:
 
 
 class MemoryEntry(NamedTuple):
-    """A file in the index; the path has `/` on every system."""
+    """A file in the index; the path uses `/` on every system."""
 
     path: str
     text: str
 
 
 class MemoryFiles:
-    """The memory files below a folder, for one tool; `prefix` is where the tools show them."""
+    """The memory files in a folder, for one tool; `prefix` is shown before their paths."""
 
     def __init__(self, folder: str, *, tool_name: str, prefix: str = "") -> None:
         self._root = os.path.realpath(folder)
@@ -214,18 +218,18 @@ class MemoryFiles:
         self._access = FileAccess(tool_name=tool_name, allowed_paths=(self._root,))
 
     def entries(self, check_cancelled: Callable[[], None]) -> Iterator[MemoryEntry]:
-        """Yield every Markdown file, sorted by path; names that begin with a dot are left out."""
+        """Yield every Markdown file, sorted by path, except names that begin with a dot."""
         for path in self._paths(check_cancelled):
-            with suppress(ToolError):  # gone since, or a link that leads outside
+            with suppress(ToolError):  # deleted concurrently, or a link that leads outside
                 yield MemoryEntry(f"{self._prefix}{path}", self._text(path, errors="backslashreplace"))
 
     def read(self, path: str) -> str:
-        """Read a file; bytes that are no UTF-8 become escapes."""
+        """Read a file; bytes that are not UTF-8 become escapes."""
         self._check(path)
         return self._text(path, errors="backslashreplace")
 
     def read_version(self, path: str, back: int) -> str:
-        """Read the text that a file had so many changes ago."""
+        """Read the text of a file before its last `back` changes."""
         versions = self._versions(self._check(path))
         if back > len(versions):
             message = f"{display_path(path)!r} has {len(versions)} earlier versions; ask for one of them"
@@ -233,9 +237,9 @@ class MemoryFiles:
         return self._text(str(versions[back - 1]), errors="backslashreplace")
 
     def change(self, path: str, new: Callable[[str | None], str], check_cancelled: Callable[[], None]) -> int:
-        """Replace a file by `new` of its text (None: there is no file) and return how many characters it has then.
+        """Replace a file by `new` of its text (None for a new file); return its number of characters.
 
-        The version before is kept first, so that at every moment the old one, or both, are on the disk.
+        The previous version is stored first, so that the old text is always on disk.
         """
         resolved = self._check(path)
         make_private_folder(Path(self._root))
@@ -260,11 +264,11 @@ class MemoryFiles:
                     yield (Path(folder) / name).relative_to(self._root).as_posix()
 
     def _check(self, path: str) -> str:
-        """Resolve a path; refuse what is no Markdown file, or hidden as git's own files are."""
+        """Resolve a path; reject anything that is not a Markdown file, and hidden files such as git's."""
         resolved = resolve_memory_path(path, self._root)
         parts = Path(os.path.relpath(resolved, self._root)).parts
         if not resolved.endswith(SUFFIX) or any(part.startswith(".") for part in parts):
-            message = f"{display_path(path)!r} is no memory file; name one that ends in .md, such as facts/user.md"
+            message = f"{display_path(path)!r} is not a memory file; name one that ends in .md, such as facts/user.md"
             raise self._access.refusal(message, "path_refused")
         return resolved
 
@@ -275,7 +279,9 @@ class MemoryFiles:
                     raise self._access.refusal(f"{display_path(path)!r} has more than 10 MB", "file_too_large")
                 return opened.read().decode("utf-8", errors)
         except UnicodeDecodeError:
-            message = f"{display_path(path)!r} is no UTF-8 text and is left as it is; write it anew under another name"
+            message = (
+                f"{display_path(path)!r} is not UTF-8 text and was not changed; write a new file under another name"
+            )
             raise self._access.refusal(message, "encoding_wrong") from None
         except ToolClientError as failed:
             if failed.error_code != "file_not_found":
@@ -287,7 +293,7 @@ class MemoryFiles:
         try:
             data = text.encode()
         except UnicodeEncodeError:
-            message = "the text holds half of a surrogate pair, which UTF-8 cannot carry; correct the text"
+            message = "the text contains half of a surrogate pair, which UTF-8 cannot encode; correct the text"
             raise self._access.refusal(message, "encoding_wrong") from None
         if len(data) > _LARGEST:
             message = "a memory file may have 10 MB at most; keep less, or begin another file"
@@ -295,7 +301,7 @@ class MemoryFiles:
         return data
 
     def _store_version(self, resolved: str, text: str) -> None:
-        """Store a version and delete the oldest when there are too many."""
+        """Store a version; delete the oldest if there are too many."""
         with self._access.place(f"{self._root}/{HISTORY}/.gitignore", make=True) as place:
             if place.status_or_none() is None:
                 replace_file(place, [b"*\n"], old=None)
@@ -308,7 +314,7 @@ class MemoryFiles:
             old.unlink(missing_ok=True)
 
     def _versions(self, resolved: str) -> list[Path]:
-        """Return the stored versions of a file, the newest first."""
+        """Return the stored versions of a file, newest first."""
         return sorted(self._versions_folder(resolved).glob(f"[0-9]*{SUFFIX}"), reverse=True)
 
     def _versions_folder(self, resolved: str) -> Path:
@@ -316,13 +322,13 @@ class MemoryFiles:
 
 
 def find_summary(text: str) -> str:
-    """Return the first `> Summary:` line of a file; empty when there is none."""
+    """Return the first `> Summary:` line of a file, or an empty string."""
     match = _SUMMARY.search(text)
     return match[1].strip() if match else ""
 
 
 def set_summary(text: str, summary: str) -> str:
-    """Set the summary of a text: in place of the one it has, else under its first heading, else at its top."""
+    """Set the summary of a text: replace the existing one, else insert it under the first heading, else at the top."""
     line = f"> Summary: {' '.join(summary.split())}"
     match = _SUMMARY.search(text)
     if match:
@@ -334,14 +340,14 @@ def set_summary(text: str, summary: str) -> str:
 
 
 def append_entry(text: str | None, entry: str) -> str:
-    """Append an entry, on a line of its own."""
+    """Append an entry on a separate line."""
     if not text:
         return entry
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}{entry}"
 
 
 def replace_once(text: str | None, path: str, old: str, new: str) -> str:
-    """Replace the only occurrence of a text; raise a ToolClientError when there are none or more."""
+    """Replace the only occurrence of a text; raise a ToolClientError if there is not exactly one."""
     if text is None:
         raise ToolClientError(
             f"Memory file not found: {path!r}; memory_list shows what there is", code="file_not_found"
@@ -350,7 +356,7 @@ def replace_once(text: str | None, path: str, old: str, new: str) -> str:
     if count == 1:
         return text.replace(old, new)
     if not count:
-        message = f"String not found in {path}; memory_read shows what it holds now"
+        message = f"String not found in {path}; memory_read shows its current content"
         raise ToolClientError(message, code="string_not_found")
     message = f"String appears multiple times in {path} — provide more context to make it unique"
     raise ToolClientError(message, code="string_ambiguous")

@@ -1,19 +1,21 @@
-"""Names and specs of the built-in tools, known before the code of the tools is imported.
+"""Names and specs of the built-in tools, available before the tools' code is imported.
 
-`specs.json` is generated from the signatures of the tools by `python -m tools.builtin_specs`: generating the schemas at
+`python -m tools.builtin_specs` generates `specs.json` from the signatures of the tools, because generating schemas at
 start-up would import every tool.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec, ToolTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SPECS_FILE = Path(__file__).with_name("specs.json")
 COMMANDS = ("run_command", "command_output", "command_stop")
@@ -76,12 +78,12 @@ def read_specs() -> Mapping[str, ToolSpec]:
 
 
 def schema_document(spec: ToolSpec) -> dict[str, Any]:
-    """Return the content of a tool's `schema.json`: the schemas as a model sees them."""
+    """Return the content of a tool's `schema.json`: the schemas that a model sees."""
     return {"input_schema": spec.model_schema or spec.input_schema, "output_schema": spec.output_schema}
 
 
 def builtin_target(name: str) -> ToolTarget:
-    """Return the target of a built-in tool: Toolpost's own code, whatever its configuration."""
+    """Return the target of a built-in tool: Toolpost's code, regardless of configuration."""
     return ToolTarget("builtin", f"the built-in tool {name}")
 
 

@@ -1,12 +1,10 @@
-"""Checks that the folder of a tool holds `tool.md`, `schema.json` and tests, without running anything."""
+"""Check that the folder of a tool contains `tool.md`, `schema.json` and tests, without running anything."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -15,6 +13,10 @@ from toolpost.contracts.errors import ToolError
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import Validator, compile_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 Role = Literal["input", "output"]
 
@@ -30,18 +32,18 @@ CASE = "must have a `name`, `arguments`, and either `result` (what it must hold)
 
 
 def check_folder(folder: Path, *, schemas: Any = None) -> list[str]:
-    """Report what is missing or wrong in a tool's folder, each with what to do.
+    """Report what is missing or wrong in a tool's folder, each with the fix.
 
-    `schemas` stands for the content of `schema.json` where a tool has its schemas elsewhere.
+    `schemas` replaces the content of `schema.json` for a tool with its schemas elsewhere.
     """
     if not folder.is_dir():
-        return [f"{folder} is no folder; name the folder of one tool"]
+        return [f"{folder} is not a folder; name the folder of one tool"]
     content = _json(folder / SCHEMA) if schemas is None else schemas
     return [*_in_document(folder), *_in_schema(content), *_in_tests(folder, content)]
 
 
 def check_builtin_folders() -> list[tuple[Path, list[str]]]:
-    """Check the folder of each built-in tool; their schemas are those of `specs.json`, from which files are built."""
+    """Check the folders of all built-in tools, with the schemas of `specs.json`."""
     specs = read_specs()
     return [
         (STANDARD / name, check_folder(STANDARD / name, schemas=schema_document(specs[name]))) for name in sorted(specs)
@@ -49,7 +51,7 @@ def check_builtin_folders() -> list[tuple[Path, list[str]]]:
 
 
 def front_matter(folder: Path) -> dict[str, Any]:
-    """Read the facts at the top of a tool's document; empty when there are none that can be read."""
+    """Read the front matter of a tool's document; empty if it is missing or unreadable."""
     try:
         match = _FRONT.match(_read(folder / DOCUMENT))
         facts: Any = yaml.safe_load(match[1]) if match else None
@@ -134,7 +136,7 @@ def _in_cases(cases: list[Any], validator: Validator | None) -> Iterator[str]:
 
 
 def _input_validator(content: Any) -> Validator | None:
-    """Compile the schema of the arguments; None where the schema itself is wrong, which `_in_schema` reports."""
+    """Compile the schema of the arguments; None if it is invalid, which `_in_schema` reports."""
     schema: Any = content.get("input_schema") if is_object(content) else None
     if not is_object(schema) or any(_problems(schema, "input")):
         return None
@@ -151,7 +153,7 @@ def _is_case(case: Any) -> bool:
 
 
 def _json(path: Path) -> Any:
-    """Parse a JSON file, or return as text what is wrong with it."""
+    """Parse a JSON file, or return the error as text."""
     try:
         return json.loads(_read(path))
     except (OSError, ValueError, RecursionError) as wrong:

@@ -1,4 +1,4 @@
-"""Tools of the system: the time, a pause, and environment variables of a task."""
+"""System tools: time, sleep, and environment variables of a task."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolpost.catalog.function import FunctionTool, tool
-from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError
 from toolpost.contracts.spec import ToolCategory
 from toolpost.schema.secrets import is_secret_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from toolpost.contracts.context import ToolContext
 
 ALLOWED = (
     *("HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "PWD", "SHELL"),
@@ -48,14 +51,14 @@ _TAGS = ("builtin", "system")
 
 
 class EnvironmentValue(NamedTuple):
-    """The value of a variable; `withheld` if it has one that looks like a secret."""
+    """The value of a variable; `withheld` if it looks like a secret."""
 
     value: str | None
     withheld: bool = False
 
 
 class TaskEnvironment:
-    """Environment variables that tasks have set; the environment of the process never changes."""
+    """Environment variables set by tasks; the environment of the process never changes."""
 
     def __init__(self, allowed: Iterable[str] = ALLOWED, *, process: Mapping[str, str] | None = None) -> None:
         self._allowed = frozenset(allowed)
@@ -79,7 +82,7 @@ class TaskEnvironment:
         return _redact_secret(key, before)
 
     def overlay(self, ctx: ToolContext) -> dict[str, str]:
-        """Return the variables of a task: those in its context, or by its id where calls have their own context."""
+        """Return the variables of a task: those of its context, or those stored under its ID."""
         from_context: Any = ctx.tool_context.get(CONTEXT_KEY)
         if isinstance(from_context, dict):
             return cast("dict[str, str]", from_context)
@@ -143,7 +146,7 @@ class EnvChange(TypedDict):
 
 
 def system_tools(environment: TaskEnvironment | None = None) -> list[FunctionTool]:
-    """Return the tools of this module; `environment` holds the variables that tasks have set."""
+    """Return the tools of this module; `environment` contains the variables set by tasks."""
     variables = environment or TaskEnvironment()
     return [current_time, sleep, _get_env(variables), _set_env(variables)]
 
@@ -155,7 +158,7 @@ async def current_time(
     """Tell the current time."""
     try:
         zone = ZoneInfo(timezone)
-    except (LookupError, ValueError, OSError):  # a folder of zones is no zone, and a path is none either
+    except (LookupError, ValueError, OSError):  # a folder of zones, or a path
         message = f"unknown timezone {timezone!r}; write an IANA name such as Europe/Berlin, or UTC"
         raise ToolClientError(message, tool_name="current_time", code="timezone_unknown") from None
     now = datetime.now(zone)

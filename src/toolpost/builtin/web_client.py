@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = 10.0
-_OF_A_CALL = 0.95  # a request ends a little before the call that it is for, so that its own error is the one told
+_OF_A_CALL = 0.95  # time out slightly before the call, so that the caller sees the request's error
 MAX_BYTES = 5 * 1024 * 1024
 
 
@@ -26,14 +26,13 @@ class WebResponse(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """The Content-Type of the body; empty when there is none."""
         return self.headers.get("content-type") or ""
 
 
 class WebClient:
     """HTTP client for public addresses, and those that an operator allows.
 
-    `timeout_s` limits a call, whatever number of requests it takes.
+    `timeout_s` limits a call with all its requests.
     """
 
     def __init__(
@@ -51,12 +50,12 @@ class WebClient:
         self._client: HttpClient | None = None
 
     async def send(self, method: str, url: str, *, headers: HeaderInput = (), body: bytes | None = None) -> WebResponse:
-        """Send a request and read the response, whatever its status; only GET and HEAD follow redirects."""
+        """Send a request and read the response, regardless of its status; only GET and HEAD follow redirects."""
         async with await self._open_client().send(Request(method, url, headers=headers, body=body)) as response:
             return WebResponse(response.url, response.status, response.headers, await response.read())
 
     def for_operator(self, url: str) -> WebClient:
-        """Return a client, with its own connections, that may also reach an address of the operator, even private."""
+        """Return a client with separate connections that may also access an operator's address, even a private one."""
         network = self.network.for_source(url)
         return WebClient(network, timeout_s=self.timeout_s, max_bytes=self.max_bytes, resolver=self._resolver)
 
@@ -68,7 +67,7 @@ class WebClient:
 
     def _open_client(self) -> HttpClient:
         if self._client is None:
-            from toolpost.wire.client import HttpClient  # noqa: PLC0415 - most runs never ask
+            from toolpost.wire.client import HttpClient  # noqa: PLC0415 - unused by most runs
 
             timeout_s = self.timeout_s * _OF_A_CALL
             self._client = HttpClient(

@@ -1,39 +1,28 @@
-"""Tools for the network, through the guard: http_get, http_post, http_request, web_fetch, web_search and retrieve."""
+"""The tools web_fetch, web_search and retrieve, over chains of providers."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
+from toolpost.builtin.http_tools import Url, read_tool
 from toolpost.builtin.providers import protocols
-from toolpost.builtin.web_client import TIMEOUT_S, WebClient, WebResponse
-from toolpost.catalog.function import FunctionTool, tool
-from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.context import ToolContext
-from toolpost.contracts.spec import JsonSchema, ToolCategory
+from toolpost.builtin.web_client import TIMEOUT_S
+from toolpost.contracts.spec import ToolCategory
+from toolpost.policy.untrusted import mark_untrusted, number_sources, one_line
 from toolpost.schema.hidden_text import clean_text
-from toolpost.schema.pydantic_types import schema_of
-from toolpost.web.content import decode_text, parse_media_type
-from toolpost.web.requests import status_phrase
-from toolpost.web.untrusted import mark_untrusted, number_sources, one_line
 
-Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
-Url = Annotated[str, Field(min_length=1, max_length=8192, description="An http or https URL of a public address")]
-HeaderFields = Annotated[dict[str, str], Field(description="Header fields to send")]
-Body = Annotated[
-    str | dict[str, Any] | list[Any] | None,
-    Field(description="What to send: a text as it is, anything else as JSON"),
-]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-TAGS = ("builtin", "network")
-_NO_HEADERS: dict[str, str] = {}
+    from toolpost.catalog.function import FunctionTool
+    from toolpost.contracts.calls import ToolOutput
+    from toolpost.contracts.context import ToolContext
+
 CHARS = 20_000
 _MOST_CHARS = 100_000
 _TIMEOUT_S = 30.0
@@ -41,137 +30,7 @@ _LONGEST_CONTENT = 1000
 _LONGEST_CHUNK = 4000
 _MOST = 20
 _OTHER_NAMES = ("count", "max_results", "maxResults")
-
-
-class HttpResult(TypedDict):
-    """An answer, whatever its status; a `body` that is no text is in base64, as `encoding` says."""
-
-    url: str
-    method: str
-    status: int
-    status_text: str
-    headers: dict[str, str]
-    body: str
-    encoding: Literal["text", "base64"]
-
-
-_HTTP_SCHEMA = schema_of(TypeAdapter(HttpResult), "serialization")
-
-
-def read_tool(
-    output_schema: JsonSchema,
-    *,
-    timeout_s: float,
-    category: ToolCategory = ToolCategory.NETWORK,
-    host_argument: str | None = None,
-) -> Callable[[Callable[..., Any]], FunctionTool]:
-    """Return the decorator of a tool that only reads from the network."""
-    return tool(
-        side_effects="read",
-        network=True,
-        open_world=True,
-        category=category,
-        tags=TAGS,
-        timeout_s=timeout_s,
-        output_schema=output_schema,
-        host_argument=host_argument,
-    )
-
-
-def _send_tool(web: WebClient) -> Callable[[Callable[..., Any]], FunctionTool]:
-    return tool(
-        side_effects="external",
-        open_world=True,
-        destructive=True,  # it sends whatever it is given to wherever it is told
-        category=ToolCategory.NETWORK,
-        tags=TAGS,
-        timeout_s=web.timeout_s,
-        output_schema=_HTTP_SCHEMA,
-        host_argument="url",
-    )
-
-
-def http_tools(web: WebClient) -> list[FunctionTool]:
-    """Return the HTTP tools over one guarded client."""
-    return [_http_get(web), _http_post(web), _http_request(web)]
-
-
-def _http_get(web: WebClient) -> FunctionTool:
-    @read_tool(_HTTP_SCHEMA, timeout_s=web.timeout_s, host_argument="url")
-    async def http_get(url: Url, *, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
-        """Get what is at a URL. Any status is an answer; redirects are followed, at most three."""
-        return _http_output("GET", await web.send("GET", url, headers=headers))
-
-    return http_get
-
-
-def _http_post(web: WebClient) -> FunctionTool:
-    @_send_tool(web)
-    async def http_post(url: Url, *, body: Body = None, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
-        """Post something to a URL, as JSON unless a Content-Type says otherwise. Any status is an answer."""
-        return await _send(web, "POST", url, body, headers)
-
-    return http_post
-
-
-def _http_request(web: WebClient) -> FunctionTool:
-    @_send_tool(web)
-    async def http_request(
-        method: Annotated[Method, Field(description="The HTTP method")],
-        url: Url,
-        *,
-        body: Body = None,
-        headers: HeaderFields = _NO_HEADERS,
-    ) -> ToolOutput:
-        """Send an HTTP request. Any status is an answer; only GET and HEAD follow redirects, at most three."""
-        return await _send(web, method, url, body, headers)
-
-    return http_request
-
-
-async def _send(web: WebClient, method: str, url: str, body: Any, headers: dict[str, str]) -> ToolOutput:
-    data, fields = None, headers
-    if body is not None:
-        text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
-        data = text.encode("utf-8", "replace")
-        named = any(name.lower() == "content-type" for name in headers)
-        fields = headers if named else {**headers, "Content-Type": "application/json"}
-    return _http_output(method, await web.send(method, url, headers=fields, body=data))
-
-
-def _http_output(method: str, response: WebResponse) -> ToolOutput:
-    body, encoding = _body_text(response)
-    clean = clean_text(body)
-    content = HttpResult(
-        url=response.url,
-        method=method,
-        status=response.status,
-        status_text=status_phrase(response.status),
-        headers=_header_fields(response),
-        body=clean.text,
-        encoding=encoding,
-    )
-    return mark_untrusted(
-        content, origin=response.url, facts={"status": response.status, "hidden_characters": clean.hidden}
-    )
-
-
-def _body_text(response: WebResponse) -> tuple[str, Literal["text", "base64"]]:
-    kind = parse_media_type(response.content_type)
-    if kind.kind not in ("binary", "multipart"):
-        return decode_text(response.body, kind.charset), "text"
-    if not kind.essence and b"\0" not in response.body:
-        return decode_text(response.body), "text"
-    return base64.b64encode(response.body).decode(), "base64"
-
-
-def _header_fields(response: WebResponse) -> dict[str, str]:
-    """Return header fields by lower-case name; repeated fields are joined (RFC 9110, section 5.3)."""
-    fields: dict[str, str] = {}
-    for name, value in response.headers:
-        key, shown = name.lower(), clean_text(value).text
-        fields[key] = f"{fields[key]}, {shown}" if key in fields else shown
-    return fields
+Query = Annotated[str, Field(min_length=1, max_length=2000, description="What to look for")]
 
 
 class FetchedPage(TypedDict):
@@ -188,15 +47,12 @@ class FetchedPage(TypedDict):
     provider: str
 
 
-_PAGE_SCHEMA = schema_of(TypeAdapter(FetchedPage), "serialization")
-
-
 def web_fetch_tools(
     chain: protocols.Chain[protocols.ScrapeProvider], *, timeout_s: float = TIMEOUT_S
 ) -> list[FunctionTool]:
     """Return web_fetch over a chain of page readers, which together may take `timeout_s`."""
 
-    @read_tool(_PAGE_SCHEMA, timeout_s=timeout_s, host_argument="url")
+    @read_tool(FetchedPage, timeout_s=timeout_s, host_argument="url")
     async def web_fetch(
         url: Url,
         ctx: ToolContext,
@@ -239,9 +95,6 @@ def _page_output(page: protocols.ScrapedPage, offset: int, max_chars: int) -> To
     )
 
 
-Query = Annotated[str, Field(min_length=1, max_length=2000, description="What to look for")]
-
-
 class WebSearchResult(TypedDict):
     """What a search found, the best first; `provider` is who found it."""
 
@@ -259,14 +112,10 @@ class RetrieveResult(TypedDict):
     provider: str
 
 
-_SEARCH_SCHEMA = schema_of(TypeAdapter(WebSearchResult), "serialization")
-_RETRIEVE_SCHEMA = schema_of(TypeAdapter(RetrieveResult), "serialization")
-
-
 def web_search_tools(chain: protocols.Chain[protocols.SearchProvider], *, max_results: int = 10) -> list[FunctionTool]:
     """Return web_search over a chain of search engines; `max_results` is the default of `limit`."""
 
-    @read_tool(_SEARCH_SCHEMA, timeout_s=_TIMEOUT_S)
+    @read_tool(WebSearchResult, timeout_s=_TIMEOUT_S)
     async def web_search(
         query: Query,
         ctx: ToolContext,
@@ -290,7 +139,7 @@ def web_search_tools(chain: protocols.Chain[protocols.SearchProvider], *, max_re
 def retrieve_tools(chain: protocols.Chain[protocols.RetrieveProvider]) -> list[FunctionTool]:
     """Return retrieve over a chain of document stores."""
 
-    @read_tool(_RETRIEVE_SCHEMA, timeout_s=_TIMEOUT_S, category=ToolCategory.DATA)
+    @read_tool(RetrieveResult, timeout_s=_TIMEOUT_S, category=ToolCategory.DATA)
     async def retrieve(
         query: Query,
         ctx: ToolContext,
@@ -345,7 +194,7 @@ def _short(text: str, most: int) -> str:
 
 
 def _shown_url(url: str) -> str:
-    """Return a URL that can be cited: http or https, on one line; else empty."""
+    """Return a URL that can be cited: http or https, on one line; else an empty string."""
     line = "".join(clean_text(url).text.split())
     try:
         return line if urlsplit(line).scheme in ("http", "https") else ""

@@ -2,184 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from msgspec.structs import replace
 
-from toolpost.catalog.function import FunctionTool, code_target, run_tool
+from toolpost.catalog.code_target import code_target
+from toolpost.catalog.function import FunctionTool, run_tool
+from toolpost.catalog.overrides import Overlay
 from toolpost.catalog.specs import clean_spec, has_plain_schemas
-from toolpost.contracts.errors import ConfigError, ToolValidationError
-from toolpost.contracts.source_kinds import TransportType
+from toolpost.contracts.errors import ToolValidationError
+from toolpost.contracts.sources import SourceTraits
 from toolpost.contracts.spec import (
     JsonSchema,
     PreviewingTool,
-    ReplayClass,
-    SideEffects,
     ToolSpec,
     ToolTarget,
-    destructive_of,
-    replay_of,
 )
 from toolpost.schema.json_values import as_object, parts_within
-from toolpost.schema.secrets import SecretPaths, is_secret_name, secret_paths
+from toolpost.schema.secrets import SecretPaths, secret_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from toolpost.catalog.lock import Hold
     from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.config import ExternalToolConfig, OutputCheck, ToolOverride
+    from toolpost.contracts.config import ExternalToolConfig, OutputCheck
     from toolpost.contracts.questions import Question
     from toolpost.contracts.sources import ToolSource
     from toolpost.contracts.spec import Preview, Tool
-    from toolpost.schema.subschemas import SharedDefinitions
+    from toolpost.schema.shared_definitions import SharedDefinitions
     from toolpost.schema.validator import Validator
 
-# Keywords that let in arguments which `properties` does not name.
-_OPEN = frozenset({"additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf"})
-
-# Keywords by which one argument has to do with another.
-_ENTANGLING = frozenset(
-    {"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "minProperties", "maxProperties"}
-    | {"dependentRequired", "dependentSchemas", "dependencies", "const", "enum"}
-)
-
-# What says how a single argument must look, whichever others are given.
-_SHAPE = frozenset({"$schema", "$id", "$defs", "definitions", "properties"})
-
-_LIGHT_SCHEMA = 300  # so many values in a schema are compiled within a few milliseconds
-
-
-class Overlay(NamedTuple):
-    """A record with an override applied, and the arguments that the override fills in.
-
-    `entangled` is set where the schema relates arguments to each other, such as requiring one of two: then arguments
-    can only be validated after the override filled in its own.
-    """
-
-    spec: ToolSpec
-    fixed: Mapping[str, Any]
-    defaults: Mapping[str, Any]
-    entangled: bool
-    outputs: OutputCheck | None = None
-
-    def fill(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments with defaults and fixed values filled in."""
-        return {**self.defaults, **arguments, **self.fixed}
-
-
-def apply_override(spec: ToolSpec, override: ToolOverride, *, name: str) -> Overlay:
-    """Apply an operator's override to a tool's record; ConfigError when the override does not fit the schema."""
-    _known_arguments(spec, [*override.fix, *override.default])
-    _fitting_values(spec, {**override.default, **override.fix})
-    changed = replace(
-        spec,
-        name=name,
-        description=override.description if override.description is not None else spec.description,
-        input_schema=_changed(spec.input_schema, override),
-        model_schema=None if spec.model_schema is None else _changed(spec.model_schema, override),
-        tags=tuple(override.tags) if override.tags is not None else spec.tags,
-        timeout_s=override.timeout_s or spec.timeout_s,
-    )
-    return Overlay(
-        spec=_with_effects(changed, override),
-        fixed=override.fix,
-        defaults=override.default,
-        entangled=bool(override.fix or override.default) and not _ENTANGLING.isdisjoint(spec.input_schema),
-        outputs=override.outputs,
-    )
-
-
-def _with_effects(spec: ToolSpec, override: ToolOverride) -> ToolSpec:
-    if override.side_effects is not None:
-        named = _one_of(override.side_effects, get_args(SideEffects), spec.name, "side_effects")
-        effects = cast("SideEffects", named)
-        safety = spec.safety._replace(destructive=destructive_of(effects, _still_known(spec, effects)))
-        spec = replace(spec, side_effects=effects, replay=replay_of(effects), safety=safety)
-    if override.replay is not None:
-        replay = _one_of(override.replay, get_args(ReplayClass), spec.name, "replay")
-        spec = replace(spec, replay=cast("ReplayClass", replay))
-    if override.destructive is not None:
-        spec = replace(spec, safety=spec.safety._replace(destructive=override.destructive))
-    return spec
-
-
-def _still_known(spec: ToolSpec, effects: SideEffects) -> bool | None:
-    """Return the `destructive` flag under other effects; unknown for a tool that is now external."""
-    leaves = effects == "external" and spec.side_effects != "external"
-    return (spec.safety.destructive or None) if leaves else spec.safety.destructive
-
-
-def _one_of(value: str, allowed: tuple[str, ...], tool: str, key: str) -> str:
-    if value not in allowed:
-        msg = f"override of {tool!r}: {key} {value!r} is not one of {', '.join(allowed)}"
-        raise ConfigError(msg, tool_name=tool)
-    return value
-
-
-def _known_arguments(spec: ToolSpec, names: list[str]) -> None:
-    """Refuse a misspelled argument: what an operator fixed must not stay open to callers."""
-    properties = spec.input_schema.get("properties", {})
-    if _OPEN & spec.input_schema.keys() and spec.input_schema.get("additionalProperties") is not False:
-        return
-    for name in names:
-        if name not in properties:
-            msg = f"override of {spec.name!r}: it has no argument {name!r}; it has {', '.join(properties) or 'none'}"
-            raise ConfigError(msg, tool_name=spec.name)
-
-
-def _fitting_values(spec: ToolSpec, values: Mapping[str, Any]) -> None:
-    """Refuse a value that the tool would refuse; it is filled in after the caller's arguments were checked."""
-    if not values:
-        return
-    shape = {key: part for key, part in spec.input_schema.items() if key in _SHAPE}
-    issues = _compile(shape).issues(dict(values))
-    if issues:
-        msg = f"override of {spec.name!r} does not fit its schema: {'; '.join(issues)}"
-        raise ConfigError(msg, tool_name=spec.name)
-
-
-def _changed(schema: JsonSchema, override: ToolOverride) -> JsonSchema:
-    return _without(_with_defaults(schema, override.default), set(override.fix))
-
-
-def _without(schema: JsonSchema, names: set[str]) -> JsonSchema:
-    if not names:
-        return schema
-    properties = {name: part for name, part in schema.get("properties", {}).items() if name not in names}
-    required = [name for name in schema.get("required", []) if name not in names]
-    return {**schema, "properties": properties, "required": required}
-
-
-def _with_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> JsonSchema:
-    if not defaults:
-        return schema
-    properties = dict(schema.get("properties", {}))
-    for name, value in defaults.items():
-        part = properties.get(name, {})
-        shown = isinstance(part, dict) and not is_secret_name(name)  # a model sees the schema
-        properties[name] = {**part, "default": value} if shown else part
-    required = [name for name in schema.get("required", []) if name not in defaults]
-    return {**schema, "properties": properties, "required": required}
-
-
-class CallCounts:
-    """Calls, failures, output mismatches and total duration of a tool, however often it is replaced."""
-
-    __slots__ = ("count", "failures", "misfits", "total_ms")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.failures = 0
-        self.misfits = 0
-        self.total_ms = 0.0
-
-    def record(self, duration_ms: float, success: bool) -> None:  # noqa: FBT001 - made for every call
-        """Count one call."""
-        self.count += 1
-        self.total_ms += duration_ms
-        if not success:
-            self.failures += 1
+_LIGHT_SCHEMA = 300  # values in a schema that are compiled within a few milliseconds
 
 
 class Entry:
@@ -202,6 +56,7 @@ class Entry:
         "source",
         "spec",
         "tool",
+        "traits",
     )
 
     def __init__(
@@ -210,6 +65,7 @@ class Entry:
         *,
         source: ToolSource | None = None,
         config: ExternalToolConfig | None = None,
+        traits: SourceTraits | None = None,
         overlay: Overlay | None = None,
         rank: int = 0,
         shared: SharedDefinitions | None = None,
@@ -219,11 +75,12 @@ class Entry:
         self.spec: ToolSpec = clean_spec(_with_target(spec, tool, source), shared)
         self.overlay = overlay
         self.config = config
+        self.traits = traits or SourceTraits(is_own_code=config is None, declares_schemas=config is None)
         self.rank = rank
         self.source = source
         self.counts = CallCounts()
         self.hold: Hold | None = None
-        self.change: Hold | None = None  # of a definition that is reported, and blocked only under a strict policy
+        self.change: Hold | None = None  # a reported change, which blocks calls only under a strict policy
         self._input: Validator | None = None
         self._output: Validator | None = None
         self._secrets: tuple[SecretPaths, SecretPaths] | None = None
@@ -244,23 +101,22 @@ class Entry:
     @property
     def origin(self) -> str:
         """The external source of the tool; empty for the operator's own code."""
-        config = self.config
-        return self.original.origin if config is None or config.transport is TransportType.PYTHON else config.name
+        return self.original.origin if self.config is None or self.traits.is_own_code else self.config.name
 
     @property
     def content_origin(self) -> str:
-        """Where the content of results and errors comes from: the external source, or a tool that fetches content.
+        """The origin of results and errors: the external source, or a tool that fetches content.
 
-        It is empty for tools whose results are the operator's own.
+        Empty for tools that return the operator's own content.
         """
         return self.origin or (self.spec.name if self.spec.third_party else "")
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the content of the tool reaches a model as that of own tools.
+        """Whether a model reads the content of the tool as trusted.
 
-        The operator trusts what the source says of its tools, and the source says that results are its own. By the
-        default of MCP they are of the open world: the text of a web page is not the server's.
+        The operator trusts the annotations of the source, and these say that results are its own. By the default of
+        MCP, results are of the open world: the text of a web page is not the server's.
         """
         if self.config is None or not self.config.trust or self.spec.third_party:
             return False
@@ -270,11 +126,11 @@ class Entry:
     @property
     def _is_own(self) -> bool:
         """Whether the operator wrote the schemas, in code or in the configuration."""
-        return not self.origin or (self.config is not None and declares_schemas(self.config))
+        return not self.origin or (self.config is not None and self.traits.declares_schemas)
 
     @property
     def unchecked_patterns(self) -> tuple[str, ...]:
-        """The patterns of the tool's schemas that are left out of validation."""
+        """The patterns of the tool's schemas that are not validated."""
         from toolpost.schema.validator import unchecked_patterns  # noqa: PLC0415 - as in `_compile`
 
         schemas = () if self._is_own else (self.original.input_schema, self.original.output_schema or {})
@@ -296,11 +152,11 @@ class Entry:
         return self._prepared
 
     def prepare(self) -> None:
-        """Compile the validators and find the secret paths; ToolSchemaError when a schema cannot be used."""
+        """Compile the validators and find the secret paths; ToolSchemaError if a schema cannot be used."""
         for validator in (self.input_validator, self.output_validator):
             if validator is not None:
                 validator.secrets()
-        self.secret_paths  # noqa: B018 - known from now on
+        self.secret_paths  # noqa: B018 - cached from now on
         self._prepared = True
 
     @property
@@ -351,9 +207,9 @@ class Entry:
         return self.tool.preview if isinstance(self.tool, PreviewingTool) else None
 
     def fit(self, arguments: Any) -> dict[str, Any]:
-        """Validate arguments and fill in those of the override; ToolValidationError says where they do not fit.
+        """Validate arguments and fill in those of the override; ToolValidationError names the invalid places.
 
-        Null is taken as absent where the schema does not admit it. What stays out gets the default of the override.
+        If the schema does not allow null, null means absent. Absent arguments get the defaults of the override.
         """
         if _is_entangled(self.overlay) and isinstance(arguments, dict):
             given = cast("dict[str, Any]", arguments)
@@ -365,6 +221,25 @@ class Entry:
             raise ToolValidationError(f"$: expected object, got {type(arguments).__name__}", tool_name=self.spec.name)
         fitting = cast("dict[str, Any]", arguments)
         return fitting if self.overlay is None else self.overlay.fill(fitting)
+
+
+class CallCounts:
+    """Calls, failures, schema violations and total duration of a tool, kept when it is replaced."""
+
+    __slots__ = ("count", "failures", "schema_violations", "total_ms")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failures = 0
+        self.schema_violations = 0
+        self.total_ms = 0.0
+
+    def record(self, duration_ms: float, success: bool) -> None:  # noqa: FBT001 - positional arguments are faster, and every call counts
+        """Count one call."""
+        self.count += 1
+        self.total_ms += duration_ms
+        if not success:
+            self.failures += 1
 
 
 def _with_target(spec: ToolSpec, tool: Tool, source: ToolSource | None) -> ToolSpec:
@@ -385,20 +260,9 @@ def _is_light(spec: ToolSpec, shared: SharedDefinitions | None) -> bool:
 
 
 def _is_short(schema: JsonSchema, shared: SharedDefinitions | None) -> bool:
-    """Return whether the text of a schema shows that it has few values: there are no more than commas and brackets."""
+    """Return whether the text of a schema has few values, counted by commas and brackets."""
     text = None if shared is None else shared.text(schema)
     return text is not None and text.count(",") + text.count("{") + text.count("[") <= _LIGHT_SCHEMA
-
-
-def declares_schemas(config: ExternalToolConfig) -> bool:
-    """Return whether a source's tools get their schemas from its configuration, not from its other side."""
-    match config.transport:
-        case TransportType.PYTHON | TransportType.WEBSOCKET:
-            return True
-        case TransportType.CLI:
-            return config.cli.manual is None
-        case _:
-            return False
 
 
 def _is_entangled(overlay: Overlay | None) -> TypeGuard[Overlay]:
@@ -406,7 +270,7 @@ def _is_entangled(overlay: Overlay | None) -> TypeGuard[Overlay]:
 
 
 def _without_nulls(schema: JsonSchema, arguments: dict[str, Any]) -> dict[str, Any]:
-    from toolpost.schema.validator import drop_nulls  # noqa: PLC0415 - as in `_compile`
+    from toolpost.schema.coercion import drop_nulls  # noqa: PLC0415 - as in `_compile`
 
     return drop_nulls(schema, arguments) if None in arguments.values() else arguments
 

@@ -1,4 +1,4 @@
-"""Python functions as tools: the `@tool` decorator, and the target that a function's code stands for."""
+"""Python functions as tools: the `@tool` decorator and FunctionTool."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 import functools
 import inspect
-import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from types import CodeType
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
 from msgspec.structs import replace
 
+from toolpost.catalog.code_target import code_target
 from toolpost.catalog.names import check_canonical
 from toolpost.catalog.threads import is_interrupt, loop_error, run_in_thread
 from toolpost.contracts.calls import JSON, AuthorizedCall, ToolOutput
@@ -26,7 +25,6 @@ from toolpost.contracts.spec import (
     SideEffects,
     ToolCategory,
     ToolSpec,
-    ToolTarget,
     replay_of,
 )
 
@@ -35,74 +33,18 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import Preview
     from toolpost.schema.signature import FunctionSchema
 
-PYTHON = "python"
-_MOST_LAYERS = 100  # who wraps in a circle is not followed for ever
-
 _NOTHING = ToolOutput(None)  # the result of a generator without values
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
-def code_target(fn: Callable[..., Any]) -> ToolTarget:
-    """Return the target of a tool that runs `fn`; the source code is read when it is first needed.
-
-    The code covers the function and its wrappers, not the functions it calls.
-    """
-    layers = list(_layers(fn))
-    inner = layers[-1]
-    name = str(getattr(inner, "__qualname__", type(inner).__qualname__))
-    summary = f"Python function {name} in {_file_of(inner)}"
-    return ToolTarget(PYTHON, summary, lambda: "\n".join(map(_code_of, layers)))
-
-
-def _layers(fn: Any) -> Iterator[Any]:
-    """Yield the wrappers of a function, the innermost function last; for a callable object, its `__call__`."""
-    for _ in range(_MOST_LAYERS):
-        if isinstance(fn, functools.partial):
-            fn = fn.func
-        elif (wrapped := getattr(fn, "__wrapped__", None)) is not None:
-            yield fn
-            fn = wrapped
-        else:
-            break
-    yield fn if inspect.isroutine(fn) else type(fn).__call__
-
-
-def _file_of(fn: Any) -> str:
-    """Return the file name without its folder, which differs between machines."""
-    code = getattr(fn, "__code__", None)
-    if isinstance(code, CodeType):
-        return os.path.basename(code.co_filename)  # noqa: PTH119 - it may be `<string>`, which is no path
-    return str(getattr(fn, "__module__", "a module"))
-
-
-def _code_of(fn: Any) -> str:
-    """Return the function's source text, or its bytecode where there is no source."""
-    # The text is the same under every version of Python; bytecode is not.
-    code = getattr(fn, "__code__", None)  # a function's own: `inspect` would look behind a wrapper
-    try:
-        return inspect.getsource(fn if code is None else code)
-    except (OSError, TypeError):
-        return "\n".join(_instructions(code)) if isinstance(code, CodeType) else ""
-
-
-def _instructions(code: CodeType) -> Iterator[str]:
-    yield code.co_code.hex()
-    yield repr(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _instructions(constant)
-        else:
-            yield repr(constant)
-
-
 class FunctionTool:
-    """A Python function with a contract; still callable as the function it was."""
+    """A Python function with a record; it can still be called as a function."""
 
     __slots__ = (
         *("__dict__", "_context_parameter", "_convert", "_direct", "_on_loop", "_previewer", "_render", "fn", "spec"),
     )
     is_checked = False
-    """Whether both schemas are known to be usable, so that a catalog need not check them."""
+    """Whether both schemas are known to be valid and need no check."""
 
     def __init__(
         self, fn: Callable[..., Any], spec: ToolSpec, shape: FunctionSchema, previewer: Preview | None = None
@@ -118,7 +60,7 @@ class FunctionTool:
         self._direct = is_async and self._context_parameter is None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the plain function, past the pipeline; for tests and for use inside other functions."""
+        """Call the plain function without the pipeline, for tests and for use in other functions."""
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -126,27 +68,27 @@ class FunctionTool:
 
     @property
     def name(self) -> str:
-        """The name of the tool, as `spec` has it; so with the three below."""
+        """Shortcut for `spec.name`."""
         return self.spec.name
 
     @property
     def description(self) -> str:
-        """What the tool does, for a model."""
+        """Shortcut for `spec.description`."""
         return self.spec.description
 
     @property
     def category(self) -> ToolCategory:
-        """The category of the tool."""
+        """Shortcut for `spec.category`."""
         return self.spec.category
 
     @property
     def parameters(self) -> JsonSchema:
-        """The JSON Schema of the arguments."""
+        """Shortcut for `spec.input_schema`."""
         return self.spec.input_schema
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function is given a context, by which it can ask a person or call other tools."""
+        """Whether the function takes a context, which can ask questions and call other tools."""
         return self._context_parameter is not None
 
     @property
@@ -169,7 +111,7 @@ class FunctionTool:
             return pause.question
 
     def start(self, call: AuthorizedCall) -> Awaitable[Any]:
-        """Begin a call of the function; its value becomes the output of the tool by `output`."""
+        """Start a call of the function; `output` converts its value."""
         arguments, convert = call.permitted.validated.arguments, self._convert
         if not self._direct:
             return self._run(arguments, call.context)
@@ -183,7 +125,10 @@ class FunctionTool:
         return value if isinstance(value, ToolOutput) else ToolOutput(self._render(value))  # a generator's is rendered
 
     async def execute(self, params: dict[str, Any], context: ToolContext | Mapping[str, Any]) -> ToolResult:
-        """Run the function without the pipeline; failures are results. `{"taskId": "t"}` is a context, too."""
+        """Run the function without the pipeline, and return failures as results.
+
+        The context may be a mapping, such as `{"taskId": "t"}`.
+        """
         started, tool_context = now_ms(), ToolContext.of(context)
         try:
             output = self.output(await self._run(params, lambda: tool_context))
@@ -223,7 +168,7 @@ class FunctionTool:
 def _called(
     fn: Callable[..., Any], kwargs: dict[str, Any], publish: Callable[[Any], ToolOutput], given_up: list[bool]
 ) -> Any:
-    """Call a plain function; publish the values of a generator here, in its thread, until the caller gives up."""
+    """Call a plain function; publish the values of a generator in this thread until the caller is cancelled."""
     result: Any = fn(**kwargs)
     if not isinstance(result, Generator):
         return result
@@ -237,17 +182,17 @@ def _called(
 
 
 async def _last(values: AsyncGenerator[Any], publish: Callable[[Any], ToolOutput]) -> ToolOutput:
-    """Publish the values of a generator as they come and return the last; the generator is closed in any case."""
+    """Publish the values of a generator and return the last one; always close the generator."""
     last = _NOTHING
     async with contextlib.aclosing(values):
         async for value in values:
             last = publish(value)
-            await asyncio.sleep(0)  # one that waits for nothing could not be cancelled
+            await asyncio.sleep(0)  # a generator that never waits could not be cancelled
     return last
 
 
 async def run_tool(call: AuthorizedCall) -> ToolOutput | Question:
-    """Run a tool of this process, made by `@tool` or written by hand against the Tool Protocol."""
+    """Run a tool of this process, made by `@tool` or an implementation of the Tool protocol."""
     if isinstance(call.tool, FunctionTool):
         return await call.tool.invoke(call)
     try:
@@ -266,20 +211,15 @@ def output_of(value: Any) -> ToolOutput:
         case ToolResult(success=True):
             return replace(output_of(value.result), text=value.content_text)
         case ToolResult():
-            raise ToolExecutionError(value.error or "the tool reported a failure without saying why")
+            raise ToolExecutionError(value.error or "the tool reported a failure without a reason")
         case _:
-            return ToolOutput(_to_jsonable()(value))
+            from toolpost.schema.pydantic_types import to_jsonable  # noqa: PLC0415 - as in `_make`
 
-
-@functools.cache  # of every call, and an import statement would take longer than most conversions
-def _to_jsonable() -> Callable[[Any], Any]:
-    from toolpost.schema.signature import to_jsonable  # noqa: PLC0415 - as in `_make`
-
-    return to_jsonable
+            return ToolOutput(to_jsonable(value))
 
 
 def raised_by_tool(raised: BaseException, tool_name: str) -> ToolExecutionError:
-    """Wrap an exception of the tool's own code in a ToolExecutionError."""
+    """Wrap an exception of the tool's code in a ToolExecutionError."""
     raised = loop_error(raised)
     text = str(raised) or "no message"
     return ToolExecutionError(f"{type(raised).__name__}: {text}", tool_name=tool_name, cause=raised)
@@ -318,20 +258,18 @@ def tool(
 
 
 def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
-    """Make a function a tool.
+    """Turn a function into a tool.
 
-    Its name, description and schemas come from the function; what it does to the
-    world is declared: `side_effects` is "pure", "read", "write", "external" or
-    "stateful". Undeclared counts as "write": such calls are journaled and never
-    repeated by themselves. `destructive=True` makes a person decide first; under the
-    policy `regulated` so does "external". `open_world=True` says that its results are
-    content of others, such as web pages: a model reads them as untrusted.
-    `lenient=True` takes "5" for 5.
-    `host_argument` names the argument that holds the URL it goes to, so that one dead
-    host opens the breaker for that host and that tenant alone. `preview`, a coroutine function of
-    the arguments and the context, says of one call whether it is destructive and what it would change.
-    Plain functions run in a worker thread. A generator, of either kind, streams: each value is emitted as it comes,
-    and the last is the result.
+    The name, description and schemas come from the function. Declare its effects with `side_effects`: "pure", "read",
+    "write", "external" or "stateful". The default is "write": such calls are journaled and never retried automatically.
+    `destructive=True` requires approval for every call; under the policy `regulated`, so does "external".
+    `open_world=True` marks results as untrusted content, such as web pages. `lenient=True` coerces arguments, for
+    example "5" to 5.
+
+    `host_argument` names the argument that contains the target URL. The circuit breaker then works per host and tenant,
+    so one unreachable host does not block the others. `preview`, a coroutine function of the arguments and the context,
+    reports whether a specific call is destructive and what it would change. Plain functions run in a worker thread.
+    Generators, sync or async, stream: each value is emitted as it is produced, and the last one is the result.
     """
     if fn is not None:
         return _make(fn, **declared)
@@ -351,9 +289,10 @@ def _make(
     extra: Mapping[str, Any] | None = None,
     **declared: Any,
 ) -> FunctionTool:
-    # Pydantic takes as long to import as the rest of the package, and comes with the first tool.
+    # Importing Pydantic takes as long as the rest of the package; the first tool imports it.
+    from toolpost.schema.parameters import function_name  # noqa: PLC0415
     from toolpost.schema.schema_checks import check_schema  # noqa: PLC0415
-    from toolpost.schema.signature import function_name, function_schema  # noqa: PLC0415
+    from toolpost.schema.signature import function_schema  # noqa: PLC0415
 
     shape = function_schema(fn)
     spec = ToolSpec(
@@ -394,7 +333,7 @@ def _with_effects(
     safety = SafetyProfile(
         external if network is None else network,
         file,
-        bool(destructive),  # what its author declared is not unknown
+        bool(destructive),  # the default is not unknown: the author declared the effects
         external if open_world is None else open_world,
     )
     replay = replay or replay_of(effects, idempotent=idempotent)

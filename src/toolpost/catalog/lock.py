@@ -1,4 +1,4 @@
-"""`toolpost.lock`: the definitions of tools that a person has agreed to, and the hold on a tool that changed since."""
+"""`toolpost.lock`: the approved definitions of tools, and the hold on a tool that has changed since."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from toolpost.schema.hidden_text import escape_hidden
 from toolpost.schema.json_values import SCHEMA_MAPS, is_array, is_object
 
 _VERSION = 1
-_ABOUT = "Tools as they were when a person last agreed to them. `toolpost lock` writes this file; commit it."
+_ABOUT = "Approved definitions of tools. `toolpost lock` writes this file; commit it."
 _LONGEST_SHOWN = 2000
 _LONGEST_ARGUMENT = 400
 _SHORT = 16
-# In a schema: lists whose order means nothing, and values that stand for themselves.
+# In a schema: lists without a meaningful order, and values that are not schemas.
 _UNORDERED = frozenset({"required", "enum", "type", "allOf", "anyOf", "oneOf", "dependentRequired"})
 _VALUES = frozenset({"const", "default", "examples", "example"})
 _WORDS = {
@@ -36,11 +36,13 @@ _WORDS = {
 }
 
 DEFINITION = "definition"
+AGREED = "it was approved"
+FIRST_SEEN = "it was first seen"
 _ANYTHING = {"type": "object"}
 
 
 class Pin(Struct, frozen=True, kw_only=True):
-    """One tool's definition: `hash` covers all of it, the other fields are for people and for the comparison."""
+    """One tool's definition: `hash` covers all of it, the other fields are for users and for the comparison."""
 
     hash: str
     description: str
@@ -64,7 +66,7 @@ class Change(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A tool that differs from its pin; `before` is None for a new tool, `after` for one that is gone."""
+    """A tool that differs from its pin; `before` is None for a new tool, `after` for a removed one."""
 
     source: str
     tool: str
@@ -95,7 +97,7 @@ class Difference(NamedTuple):
 def compare(
     source: str, before: Mapping[str, Pin], after: Mapping[str, Pin], *, whole: bool = True
 ) -> list[Difference]:
-    """Return the tools of a source that differ, by name; without `whole`, an unlisted tool does not count as gone."""
+    """Return the tools of a source that differ, by name; without `whole`, unlisted tools are not reported as gone."""
     changes: list[Difference] = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
@@ -109,7 +111,7 @@ def compare(
 
 
 def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:
-    """Pin a definition as its source gave it; `mask` removes secrets and what differs between machines."""
+    """Pin the original definition of a tool; `mask` removes secrets and machine-specific text."""
     target = spec.target
     goes_to = mask(f"{target.summary}\n{target.detail}" if target else str(spec.extra.get("remote_name", spec.name)))
     annotations = mask(_text(_annotations(spec)))
@@ -128,7 +130,7 @@ def pin_of(spec: ToolSpec, mask: Callable[[str], str]) -> Pin:
 
 
 def differences(before: Pin, after: Pin) -> list[Change]:
-    """Return the changes between two definitions of a tool; empty where they are the same."""
+    """Return the changes between two definitions of a tool."""
     if before.hash == after.hash:
         return []
     old, new = asdict(before), asdict(after)
@@ -137,12 +139,12 @@ def differences(before: Pin, after: Pin) -> list[Change]:
     changed = [
         Change(word, _as_text(old[key]), _as_text(new[key])) for key, word in _WORDS.items() if old[key] != new[key]
     ]
-    # What is shown is cut, and a target has parts that are not shown.
+    # Shown texts are cut, and a target has parts that are not shown.
     return changed or [Change("details", before.hash, after.hash)]
 
 
 def sort_schema(schema: Any) -> Any:
-    """Sort the lists of a schema whose order has no meaning."""
+    """Sort the lists of a schema that have no meaningful order."""
     if is_array(schema):
         return [sort_schema(part) for part in schema]
     if not is_object(schema):
@@ -175,7 +177,7 @@ def _annotations(spec: ToolSpec) -> dict[str, Any]:
 class Lock:
     """The lock file: pins by source, and by the tool's name within it.
 
-    A file that is not there pins nothing; one that goes away while it is in use still holds.
+    A missing file pins nothing; the pins of a file that is deleted while in use still apply.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,7 +187,7 @@ class Lock:
 
     @property
     def sources(self) -> Mapping[str, Mapping[str, Pin]]:
-        """The current pins, reread when another process wrote them; ConfigError when the file cannot be parsed."""
+        """The current pins, read again if another process wrote them; ConfigError if the file cannot be parsed."""
         try:
             status = self.path.stat()
         except OSError:
@@ -207,7 +209,7 @@ class Lock:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Replace a file by a JSON document atomically; ConfigError when it cannot be written."""
+    """Replace a file by a JSON document atomically; ConfigError if it cannot be written."""
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
@@ -241,7 +243,7 @@ def _read(path: Path) -> dict[str, dict[str, Pin]]:
 
 
 def pin_from_dict(facts: dict[str, Any]) -> Pin:
-    """Build a pin from plain data; ValueError when it has no hash."""
+    """Build a pin from plain data; ValueError if it has no hash."""
     texts = {key: str(facts.get(key, "")) for key in Pin.__struct_fields__ if key != "arguments"}
     if not texts["hash"]:
         raise ValueError("a tool has no hash")
@@ -276,20 +278,17 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else "\n".join(value)
 
 
-AGREED = "it was agreed to"
-FIRST_SEEN = "it was first seen"
-
-
 def describe_change(before: Pin, after: Pin, since: str) -> str:
     """Name the parts of a definition that changed, without any text of its source."""
     return f"its {', '.join(change.part for change in differences(before, after))} changed since {since}"
 
 
 class Hold(Struct, frozen=True, kw_only=True):
-    """Blocks the calls of a tool whose definition (`after`) is not the pinned one (`before`; None: never pinned).
+    """Blocks the calls of a tool with a definition (`after`) that differs from the pinned one (`before`).
 
-    `accept` pins the new definition and lifts the hold; `is_settled` lifts it if another process has done so. Without a
-    lock file, the definition that was first seen counts as pinned, and the policy decides whether calls are blocked.
+    `before` is None for a tool that was never pinned. `accept` pins the new definition and removes the hold;
+    `is_settled` removes it if another process accepted the definition. Without a lock file, the first seen definition
+    is the pinned one, and the policy decides whether calls are blocked.
     """
 
     name: str
@@ -303,25 +302,25 @@ class Hold(Struct, frozen=True, kw_only=True):
     def reason(self) -> str:
         """Why the tool is on hold, without any text of its source: models read this."""
         if self.before is None:
-            return "it is new, and nobody has agreed to it"
+            return "it is new and not approved"
         return describe_change(self.before, self.after, self.since)
 
     def stub(self, spec: ToolSpec) -> ToolSpec:
-        """Return the record to list while the hold lasts: nothing of the new definition that was not agreed to."""
+        """Return the record to list during the hold, without unapproved parts of the new definition."""
         before = self.before
         same_input = before is not None and before.input_schema == self.after.input_schema
-        note = f"Set aside: {self.reason}. A call waits for the operator."
+        note = f"Blocked: {self.reason}. A call waits for the operator."
         return replace(
             spec,
             description=note if before is None else f"{before.description}\n\n{note}".strip(),
             input_schema=spec.input_schema if same_input else _ANYTHING,
             model_schema=spec.model_schema if same_input else None,
             output_schema=None,
-            version=self.after.hash,  # an answer is bound to what was shown
+            version=self.after.hash,  # an answer is bound to the shown definition
         )
 
     def question(self) -> Question:
-        """Return the question that asks the operator to accept the definition; no call of the tool runs before."""
+        """Return the question to the operator; no call of the tool runs before the definition is accepted."""
         why = f"{self.reason[0].upper()}{self.reason[1:]}"
         prompt = f"{self.name} waits for the operator. {why}. The call continues once its definition is accepted."
         return Question(

@@ -20,7 +20,7 @@ _HASH_CHARS = 8
 def canonical_name(source: str, tool: str) -> str:
     """Build `source.tool`: replace characters that names may not contain, and cut it to the limit of model names.
 
-    A name that is cut, or loses letters of another script, ends in a hash of the original to stay unique.
+    A shortened name, or one that loses letters of another script, ends with a hash of the original to stay unique.
     """
     part = _NOT_ALLOWED.sub("_", tool)
     room = MODEL_NAME_LIMIT - (len(source) + 2 if source else 0)
@@ -31,7 +31,7 @@ def canonical_name(source: str, tool: str) -> str:
 
 
 def check_canonical(name: str) -> None:
-    """Refuse a name that is not `tool` or `source.tool`, or that no model would accept."""
+    """Reject a name that is not `tool` or `source.tool`, or that models do not accept."""
     if not _CANONICAL.fullmatch(name):
         msg = f"{name!r} is not a tool name: use A to Z, a to z, digits, _ and -, with at most one dot after the source"
         raise ToolCollisionError(msg, tool_name=name, code="name_invalid")
@@ -52,7 +52,7 @@ def model_name(canonical: str, policy: NamingPolicy = "double_underscore") -> st
 
 
 class ToolNameMap:
-    """Two-way map between canonical names and model names; a model name that is taken is refused."""
+    """Two-way map between canonical names and model names; taken model names are rejected."""
 
     def __init__(self, policy: NamingPolicy = "double_underscore") -> None:
         self._policy: NamingPolicy = policy
@@ -83,5 +83,5 @@ class ToolNameMap:
         return model_name(canonical, self._policy)
 
     def to_canonical(self, alias: str) -> str | None:
-        """Return the canonical name of a model name; None when no tool has it."""
+        """Return the canonical name of a model name; None if no tool has it."""
         return self._canonical.get(alias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from toolpost.catalog.function import code_target
+from toolpost.catalog.code_target import code_target
 from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.spec import CustomTool, ToolCategory, ToolSpec
@@ -24,7 +24,7 @@ def missing_members(value: object) -> list[str]:
 
 
 def is_custom_tool(value: object) -> TypeGuard[CustomTool]:
-    """Return whether a value is a custom tool; its class is none."""
+    """Return whether a value is a custom tool; its class is not one."""
     if isinstance(value, type) or missing_members(value):
         return False
     return isinstance(getattr(value, "name", None), str) and callable(getattr(value, "execute", None))
@@ -33,8 +33,8 @@ def is_custom_tool(value: object) -> TypeGuard[CustomTool]:
 class ObjectTool:
     """A custom tool with the `spec` of its members.
 
-    `parameters` is a JSON Schema, or a type whose schema pydantic can generate, such as a model. Undeclared side
-    effects count as `write`; an object that has a `spec` says more.
+    `parameters` is a JSON Schema, or a type whose schema pydantic can generate, such as a model. The side
+    effects are `write`; an object with a `spec` can declare others.
     """
 
     def __init__(self, given: CustomTool) -> None:

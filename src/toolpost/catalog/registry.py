@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from msgspec import Struct
 
-from toolpost.catalog.entry import Entry, apply_override
+from toolpost.catalog.entry import Entry
 from toolpost.catalog.function import FunctionTool
 from toolpost.catalog.names import NamingPolicy, ToolNameMap, canonical_name, check_canonical
+from toolpost.catalog.overrides import apply_override
 from toolpost.catalog.specs import has_plain_schemas
-from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError, did_you_mean, nearest
+from toolpost.contracts.errors import ToolCollisionError, ToolNotFoundError
+from toolpost.contracts.nearest_names import did_you_mean, nearest
 from toolpost.contracts.spec import CustomTool, Tool, ToolCategory, ToolDefinition, ToolSpec
-from toolpost.schema.subschemas import SharedDefinitions
+from toolpost.schema.shared_definitions import SharedDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from toolpost.catalog.search import CatalogSearch
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
-    from toolpost.contracts.sources import ToolSource
+    from toolpost.contracts.sources import SourceTraits, ToolSource
 
 
 class CatalogChange(NamedTuple):
@@ -33,13 +35,13 @@ class CatalogChange(NamedTuple):
 class CallStats(Struct, frozen=True):
     """Calls, failures and average duration (ms) of one tool.
 
-    `misfits` counts results that violated the output schema and were returned all the same.
+    `schema_violations` counts results that violated the output schema and were returned anyway.
     """
 
     count: int
     failures: int
     avg_duration: float
-    misfits: int = 0
+    schema_violations: int = 0
 
 
 class ToolStats(Struct, frozen=True, kw_only=True):
@@ -51,11 +53,11 @@ class ToolStats(Struct, frozen=True, kw_only=True):
 
 
 class CatalogContents:
-    """The tools of a catalog by canonical and by model name, and the records of those that an operator hides.
+    """The tools of a catalog by canonical and by model name, and the records of hidden tools.
 
-    Those of a registry can be copied, changed in a thread, and exchanged for the copy by `ToolRegistry.commit`;
-    `changes` are those since then. A tool with the same record but other code behind it is no change to those who list
-    tools, only to those who call them: `is_rewired`.
+    The contents of a registry can be copied, changed in a thread, and replaced by the copy with `ToolRegistry.commit`.
+    `changes` are those since the copy. If a tool has the same record but other code, `is_rewired` is set instead:
+    listings do not change, but calls do.
     """
 
     __slots__ = (
@@ -71,7 +73,7 @@ class CatalogContents:
     )
 
     def __init__(self, of: CatalogContents | None = None, *, naming: NamingPolicy = "double_underscore") -> None:
-        self.version: int = 0 if of is None else of.version  # first: a change during the copy makes it void
+        self.version: int = 0 if of is None else of.version  # first: a change during the copy makes it outdated
         self.entries: dict[str, Entry] = {} if of is None else of.entries.copy()
         self.hidden: dict[str, ToolSpec] = {} if of is None else of.hidden.copy()
         self.names: ToolNameMap = ToolNameMap(naming) if of is None else of.names.copy()
@@ -82,9 +84,9 @@ class CatalogContents:
         self._definitions: tuple[ToolDefinition, ...] | None = None
 
     def place(self, entry: Entry, *, replace: bool = False) -> None:
-        """Add an entry that `new_entry` made; ToolCollisionError when its name is taken.
+        """Add an entry created by `new_entry`; ToolCollisionError if its name is taken.
 
-        With `replace` the entry takes the place of the one of the same name and continues its call counts.
+        With `replace` the entry replaces the one of the same name and continues its call counts.
         """
         name = entry.spec.name
         old = self.entries.get(name)
@@ -111,14 +113,14 @@ class CatalogContents:
         self.changes.append(CatalogChange("removed", canonical))
 
     def ordered(self) -> Collection[Entry]:
-        """Return the entries by rank, those of one rank in the order in which they came."""
+        """Return the entries by rank; entries of one rank in the order of registration."""
         if not self.is_sorted:
             self.entries = dict(sorted(self.entries.items(), key=lambda item: item[1].rank))
             self.is_sorted = True
         return self.entries.values()
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """Return the definitions of all tools for models; built once, because an agent lists them for every turn."""
+        """Return the definitions of all tools for models; cached, because an agent lists them in every turn."""
         if self._definitions is None:
             self._definitions = tuple(map(self.define, self.ordered()))
         return self._definitions
@@ -129,7 +131,7 @@ class CatalogContents:
 
 
 class ToolRegistry:
-    """Tools by canonical or model name; a name that is taken is refused."""
+    """Tools by canonical or model name; taken names are rejected."""
 
     def __init__(self, *, naming: NamingPolicy = "double_underscore") -> None:
         self._contents = CatalogContents(naming=naming)
@@ -152,12 +154,11 @@ class ToolRegistry:
         replace: bool = False,
         rank: int = 0,
     ) -> None:
-        """Add a tool, or with `replace` exchange the tool of the same name without a gap.
+        """Add a tool, or with `replace` replace the tool of the same name in one step.
 
-        The tool is listed behind tools of a lower or the same `rank`.
-
-        ToolCollisionError when the name is taken, ToolSchemaError when a schema is bad (both ValueErrors). With a
-        `source` that source runs the calls, within the limits of `config`; the caller closes the source.
+        The tool is listed after tools of a lower or the same `rank`. Raise ToolCollisionError if the name is taken and
+        ToolSchemaError if a schema is invalid (both are ValueErrors). With a `source`, that source runs the calls
+        within the limits of `config`; the caller closes the source.
         """
         entry = new_entry(tool, source=source, config=config, override=override, rank=rank)
         if override is not None and override.hide:
@@ -167,13 +168,13 @@ class ToolRegistry:
         self._publish()
 
     def draft(self) -> CatalogContents:
-        """Copy the contents, to be changed elsewhere and put in their place by `commit`."""
+        """Copy the contents, to be changed and passed to `commit`."""
         return CatalogContents(self._contents)
 
     def commit(self, draft: CatalogContents) -> CatalogContents | None:
-        """Exchange the contents for a changed copy in one step, and return those of before.
+        """Replace the contents by a changed copy in one step, and return the previous ones.
 
-        Returns None and changes nothing when the contents have changed since they were copied.
+        If the contents have changed since they were copied, change nothing and return None.
         """
         before = self._contents
         if draft.version != before.version:
@@ -183,7 +184,7 @@ class ToolRegistry:
         return before
 
     def _publish(self) -> None:
-        """Make earlier copies out of date, and tell the listeners what changed."""
+        """Invalidate earlier copies, and notify the listeners of the changes."""
         contents = self._contents
         contents.version += 1
         changes, contents.changes = contents.changes, []
@@ -248,9 +249,9 @@ class ToolRegistry:
         raise KeyError(f"no collection {collection!r}; there are: {names}{hint}")
 
     def resolve(self, words: Iterable[str]) -> Sequence[ToolSpec]:
-        """Return the records of the tools that words mean: names, collections, or patterns as in collections.
+        """Return the records of the tools of these names, collections, or patterns as in collections.
 
-        ToolNotFoundError for a word that means none.
+        ToolNotFoundError for a word that matches no tool.
         """
         refuse_text(words=words)
         specs, chosen = self.specs(), set[str]()
@@ -269,9 +270,9 @@ class ToolRegistry:
         patterns: Collection[str] | None = None,
         where: Callable[[ToolSpec], bool] | None = None,
     ) -> Callable[[ToolSpec], bool]:
-        """Return a function that tells whether a tool is in the collection, of one of the sources, and so on.
+        """Return a function that returns whether a tool matches all given conditions.
 
-        All that is given must hold. `patterns` are those of collections; KeyError for an unknown collection.
+        `patterns` are those of collections; KeyError for an unknown collection.
         """
         refuse_text(sources=sources, tags=tags, patterns=patterns)
         members = self._members(collection)
@@ -299,11 +300,10 @@ class ToolRegistry:
         patterns: Collection[str] | None = None,
         where: Callable[[ToolSpec], bool] | None = None,
     ) -> Sequence[ToolSpec]:
-        """Return the tools that fit a query best, among those that the other arguments select as `select` does.
+        """Return the tools that match a query best, among those that the other arguments select as in `select`.
 
-        At most `limit` of them, after the first `offset`: the next page begins where this one ends.
-        By words, and with the extra `search` also by meaning. Without words in the query there are no tools; of a very
-        long one the beginning is read. `where` may be called in a thread.
+        Return at most `limit` tools after the first `offset`. The search is by words, and with the extra `search` also
+        by meaning. A query without words matches nothing; a very long query is cut. `where` may be called in a thread.
         """
         selection = (collection, sources, tags, patterns, where)
         accepts = None
@@ -318,12 +318,12 @@ class ToolRegistry:
         return hits[begin:end]
 
     async def correct(self, query: str) -> str | None:
-        """Return a query with the nearest words of the catalog for misspelled ones; None where there are none."""
+        """Return the query with misspelled words replaced by those of the catalog; None if there are none."""
         return await self._searched().correct(query)
 
     def _searched(self) -> CatalogSearch:
         if self._search is None:
-            from toolpost.catalog.search import CatalogSearch  # noqa: PLC0415 - most programs search for nothing
+            from toolpost.catalog.search import CatalogSearch  # noqa: PLC0415 - few programs search
 
             self._search = CatalogSearch(self.specs)
             self.subscribe(self._search.note_change)
@@ -345,12 +345,12 @@ class ToolRegistry:
         return self._contents.names.to_model(name)
 
     def define_collection(self, name: str, members: Sequence[str]) -> None:
-        """Name a set of tools by patterns (names with `*`, or `tag:x`) that are matched whenever the set is listed."""
+        """Name a set of tools by patterns (names with `*`, or `tag:x`) that are matched at every listing."""
         refuse_text(members=members)
         self._collections[name] = tuple(members)
 
     def define_collections(self, collections: Mapping[str, Sequence[str]]) -> None:
-        """Have these collections and no others, in one step."""
+        """Replace all collections in one step."""
         self._collections = {name: tuple(members) for name, members in collections.items()}
 
     def get_stats(self) -> ToolStats:
@@ -360,7 +360,10 @@ class ToolRegistry:
         for entry in entries.values():
             by_category[entry.spec.category] += 1
         called = {name: entry.counts for name, entry in entries.items() if entry.counts.count}
-        stats = {name: CallStats(c.count, c.failures, c.total_ms / c.count, c.misfits) for name, c in called.items()}
+        stats = {
+            name: CallStats(c.count, c.failures, c.total_ms / c.count, c.schema_violations)
+            for name, c in called.items()
+        }
         return ToolStats(total=len(entries), by_category=by_category, call_stats=stats)
 
     def update_call_stats(self, name: str, duration: float, success: bool) -> None:  # noqa: FBT001 - the record's own order
@@ -369,17 +372,17 @@ class ToolRegistry:
             self.find(name).counts.record(duration, success)
 
     def subscribe(self, listener: Callable[[Sequence[CatalogChange]], None]) -> Callable[[], None]:
-        """Call `listener` with the changes whenever tools are added, removed or changed; return what ends that.
+        """Call `listener` with the changes of the tools; return the function that unsubscribes it.
 
-        A source whose listing changed exchanges all its tools at once, in one call of the listener. Without changes it
-        is called when the same tools are now run by something else.
+        All changes of one listing of a source come in one call. If only the code behind the tools changes, the listener
+        is called without changes.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
 
 def as_tool(given: Tool | CustomTool) -> Tool:
-    """Return a tool itself, and a custom tool with a `spec`; TypeError says what to do with a plain function."""
+    """Return a tool unchanged, and a custom tool with a `spec`; TypeError explains how to convert a plain function."""
     if hasattr(given, "spec"):
         return cast("Tool", given)
     from toolpost.catalog.object_tool import ObjectTool, is_custom_tool, missing_members  # noqa: PLC0415 - seldom used
@@ -392,7 +395,7 @@ def as_tool(given: Tool | CustomTool) -> Tool:
 
 
 class SchemaChecks:
-    """Definitions that several tools share and that were checked already, so that each is checked once."""
+    """Shared definitions of several tools that were already checked."""
 
     def __init__(self) -> None:
         from toolpost.schema.schema_checks import CheckedDefinitions  # noqa: PLC0415 - see `_check_contract`
@@ -407,13 +410,14 @@ def new_entry(
     *,
     source: ToolSource | None = None,
     config: ExternalToolConfig | None = None,
+    traits: SourceTraits | None = None,
     override: ToolOverride | None = None,
     rank: int = 0,
     checks: SchemaChecks | None = None,
 ) -> Entry:
-    """Check a tool's name and schemas and build its entry for `ToolRegistry.place`; raise what is wrong with them.
+    """Check a tool's name and schemas, and build its entry for `CatalogContents.place`; raise their errors.
 
-    Touches no shared state, so that a thread may build many entries.
+    Uses no shared state: a thread may build many entries.
     """
     tool = as_tool(given)
     spec = tool.spec
@@ -424,7 +428,7 @@ def new_entry(
         name = canonical_name(tool.spec.source, override.name) if override.name else tool.spec.name
         overlay = apply_override(tool.spec, override, name=name)
     shared = None if checks is None else checks.shared
-    entry = Entry(tool, source=source, config=config, overlay=overlay, rank=rank, shared=shared)
+    entry = Entry(tool, source=source, config=config, traits=traits, overlay=overlay, rank=rank, shared=shared)
     check_canonical(entry.spec.name)
     return entry
 
@@ -448,14 +452,14 @@ def _name_taken(holder: Entry) -> ToolCollisionError:
 
 
 def refuse_text(**words: Iterable[str] | None) -> None:
-    """Raise TypeError for a text in place of a list of texts: each of its characters would count as one."""
+    """Raise TypeError for a string in place of a list: each of its characters would be an item."""
     for name, value in words.items():
         if isinstance(value, str):
-            raise TypeError(f"{name} is a list, not a text; write {name}=[{value!r}]")
+            raise TypeError(f"{name} is a list, not a string; write {name}=[{value!r}]")
 
 
 def belongs(spec: ToolSpec, member: str) -> bool:
-    """Return whether a tool is meant by a member of a collection: a name with `*`, or `tag:x`."""
+    """Return whether a tool matches a member of a collection: a name with `*`, or `tag:x`."""
     if member.startswith("tag:"):
         return member.removeprefix("tag:") in spec.tags
     return fnmatchcase(spec.name, member)

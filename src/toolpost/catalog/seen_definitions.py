@@ -1,4 +1,4 @@
-"""Definitions of tools as they were first seen, for sources that no lock file pins; a file for each source."""
+"""Definitions of tools as first seen, for sources that no lock file pins; one file per source."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import msgspec
 from toolpost.catalog.lock import Pin, pin_from_dict, pin_to_dict, write_json
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.spec import Tool
-from toolpost.files.durable import make_private_folder
-from toolpost.files.segments import path_segment
+from toolpost.stores.durable_files import make_private_folder
+from toolpost.stores.path_segments import path_segment
 
 if TYPE_CHECKING:  # the models of the settings are slow to import, and a Toolbox may have no sources
     from toolpost.contracts.config import ExternalToolConfig
@@ -35,7 +35,7 @@ class _Record(NamedTuple):
 class SeenDefinitions:
     """The definitions of one source's tools as they were first seen or last accepted.
 
-    `origin` is where the tools come from: if the operator changes it, the definitions are recorded again.
+    `origin` identifies transport and connection: if the operator changes them, the definitions are recorded again.
     """
 
     def __init__(self, path: Path, origin: str) -> None:
@@ -52,7 +52,7 @@ class SeenDefinitions:
 
     @property
     def pins(self) -> Mapping[str, Pin]:
-        """The accepted definitions, reread when another process wrote them."""
+        """The accepted definitions, read again if another process wrote them."""
         return self._read().seen
 
     def knows(self, digest: str) -> bool:
@@ -66,14 +66,14 @@ class SeenDefinitions:
         self._write(_Record({**record.seen, name: pin}, changed))
 
     def record(self, pins: Mapping[str, Pin], digest: str) -> list[str]:
-        """Record the current definitions: new ones are accepted. Return the names of changes not reported before.
+        """Record the current definitions, accept new ones, and return the names of new changes.
 
-        Where they cannot be written, such as on a full disk, this process alone knows them: its tools can be called.
+        If they cannot be written, for example on a full disk, only this process knows them; its tools can be called.
         """
         record = self._read()
         known = {name: pin for name, pin in pins.items() if name in record.seen}
         changed = {name: pin for name, pin in known.items() if record.seen[name].hash != pin.hash}
-        news = [name for name, pin in changed.items() if record.changed.get(name) != pin]
+        unreported = [name for name, pin in changed.items() if record.changed.get(name) != pin]
         new = _Record({**pins, **record.seen}, changed, "" if changed else digest)
         if new != record:
             try:
@@ -81,7 +81,7 @@ class SeenDefinitions:
             except ConfigError as error:
                 _log.warning("changes of definitions are not detected after a restart: %s", error.message)
                 self._record = new
-        return news
+        return unreported
 
     def _read(self) -> _Record:
         try:
@@ -123,7 +123,7 @@ class SeenDefinitions:
 
 
 def digest_of(tools: Sequence[Tool]) -> str:
-    """Return the digest of all definitions of a listing, which takes 3 µs a tool; to pin them takes 60."""
+    """Return the digest of all definitions of a listing, which takes 3 µs per tool; pinning takes 60 µs."""
     total = hashlib.sha256()
     for tool in sorted(tools, key=lambda one: one.spec.name):
         spec = tool.spec

@@ -1,7 +1,7 @@
-"""Build tool records (`ToolSpec`): effects from a source's claims, tools declared by an operator, hidden text removed.
+"""Build tool records (`ToolSpec`): effects from annotations, tools declared by an operator, hidden text removed.
 
-Claims are what a source says of its own tools, such as MCP annotations. What a standard defines, such as the HTTP
-method or the kind of a GraphQL operation, is no claim.
+Claims are statements of a source about its tools, such as MCP annotations. Facts that a standard defines, such as the
+HTTP method or the kind of a GraphQL operation, are not claims.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from toolpost.schema.hidden_text import (
     may_hide_in,
 )
 from toolpost.schema.json_values import as_object
-from toolpost.schema.subschemas import SharedDefinitions, any_part
+from toolpost.schema.shared_definitions import SharedDefinitions, any_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 def closed_schema(schema: JsonSchema) -> JsonSchema:
     """Add `additionalProperties: false` to a schema, unless the schema allows more or has no properties."""
-    # An argument that the schema does not name would go nowhere, or where nobody expects it.
+    # An argument that the schema does not name would be lost, or sent to an unexpected place.
     if "properties" not in schema or _OPEN_SCHEMA_KEYWORDS & schema.keys():
         return schema
     return {**schema, "additionalProperties": False}
@@ -83,17 +83,17 @@ def declared_spec(
 
 
 def has_plain_schemas(spec: ToolSpec, shared: SharedDefinitions | None) -> bool:
-    """Return whether the schemas of a tool are known to be plain, so that nothing has to be searched for in them."""
+    """Return whether the schemas of a tool are known to be plain: nothing has to be searched in them."""
     if shared is None or not shared.is_plain(spec.input_schema):
         return False
     return spec.output_schema is None or shared.is_plain(spec.output_schema)
 
 
 def clean_spec(spec: ToolSpec, shared: SharedDefinitions | None = None) -> ToolSpec:
-    """Remove hidden characters from what models read of a tool; `extra["hidden_characters"]` lists where they were.
+    """Remove hidden characters from the texts of a tool for models; `extra["hidden_characters"]` lists the places.
 
-    Arguments are still validated against the original schema: only its descriptions change. Where its property names
-    or values contain hidden characters, the model gets a cleaned view (`model_schema`).
+    Arguments are still validated against the original schema: only its descriptions change. If property names or
+    values contain hidden characters, the model gets a cleaned view (`model_schema`).
     """
     if has_plain_schemas(spec, shared) and not may_hide_characters(_texts(spec)):
         return spec
@@ -137,7 +137,7 @@ def _in_schema(schema: JsonSchema, shared: SharedDefinitions | None) -> str:
 
 
 class Claims(NamedTuple):
-    """Hints of a source about one of its tools; None where the source gives no hint."""
+    """Hints of a source about one of its tools; None if the source gives no hint."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -159,11 +159,11 @@ def read_annotations(annotations: Any) -> Claims:
     return Claims(*[hint if isinstance(hint := hints.get(name), bool) else None for name in _HINTS])
 
 
-@cache  # of the few claims that there are
+@cache
 def effects_from_claims(claims: Claims, *, trusted: bool, remote: bool) -> Effects:
     """Derive a tool's effects from claims; claims of a source without `trust` can only make the effects stricter.
 
-    A tool that claims to be read-only and destructive counts as destructive, trusted or not.
+    A tool that claims to be both read-only and destructive is destructive, trusted or not.
     """
     network = remote or claims.open_world is True
     if claims.read_only and claims.destructive:
@@ -190,12 +190,12 @@ def effects_of_method(method: str) -> Effects:
 
 
 def read_claims(spec: ToolSpec) -> Claims:
-    """Read the claims in a tool's record; only MCP sources make any."""
+    """Read the claims in a tool's record; only MCP sources have claims."""
     return read_annotations(spec.extra.get("annotations"))
 
 
 def describe_claims(claims: Claims) -> str:
-    """Describe claims in words for people; empty without claims."""
+    """Describe claims for users; empty without claims."""
     words = {
         "reads only": claims.read_only is True,
         "destructive": claims.destructive is True,
@@ -206,6 +206,6 @@ def describe_claims(claims: Claims) -> str:
 
 
 def trust_loosens(claims: Claims) -> bool:
-    """Return whether trusting the source would loosen the effects: calls that run unasked, or are repeated."""
+    """Return whether trusting the source would loosen the effects: calls without approval, or with retries."""
     trusted, untrusted = (effects_from_claims(claims, trusted=trust, remote=True) for trust in (True, False))
     return trusted != untrusted

@@ -1,7 +1,7 @@
-"""Worker threads for plain functions: daemons, so a function that never returns cannot hold up the program's end.
+"""Worker threads for plain functions: daemons, so a function that never returns cannot block the program's exit.
 
-Those that can end do so before the interpreter does: it kills a thread that comes back to it later (before Python 3.14,
-by unwinding its stack), and in a library of C++ or Rust that aborts the whole program.
+Threads are stopped before the interpreter exits if possible. The interpreter kills a thread that returns to it later
+(before Python 3.14, by unwinding its stack), which aborts the whole program in a C++ or Rust library.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _Job = tuple["asyncio.Future[Any]", "Callable[[], Any]"]
 idle_workers: deque[_Worker] = deque()
 _workers: list[_Worker] = []
 T = TypeVar("T")
-# A future cannot carry the first, and the others would end the event loop.
+# A future cannot store the first, and the others would stop the event loop.
 _NOT_FOR_A_LOOP = (StopIteration, KeyboardInterrupt, GeneratorExit)
 
 
-class WorkCancelled(Exception):  # noqa: N818 - no failure: nobody waits for the work
-    """Ends the work of a cancelled caller; nobody sees it."""
+class WorkCancelled(Exception):  # noqa: N818 - not an error: the caller is gone
+    """Stops the work of a cancelled caller."""
 
 
 class _Worker:
-    """One thread that waits for jobs and goes back to the idle ones after each."""
+    """One thread that runs jobs, and is idle between them."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -46,7 +46,7 @@ class _Worker:
             future, fn = job
             try:
                 result, error = fn(), None
-            except BaseException as raised:  # noqa: BLE001 - foreign code; handed to whoever awaits it
+            except BaseException as raised:  # noqa: BLE001 - foreign code; passed to the caller
                 result, error = None, raised
             idle_workers.append(self)
             _deliver(future, result, error)
@@ -56,7 +56,7 @@ class _Worker:
 async def run_in_thread(fn: Callable[[], Any]) -> Any:
     """Run `fn` in a worker thread, with the context variables of the caller.
 
-    When the waiting task is cancelled the thread is left to itself.
+    If the waiting task is cancelled, the thread continues.
     """
     future = asyncio.get_running_loop().create_future()
     _free_worker().jobs.put((future, functools.partial(contextvars.copy_context().run, fn)))
@@ -64,9 +64,9 @@ async def run_in_thread(fn: Callable[[], Any]) -> Any:
 
 
 async def run_cancellable(work: Callable[[Callable[[], None]], T]) -> T:
-    """Run `work` in a worker thread; the function it is given raises once the caller is cancelled.
+    """Run `work` in a worker thread, with a function that raises once the caller is cancelled.
 
-    `work` calls that function now and then, so that the thread ends soon after.
+    `work` must call that function regularly; the thread then stops soon after the cancellation.
     """
     cancelled = threading.Event()
 
@@ -81,11 +81,11 @@ async def run_cancellable(work: Callable[[Callable[[], None]], T]) -> T:
 
 
 def is_interrupt(raised: BaseException) -> bool:
-    """Return whether an exception may come from outside, and not from the foreign code that the caller awaits.
+    """Return whether an exception comes from outside, not from the foreign code that the caller awaits.
 
-    Ctrl-C reaches the main thread alone, and there `asyncio.run` cancels the main task in place of raising. To be
-    asked where the exception is caught: a closed coroutine raises its GeneratorExit there, after the coroutine that
-    it awaits has swallowed another, so that the traceback has no deeper frame.
+    Ctrl-C reaches only the main thread, where `asyncio.run` cancels the main task instead of raising. Call this where
+    the exception is caught: a closed coroutine raises its GeneratorExit there, after the awaited coroutine has
+    swallowed another one, so the traceback has no deeper frame.
     """
     if isinstance(raised, GeneratorExit):
         return raised.__traceback__ is None or raised.__traceback__.tb_next is None
@@ -97,7 +97,7 @@ def is_interrupt(raised: BaseException) -> bool:
 
 
 def loop_error(raised: BaseException) -> BaseException:
-    """Return an exception, or in place of one that would end an event loop an error that names it."""
+    """Return the exception, or an error that names it if it would stop the event loop."""
     return RuntimeError(f"the tool raised {type(raised).__name__}") if isinstance(raised, _NOT_FOR_A_LOOP) else raised
 
 
@@ -111,9 +111,9 @@ def _free_worker() -> _Worker:
             return worker
 
 
-@atexit.register  # here and not with the first thread, so that whoever uses threads ends before them
+@atexit.register  # at import, not with the first thread: users of threads then exit before them
 def _end_workers() -> None:
-    """End the threads, which take at most the patience together; one whose function goes on is left to itself."""
+    """Stop the threads within EXIT_PATIENCE_S in total; threads with running functions are abandoned."""
     deadline = time.monotonic() + EXIT_PATIENCE_S
     idle_workers.clear()
     for worker in _workers:
@@ -135,5 +135,5 @@ def _deliver(future: asyncio.Future[Any], result: Any, error: BaseException | No
     if not loop.is_closed():
         try:
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop closed between the two lines; nobody waits any more
+        except RuntimeError:  # the loop was closed between the two lines
             return

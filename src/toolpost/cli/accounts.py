@@ -150,7 +150,7 @@ def forget(
         require_confirmation(f"Remove all that is kept of {person} ({records}), for good?", yes=yes, done="removed")
         who, manager = Principal.parse(person), _account_manager(box, output)
         revoked = {} if manager is None else await _disconnect_all(manager, who)
-        removed = await box.store.forget(who) if manager is None else await manager.forget(who)
+        removed = await box.recovery.data.forget(who) if manager is None else await manager.forget(who)
         return _show_forgotten(person, revoked, dict(removed), output)
 
     run_with_box(work, config=config, as_json=json, sources=no_source)
@@ -163,7 +163,7 @@ def _account_manager(box: Toolbox, output: Output) -> AccountManager | None:
     except ConfigError:
         return None
     for source in personal_sources(box.settings):
-        if box.sources.source(source.name) is None:
+        if box.sources.index.source(source.name) is None:
             _register(manager, source, output)
     return manager
 
@@ -172,7 +172,7 @@ def _register(manager: AccountManager, source: ExternalToolConfig, output: Outpu
     try:
         manager.credentials_for(source)
     except ToolError as error:
-        output.note(f"source {source.name!r} is left out: {error}")
+        output.note(f"source {source.name!r} is skipped: {error}")
 
 
 async def _disconnect_all(manager: AccountManager, who: Principal) -> dict[str, bool]:

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from msgspec import Struct
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.chat import ChatModel
-    from toolpost.contracts.storage import EventSink, PlannerStateStore
+    from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
 
 
@@ -447,12 +447,12 @@ def chat(
 
 
 class History:
-    """The messages of a conversation, sealed in the data folder under a name; without a name they are not kept."""
+    """The messages of a conversation, encrypted in the data folder under a name; without a name they are not kept."""
 
     def __init__(self, box: Toolbox, user: str, name: str | None) -> None:
         if name is not None and box.settings.data_dir is None:
             raise ConfigError("--keep needs a data folder, and `data_dir: null` keeps everything in memory")
-        self._state = cast("PlannerStateStore", box.store.state)
+        self._state = box.store.state
         self._user = user
         self._key = None if name is None else f"chat:{user}:{name}"
 
@@ -504,7 +504,7 @@ def _is_whole(lines: list[str]) -> bool:
 
 
 async def _take_turn(agent: TerminalAgent, request: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Answer one request and return the conversation after it, or as it was where there is no answer."""
+    """Answer one request and return the conversation after it, or the unchanged conversation without an answer."""
     from toolpost.agents.results import PlannerFinish
 
     try:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from toolpost.agents.results import PlannerEvent, PlannerFinish
 
 _TICK_S = 0.25
-_LINE = 160  # characters of a line about a call where there is no terminal
+_LINE = 160  # characters of a line about a call without a terminal
 _NEWLINE = "\n"
-_FAILED = re.compile(r"^The call failed \(\w+\): ")  # as it is told to the model
+_FAILED = re.compile(r"^The call failed \(\w+\): ")  # the form in which a model reads it
 _COLOURS = {"completed": "green", "failed": "red", "paused": "yellow"}
 
 

@@ -134,7 +134,7 @@ async def store_files(files: Sequence[FileArgument], arguments: Any, box: Toolbo
     import mimetypes
 
     from toolpost.contracts.storage import ArtifactRef
-    from toolpost.web.content import OCTETS
+    from toolpost.http.content import OCTETS
 
     owner = Principal.parse(user)
     for place, path, data in files:

@@ -5,35 +5,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from toolpost.configuration.defaults import DATA_FOLDER, FILE_NAME
-from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.errors import ConfigError, ErrorCategory, ToolError
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.schema.json_values import as_object, is_array, is_object
 
 if TYPE_CHECKING:
+    from toolpost.contracts.storage import Cipher, IdKind
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.local_tools import LocalCatalog
 
 
-_BUSY_S = 0.2
 _MAX_IDS = 50
-_MIN_PREFIX = 5  # `ask_` alone is no way to say which
+_MIN_PREFIX = 5  # the prefix `ask_` alone does not identify an action
 _SHOWN_IDS = 3
-_TABLES: dict[Kind, str] = {
-    "pending action": "SELECT id, tenant, created_at AS at FROM pending",
-    "open pending action": "SELECT id, tenant, created_at AS at FROM pending WHERE status = 'open'",
-    "run": "SELECT run_id AS id, tenant, started_at AS at FROM runs",
-    "run or call": "SELECT run_id AS id, tenant, started_at AS at FROM runs"
-    " UNION SELECT root_call, tenant, started_at FROM runs",
-    "artifact": "SELECT id, tenant, created_at AS at FROM artifacts",
-    "key": "SELECT id, tenant, created_at AS at FROM caller_keys",
-}
 
 NAMES_FILE = "tool_names.json"
 _BUILT_IN = ""  # stands for the source of tools that have none
@@ -73,7 +64,7 @@ def preset_names(incomplete: str) -> list[str]:
 
 def open_pending_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the ids of the tenant's open pending actions, the newest first."""
-    return _ids(ctx, "open pending action", incomplete)
+    return _ids(ctx, "open_pending", incomplete)
 
 
 def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -88,7 +79,7 @@ def artifact_ids(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def key_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the ids of the keys of the tenant's callers, the newest first."""
-    return _ids(ctx, "key", incomplete)
+    return _ids(ctx, "caller_key", incomplete)
 
 
 def cache_tool_names(catalog: Toolbox | LocalCatalog, folder: Path | None, sources: Collection[str]) -> None:
@@ -116,8 +107,23 @@ def _read_names(folder: Path) -> dict[str, list[str]]:
     return {name: [str(one) for one in names] for name, names in as_object(document).items() if is_array(names)}
 
 
-def _ids(ctx: typer.Context, kind: Kind, incomplete: str) -> list[str]:
-    return find_ids(_data_dir(ctx), kind, incomplete, tenant=_tenant(ctx))
+def _no_cipher(_folder: Path) -> Cipher:
+    """Return a cipher that fails: ids are not encrypted, so completion needs no key."""
+    from toolpost.stores.encryption import NoCipher
+
+    return NoCipher()
+
+
+def _ids(ctx: typer.Context, kind: IdKind, incomplete: str) -> list[str]:
+    from toolpost.stores.registry import StoreOptions, database_of, find_backend
+
+    database, folder = _configuration(ctx).get("database"), _data_dir(ctx)
+    named = database_of(database if isinstance(database, str) else None, folder)
+    options = StoreOptions(named, folder, _no_cipher)
+    try:
+        return find_backend(named).find_ids(options, kind, incomplete, tenant=_tenant(ctx), limit=_MAX_IDS)
+    except ConfigError:
+        return []
 
 
 def _tenant(ctx: typer.Context) -> str:
@@ -154,34 +160,11 @@ def _source_names(data: dict[str, Any]) -> list[str]:
     return [str(entry["name"]) for entry in entries if is_object(entry) and entry.get("name")]
 
 
-Kind = Literal["pending action", "open pending action", "run", "run or call", "artifact", "key"]
-
-
-def find_ids(folder: Path, kind: Kind, start: str, *, tenant: str) -> list[str]:
-    """Return the ids of a tenant with a prefix, the newest first; none where no database can be read."""
-    import sqlite3
-
-    from toolpost.stores.database import open_readable
-    from toolpost.stores.sqlite import DATABASE
-
-    path = folder / DATABASE
-    if not path.exists():
-        return []
-    sql = f"SELECT id FROM ({_TABLES[kind]}) WHERE tenant = ? AND substr(id, 1, ?) = ? ORDER BY at DESC LIMIT ?"  # noqa: S608 - constants
-    try:
-        with closing(open_readable(path, busy_s=_BUSY_S)) as db:
-            rows = db.execute(sql, (tenant, len(start), start, _MAX_IDS)).fetchall()
-    except sqlite3.Error:
-        return []
-    return [row[0] for row in rows]
-
-
-def resolve_id(box: Toolbox, kind: Kind, text: str, *, user: str) -> str:
+async def resolve_id(box: Toolbox, kind: IdKind, text: str, *, user: str) -> str:
     """Return the only id with this prefix; the prefix itself where none has it, an error where several have."""
-    folder = box.settings.data_dir
-    if folder is None or len(text) < _MIN_PREFIX:
+    if len(text) < _MIN_PREFIX:
         return text
-    ids = find_ids(folder, kind, text, tenant=Principal.parse(user).tenant)
+    ids = await box.store.find_ids(kind, text, tenant=Principal.parse(user).tenant, limit=_MAX_IDS)
     if text in ids or not ids:
         return text
     if len(ids) == 1:

@@ -14,7 +14,7 @@ from toolpost.cli.output import Output
 from toolpost.cli.runner import run_command
 
 if TYPE_CHECKING:
-    from toolpost.connecting.presets import Package
+    from toolpost.connecting.packages import Package
 
 
 class TransportChoice(StrEnum):

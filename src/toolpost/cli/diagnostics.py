@@ -21,13 +21,14 @@ from toolpost.cli.documents import document_hint
 from toolpost.cli.lock import changes_since_seen
 from toolpost.cli.output import Output, count_tools
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
-from toolpost.contracts.errors import ToolError
+from toolpost.contracts.errors import ConfigError, ToolError
 
 if TYPE_CHECKING:
     from toolpost.configuration.loading import LoadedSettings
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.source_manager import SourceState
+    from toolpost.toolbox.source_index import SourceState
 
 
 State = Literal["ok", "note", "broken"]
@@ -86,11 +87,11 @@ def check(
 
 
 def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -> dict[str, Any]:
-    from toolpost.cli.new_source import starts_program
     from toolpost.processes.network_variables import network_variables
+    from toolpost.sources.registry import describe_transport
 
     settings = loaded.settings
-    down_sources = box.sources.left_out
+    down_sources = box.sources.index.left_out
     problems = [problem for problem in box.problems if problem not in down_sources]
     harmless = find_warnings(box)
     warnings = [problem for problem in problems if problem in harmless]
@@ -99,7 +100,11 @@ def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -
         if connected
         else [_unstarted_source(source) for source in settings.all_sources() if source.enabled]
     )
-    starts = any(starts_program(source) for source in settings.all_sources() if source.enabled)
+    starts = any(
+        describe_transport(source.transport).starts_program(source)
+        for source in settings.all_sources()
+        if source.enabled
+    )
     fine = all(source["ok"] is not False for source in sources) and len(warnings) == len(problems)
     return {
         "status": "ok" if fine else "failed",
@@ -140,8 +145,8 @@ def find_warnings(box: Toolbox) -> set[str]:
     """Return the problems that leave no tool unguarded: skipped tools, and names that match nothing."""
     from toolpost.configuration.lint import lint_settings
 
-    warnings = lint_settings(box.settings, box.registry, box.sources.listings, box.redactor.text)
-    return {*box.sources.problems, *(stray.text for stray in warnings if not stray.unguarded)}
+    warnings = lint_settings(box.settings, box.registry, box.sources.index.listings, box.redactor.text)
+    return {*box.sources.index.problems, *(stray.text for stray in warnings if not stray.unguarded)}
 
 
 def _path_text(path: Path | None) -> str | None:
@@ -206,7 +211,7 @@ async def _run_checks(config: Path | None, output: Output) -> list[Check]:
     except ToolError as error:
         return [*checks, Check("configuration", "broken", str(error))]
     checks.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults hold"))
-    checks.extend(check_data_folder(loaded.settings.data_dir))
+    checks.extend(check_data_folder(loaded.settings))
     return [*checks, *await _check_sources(loaded, output)]
 
 
@@ -214,7 +219,7 @@ async def _check_sources(loaded: LoadedSettings, output: Output) -> list[Check]:
     try:
         async with open_in_memory(loaded, output) as box:
             count = Check("tools", "ok", f"{len(box.registry.specs())} can be called")
-            harmless, down_sources = find_warnings(box), box.sources.left_out
+            harmless, down_sources = find_warnings(box), box.sources.index.left_out
             others = [problem for problem in box.problems if problem not in down_sources]
             problems = [Check("tool", "note" if one in harmless else "broken", one) for one in others]
             problems += [Check("tool", "note", change) for change in changes_since_seen(box, loaded.settings)]
@@ -241,8 +246,9 @@ def check_machine() -> Iterator[Check]:
     yield from _plugins()
 
 
-def check_data_folder(folder: Path | None) -> Iterator[Check]:
+def check_data_folder(settings: Settings) -> Iterator[Check]:
     """Check permissions, free space, database and key file of the data folder."""
+    folder = settings.data_dir
     if folder is None:
         yield Check("data folder", "note", "none: everything is kept in memory and lost at the end")
         return
@@ -251,7 +257,7 @@ def check_data_folder(folder: Path | None) -> Iterator[Check]:
         return
     yield _writable(folder)
     yield _space(folder)
-    yield from _database(folder)
+    yield from _database(settings)
     yield from _keys(folder)
 
 
@@ -291,7 +297,7 @@ def _open_files() -> Iterator[Check]:
 
 
 def _plugins() -> Iterator[Check]:
-    from toolpost.transports.registry import load_plugins
+    from toolpost.sources.registry import load_plugins
 
     plugins = load_plugins()
     sources = ", ".join(plugins.transports) or "none"
@@ -327,30 +333,19 @@ def _space(folder: Path) -> Check:
     return Check("free space", "ok" if free >= _LOW_SPACE else "note", megabytes)
 
 
-def _database(folder: Path) -> Iterator[Check]:
-    from toolpost.stores.database import MIGRATIONS, open_readable
-    from toolpost.stores.sqlite import DATABASE
+def _database(settings: Settings) -> Iterator[Check]:
+    from toolpost.stores.registry import find_backend
+    from toolpost.toolbox.wiring import store_options
 
-    path = folder / DATABASE
-    if not path.exists():
-        yield Check("database", "ok", "not made yet")
-        return
+    options = store_options(settings)
     try:
-        db = open_readable(path, busy_s=1.0)
-        version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        db.close()
-    except sqlite3.Error as error:
-        yield Check("database", "broken", f"{path}: {error}")
-        return
-    newest = len(list(MIGRATIONS.glob("*.sql")))
-    if version > newest:
-        yield Check("database", "broken", f"version {version}, newer than this toolpost knows ({newest}); upgrade it")
-    else:
-        yield Check("database", "ok", f"version {version} of {newest}, {path.stat().st_size // 1024} KB")
+        yield from (Check("database", *check) for check in find_backend(options.database).check(options))
+    except ConfigError as error:
+        yield Check("database", "broken", str(error))
 
 
 def _keys(folder: Path) -> Iterator[Check]:
-    from toolpost.auth.keys import KEY_FILE
+    from toolpost.auth.key_storage import KEY_FILE
 
     key = folder / KEY_FILE
     if not key.exists():

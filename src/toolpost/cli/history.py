@@ -17,8 +17,9 @@ from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_json_line, format_time
 from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
 from toolpost.contracts.callers import KEY_ID
-from toolpost.contracts.errors import ErrorCategory, ToolError, nearest
+from toolpost.contracts.errors import ErrorCategory, ToolError
 from toolpost.contracts.events import EventCode, EventFilter, RunFilter, RunSummary, StoredEvent
+from toolpost.contracts.nearest_names import nearest
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import ArtifactRef
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _DEFAULT_LIMIT = 50
-_POLL_S = 0.25
+_LOOK_S = 15.0
 _MAX_VALUE_CHARS = 80
 _HIDDEN = frozenset({"tool_name", "correlation_id", "forgotten"})
 _WHOLE_FROM = 10  # from here on a fraction of a number says nothing
@@ -109,7 +110,7 @@ def show_run(
     """Show one run with its events and artifacts."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        run = await box.run(resolve_id(box, "run", run_id, user=user), user=user)
+        run = await box.run(await resolve_id(box, "run", run_id, user=user), user=user)
         if run is None:
             raise run_not_found(run_id, user=user, output=output)
         events = await box.events(user=user, run_id=run.run_id)
@@ -136,11 +137,11 @@ def cancel_run(
 ) -> None:
     """Cancel a run.
 
-    It may run in another process. Exits 0 when the wish is recorded, 1 when there is no such run or it has ended.
+    It may run in another process. Exits 0 when the wish is recorded, 1 if the run does not exist or has ended.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        whole = resolve_id(box, "run or call", run_id, user=user)
+        whole = await resolve_id(box, "call", run_id, user=user)
         if not await box.cancel(whole, by=user):
             raise await _not_cancelled(box, whole, user=user, output=output)
         if output.as_json:
@@ -170,7 +171,7 @@ def verify_runs(
 
     async def work(box: Toolbox, output: Output) -> int:
         tenant = None if run_id is None else Principal.parse(user).tenant
-        whole = None if run_id is None else resolve_id(box, "run", run_id, user=user)
+        whole = None if run_id is None else await resolve_id(box, "run", run_id, user=user)
         problems = await box.store.events.verify(whole, tenant=tenant)
         if output.as_json:
             output.document({"status": "changed" if problems else "verified", "problems": problems})
@@ -344,7 +345,7 @@ def events(
     )
 
     async def work(box: Toolbox, output: Output) -> int:
-        run_id = None if run is None else resolve_id(box, "run", run, user=user)
+        run_id = None if run is None else await resolve_id(box, "run", run, user=user)
         if run_id is not None and not (follow or all_tenants) and await box.run(run_id, user=user) is None:
             raise run_not_found(run_id, user=user, output=output)
         wanted, shown = _EventQuery(user, run_id, after, limit, only, follow, all_tenants), 0
@@ -358,7 +359,7 @@ def events(
                 if output.reader_gone:
                     break
         except asyncio.CancelledError:
-            if not follow:  # Ctrl-C is how following ends, so it is no failure.
+            if not follow:  # Ctrl-C is how following ends, so it is not a failure.
                 raise
         if not output.as_json and not follow:
             _report_rest(shown, wanted, output)
@@ -420,8 +421,7 @@ def _report_rest(shown: int, wanted: _EventQuery, output: Output) -> None:
 
 
 async def _read_events(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[StoredEvent]:
-    """Read the last events, or all page by page; poll for new ones when following."""
-    # Other processes write events too, so that polling the store is how to follow.
+    """Read the last events, or all page by page; wait for new ones when following."""
     after = wanted.after or 0
     if wanted.follow and wanted.after is None and wanted.limit is None and wanted.run_id is None:
         after = await _newest_id(box, wanted)
@@ -432,6 +432,7 @@ async def _read_events(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[Store
         after = max(after, await _newest_id(box, wanted) if not last else last[-1].id)
         if not wanted.follow:
             return
+    position = after
     while True:
         page = await _read_page(box, wanted, after=after, limit=_PAGE)
         for event in page:
@@ -441,7 +442,8 @@ async def _read_events(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[Store
             continue
         if not wanted.follow:
             return
-        await asyncio.sleep(_POLL_S)
+        after = position = max(after, position)  # events that are not wanted were read, too
+        position = await box.store.events.wait(position, timeout_s=_LOOK_S)
 
 
 async def _read_page(
@@ -492,7 +494,7 @@ def list_artifacts(
     """List the large and binary results of your tenant."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        run_id = None if run is None else resolve_id(box, "run", run, user=user)
+        run_id = None if run is None else await resolve_id(box, "run", run, user=user)
         artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id, limit=limit)
         _show_artifacts(artifacts, user, output)
         return 0
@@ -507,7 +509,7 @@ def save(artifact_id: ArtifactId, file: TargetFile, config: Config = None, user:
         raise typer.BadParameter("stdout is for the JSON then; name a file", param_hint="FILE")
 
     async def work(box: Toolbox, output: Output) -> int:
-        tenant, whole = Principal.parse(user).tenant, resolve_id(box, "artifact", artifact_id, user=user)
+        tenant, whole = Principal.parse(user).tenant, await resolve_id(box, "artifact", artifact_id, user=user)
         artifact = await box.store.artifacts.info(whole, tenant=tenant)
         if artifact is None:
             raise _artifact_not_found(artifact_id, user=user, output=output)

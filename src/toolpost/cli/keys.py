@@ -1,4 +1,4 @@
-"""`toolpost keys`: the keys of the gateway's callers, and the key that seals the data folder."""
+"""`toolpost keys`: the keys of the gateway's callers, and the key that encrypts the data folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from toolpost.contracts.principal import Principal
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
-app = Commands(help="Keys of callers of `toolpost up`, and the key that seals the data folder.", no_args_is_help=True)
+app = Commands(
+    help="Keys of callers of `toolpost up`, and the key that encrypts the data folder.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, such as research-bot.")]
 For = Annotated[
@@ -84,7 +86,7 @@ def create_key(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        from toolpost.gateway.callers import create_caller_key
+        from toolpost.gateway.caller_keys import create_caller_key
 
         caller = _parse_caller(for_ or f"{Principal.parse(user).tenant}:{name}")
         key, text = await create_caller_key(
@@ -158,9 +160,9 @@ def revoke_key(key_id: KeyId, config: Config = None, user: User = "", json: Json
     id_start = key_id.removeprefix(KEY_PREFIX).partition("_")[0]  # of a whole key its secret is not repeated
 
     async def work(box: Toolbox, output: Output) -> int:
-        from toolpost.gateway.callers import revoke_caller_key
+        from toolpost.gateway.caller_keys import revoke_caller_key
 
-        full_id = resolve_id(box, "key", id_start, user=user)
+        full_id = await resolve_id(box, "caller_key", id_start, user=user)
         if not await revoke_caller_key(box, full_id, by=user):
             tenant = Principal.parse(user).tenant
             raise ToolError(
@@ -185,7 +187,7 @@ Retire = Annotated[
 
 @app.command("rotate")
 def rotate_key(retire: Retire = False, config: Config = None, user: User = "", json: Json = False) -> None:
-    """Create a sealing key, and seal everything in the data folder with it.
+    """Create an encryption key, and encrypt everything in the data folder with it.
 
     Older keys are kept, so that nothing is lost, unless --retire deletes them. Exits 1 when something does not open.
     """
@@ -198,12 +200,12 @@ def rotate_key(retire: Retire = False, config: Config = None, user: User = "", j
             status = "failed" if unreadable else "ok"
             output.document({"status": status, "sealed": counts, "unreadable": unreadable, "retired": retired})
         else:
-            output.table(["Kind", "Sealed anew"], [(kind, str(count)) for kind, count in sorted(counts.items())])
+            output.table(["Kind", "Encrypted anew"], [(kind, str(count)) for kind, count in sorted(counts.items())])
             if unreadable:
                 output.note(f"{unreadable} values open with no key: they were moved or changed. Older keys are kept.")
             else:
-                older = "are deleted" if retired else "are kept, and open what they sealed"
-                output.note(f"A new key seals everything now. The older ones {older}.")
+                older = "are deleted" if retired else "are kept, and open what they encrypted"
+                output.note(f"A new key encrypts everything now. The older ones {older}.")
         return FAILED if unreadable else 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=no_source)

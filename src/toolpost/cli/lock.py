@@ -196,16 +196,16 @@ def _compare(box: Toolbox, settings: Settings, lock: Lock) -> _LockComparison:
     from toolpost.toolbox.wiring import seen_definitions
 
     states = {state.name: state for state in box.report}
-    up = {name: box.sources.pins(name) for name, state in states.items() if state.ok}
+    up = {name: box.sources.index.pins(name) for name, state in states.items() if state.ok}
     folder = settings.data_dir
-    configs = {} if folder is None else {listing.config.name: listing.config for listing in box.sources.listings}
+    configs = {} if folder is None else {listing.config.name: listing.config for listing in box.sources.index.listings}
     return _LockComparison(
         lock=lock,
         seen={name: seen_definitions(folder, config) for name, config in configs.items() if folder is not None},
         configured={source.name for source in settings.all_sources()},
         listed=up,
         failed={name: describe_failure(state, box) for name, state in states.items() if not state.ok},
-        partial={listing.config.name for listing in box.sources.listings if not listing.sure},
+        partial={listing.config.name for listing in box.sources.index.listings if not listing.sure},
     )
 
 
@@ -216,7 +216,7 @@ def changes_since_seen(box: Toolbox, settings: Settings) -> list[str]:
 
     comparison = _compare(box, settings, Lock(settings.lock or Path(LOCK_NAME)))
     return [
-        f"tool {one.name!r}: {describe_change(one.before, one.after, FIRST_SEEN)}; {CHANGE_REMEDY.format(one.name)}"
+        f"tool {one.name!r}: {describe_change(one.before, one.after, FIRST_SEEN)}. {CHANGE_REMEDY.format(one.name)}"
         for one in comparison.differences()
         if one.source in comparison.unpinned and one.before is not None and one.after is not None
     ]

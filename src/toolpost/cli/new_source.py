@@ -46,23 +46,26 @@ from toolpost.connecting.client_files import (
     usual_places,
 )
 from toolpost.connecting.endpoint_detection import Endpoint, detect_file, detect_url, is_document
-from toolpost.connecting.presets import PACKAGES, Package, pinned_preset, unknown_preset, unpinned_package
-from toolpost.contracts.config import ExternalToolConfig, McpOptions
+from toolpost.connecting.packages import Package
+from toolpost.connecting.presets import PACKAGES, pinned_preset, unknown_preset, unpinned_package
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
+from toolpost.contracts.http_syntax import TOKEN
 from toolpost.contracts.records import represent
 from toolpost.contracts.source_kinds import AuthType, McpTransport, TransportType
 from toolpost.contracts.spec import ToolSpec
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.network_variables import network_variables
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.transports.registry import describe_transport
+from toolpost.sources.registry import describe_transport
 from toolpost.wire.callback_server import DEFAULT_PORT, callback_server_url
+from toolpost.wire.targets import is_http_url
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _NO_NAME = re.compile(r"[/\\.:]")
 _HOST = re.compile(r"localhost\b|[\w.-]+:\d|([\w-]+\.){2}|[\w-]+\.[\w-]+/")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER = re.compile(TOKEN)
 _LAUNCHERS = frozenset({"npx", "uvx", "bunx", "pipx", "node", "python", "python3", "py", "deno", "bun", "uv", "pnpm"})
 _CONTAINERS = frozenset({"docker", "podman"})
 _VERBS = frozenset({"run", "dlx", "exec", "tool", "x"})
@@ -152,7 +155,7 @@ def _remote(arguments: ConnectArguments, url: str, extractor: SecretExtractor) -
         transport=TransportType.MCP,
         connection=extractor.url(name, address),
         headers={key: extractor.header(name, key, value) for key, value in _headers(arguments.headers)},
-        mcp=McpOptions(transport=arguments.transport),
+        options={} if arguments.transport is McpTransport.AUTO else {"transport": arguments.transport.value},
         **fields,
     )
 
@@ -241,7 +244,7 @@ def _refuse_for_program(arguments: ConnectArguments) -> None:
 
 
 def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Split a single word as a shell does; raise a ToolError for a lone word that is no program."""
+    """Split a single word as a shell does; raise a ToolError for a single word that is not a program."""
     if len(words) > 1:
         return list(words)
     try:
@@ -356,12 +359,16 @@ def unsupported_target(what: Sequence[str]) -> ToolError | None:
 
 def is_file_source(source: ExternalToolConfig) -> bool:
     """Return whether the source is, or is described by, a local file; it starts no program."""
-    return "file" in describe_transport(source.transport).forms and not is_remote(source)
+    return "file" in describe_transport(source.transport).forms and not is_http_url(source.connection)
+
+
+def _mcp_transport(source: ExternalToolConfig) -> str:
+    return str(source.options.get("transport", McpTransport.AUTO.value))
 
 
 def needs_detection(source: ExternalToolConfig) -> bool:
     """Return whether the URL of the source has to be probed; --transport says that it is an MCP server."""
-    return is_remote(source) and source.mcp.transport is McpTransport.AUTO
+    return is_http_url(source.connection) and _mcp_transport(source) == McpTransport.AUTO
 
 
 async def detect_source(plan: SourcePlan, output: Output) -> SourcePlan:
@@ -405,7 +412,7 @@ def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
     """Configure the source by the content of its file; raise a ToolError where that is not recognised."""
     detection, file = detect_file(source.connection), source.connection
     if detection.transport is not None and detection.detection is not None:
-        if source.headers and detection.transport.name not in (TransportType.HTTP, TransportType.UTCP):
+        if source.headers and "url" not in detection.transport.forms:
             raise typer.BadParameter(f"{file} describes no API; only requests have headers", param_hint="--header")
         return detection.transport.configure(source, detection.detection)
     if detection.kind is not None:
@@ -429,11 +436,6 @@ def _not_recognised(found: Endpoint) -> str:
     )
 
 
-def is_remote(source: ExternalToolConfig) -> bool:
-    """Return whether the source is reached at a URL."""
-    return source.connection.lower().startswith(("http://", "https://"))
-
-
 def escape_invisible(text: str) -> str:
     """Escape every character of a text that is not printable."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -445,7 +447,7 @@ def describe_source(source: ExternalToolConfig) -> Iterator[str]:
     yield f"  {escape_invisible(source.connection)}"
     if source.env:
         yield f"with the environment variables {', '.join(map(escape_invisible, source.env))}"
-    if starts_program(source):
+    if describe_transport(source.transport).starts_program(source):
         yield from describe_inherited(source.env)
     if source.headers:
         yield f"with the headers {', '.join(map(escape_invisible, source.headers))}"
@@ -453,14 +455,6 @@ def describe_source(source: ExternalToolConfig) -> Iterator[str]:
         yield f"with the credentials of auth_type {source.auth_type.value}"
     if source.cwd is not None:
         yield f"in the folder {escape_invisible(source.cwd)}"
-
-
-def starts_program(source: ExternalToolConfig) -> bool:
-    """Return whether a source starts programs on this machine."""
-    is_started = source.transport is TransportType.CLI or (
-        source.transport is TransportType.MCP and not source.connection.startswith("memory:")
-    )
-    return is_started and not is_remote(source)
 
 
 def describe_inherited(given: Collection[str] = ()) -> Iterator[str]:
@@ -477,7 +471,7 @@ def _verb(source: ExternalToolConfig) -> str:
     forms = describe_transport(source.transport).forms
     if "module" in forms:
         return "runs the Python in this file:"
-    if is_remote(source) or not {"file", "command"}.intersection(forms):
+    if is_http_url(source.connection) or not {"file", "command"}.intersection(forms):
         return "is reached at"
     return "is what this file describes:" if "file" in forms else "starts this program on this machine:"
 
@@ -499,7 +493,7 @@ def source_document(source: ExternalToolConfig) -> dict[str, Any]:
         "name": source.name,
         "description": source.description,
         "transport": source.transport,
-        "mcp_transport": source.mcp.transport.value,
+        "mcp_transport": _mcp_transport(source),
         "connection": source.connection,
         "env": list(source.env),
         "headers": list(source.headers),
@@ -511,7 +505,7 @@ def source_document(source: ExternalToolConfig) -> dict[str, Any]:
 def warn_unpinned(sources: Iterable[ExternalToolConfig]) -> Iterator[str]:
     """Return a warning for each command that runs the newest version of its package."""
     for source in sources:
-        package = None if is_remote(source) else unpinned_package(source.connection)
+        package = None if is_http_url(source.connection) else unpinned_package(source.connection)
         if package is not None:
             yield f"{package} has no version, so every start runs whatever is newest; {package}@VERSION would not"
 
@@ -567,20 +561,20 @@ def missing_requirements(source: ExternalToolConfig, environ: Mapping[str, str])
     if source.unusable:  # what else is written of it stands for nothing
         yield source.unusable
         return
-    module, extra = describe_transport(source.transport).requires or ("", "")
+    transport = describe_transport(source.transport)
+    module, extra = transport.requires or ("", "")
     if module and find_spec(module) is None:
         yield f"{source.transport} sources need the extra {extra}: pip install 'toolpost[{extra}]'"
-    yield from _missing_program(source, environ)
-    if source.transport is TransportType.PYTHON and source.connection.endswith(".py"):
+    yield from _missing_program(source, transport.required_program(source), environ)
+    if "module" in transport.forms and source.connection.endswith(".py"):
         file = Path(source.connection).expanduser()
         if not file.is_file():
             yield f"there is no file {source.connection}"
 
 
-def _missing_program(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
-    if is_remote(source) or source.transport is not TransportType.MCP or source.connection.startswith("memory:"):
+def _missing_program(source: ExternalToolConfig, program: str, environ: Mapping[str, str]) -> Iterator[str]:
+    if not program:
         return
-    program = next(iter(shlex.split(source.connection)), "")
     if os.sep in program and source.cwd is not None:
         program = str(Path(source.cwd, program))
     path = source.env.get("PATH") or environ.get("PATH")
@@ -632,7 +626,7 @@ def _refuse_unset(plan: SourcePlan, path: Path) -> None:
     missing = unset_variables([plan.source], {**environment(path.parent), **plan.secrets()})
     if missing:
         unset = f"variables that are not set: {', '.join(missing)}; set them first"
-        advice = "" if is_remote(plan.source) else f", or give --env {missing[0]}=..."
+        advice = "" if is_http_url(plan.source.connection) else f", or give --env {missing[0]}=..."
         raise ToolError(f"{unset}{advice}", code="variable_unset")
 
 
@@ -679,8 +673,8 @@ async def _connect_once(
         error = next(
             (describe_failure(state, box) for state in box.report if state.name == name and not state.ok), None
         )
-        problems = [redactor.text(problem) for problem in box.sources.problems]
-        pins = box.sources.pins(name)
+        problems = [redactor.text(problem) for problem in box.sources.index.problems]
+        pins = box.sources.index.pins(name)
     for problem in problems:
         output.note(problem)
     if error is not None:
@@ -839,7 +833,7 @@ async def _trust_imported(plan: _ImportPlan, output: Output, *, trust: bool, yes
                 continue
             specs = [spec for spec in box.registry.specs() if spec.source == state.name]
             if _ask_trust(state.name, specs, output, trust=trust, yes=yes):
-                pins = box.sources.pins(state.name)
+                pins = box.sources.index.pins(state.name)
                 _write_trust(state.name, plan.path, pins, loaded.settings.lock, output, secrets={})
                 plan.trusted.append(state.name)
     return _finish_import(plan, output, "failed" if failed else "ok") or int(bool(failed))

@@ -173,7 +173,7 @@ class Output:
         """Write to stderr which line of a tool's own code raised an error; nothing for other errors."""
         if not error.is_uncaught:
             return
-        from toolpost.runtime.raised import find_line
+        from toolpost.runtime.failures import find_line
 
         if (line := find_line(error)) is not None:
             self.note(f"  at {line}")

@@ -167,7 +167,7 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
         action = await reference.find(box)
         outcome = await box.deny(action.id, by=user, reason=reason)
         is_inside = outcome.call_id != action.call_id
-        # The tool that asked was told, and went on without an answer.
+        # The tool was notified, and continued without an answer.
         was_told = action.question.deliver_denial and box.registry.has(action.tool_name)
         if output.as_json or was_told or not (is_inside or isinstance(outcome, Failed)):
             show_outcome(outcome, output)
@@ -252,7 +252,7 @@ class _ActionReference(NamedTuple):
     async def find(self, box: Toolbox) -> PendingAction:
         """Read the pending action; the error names the user where there is none."""
         try:
-            return await box.pending.get(resolve_id(box, "pending action", self.id, user=self.user), by=self.user)
+            return await box.pending.get(await resolve_id(box, "pending", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
             options = CommonOptions(self.config, self.user)
             elsewhere = await self._elsewhere(box)

@@ -130,7 +130,7 @@ async def ask_at_terminal(
     """Ask the person at the terminal until the call is not paused any more, or all answers are left to later.
 
     `left` has the ids of questions that were left to later, which are not asked again; those left now are added.
-    A line that was typed or pasted before a question is no answer to it. It is for the shell, so that nothing is asked
+    A line that was typed or pasted before a question is not an answer to it. It is for the shell, so nothing is asked
     then; a command that `reads_lines` of its own discards it.
     """
     left = set() if left is None else left
@@ -259,10 +259,10 @@ async def _ask_field(
         if not text and (usual or not required):
             return field.get("default", _LEFT_OUT)
         value = parse_field(text, field)
-        misfit = _validation_problem(value, field, whole) if text else "it is required"
-        if not misfit:
+        violation = _validation_problem(value, field, whole) if text else "it is required"
+        if not violation:
             return value
-        output.note(f"  That does not fit: {misfit}")
+        output.note(f"  That does not fit: {violation}")
 
 
 def _validation_problem(value: Any, field: Mapping[str, Any], whole: Mapping[str, Any]) -> str:

@@ -33,7 +33,8 @@ from toolpost.cli.completion import cache_tool_names
 from toolpost.cli.output import Output, ProgressSink
 from toolpost.cli.stdout_guard import guard_stdout
 from toolpost.configuration.defaults import DATA_FOLDER, FILE_NAME
-from toolpost.contracts.errors import ErrorCategory, ToolError, did_you_mean
+from toolpost.contracts.errors import ErrorCategory, ToolError
+from toolpost.contracts.nearest_names import did_you_mean
 
 if TYPE_CHECKING:
     from toolpost.catalog.entry import Entry
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventSink
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.local_tools import LocalCatalog
-    from toolpost.toolbox.source_manager import SourceState
+    from toolpost.toolbox.source_index import SourceState
 
 
 _UNREACHABLE = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
@@ -77,7 +78,7 @@ def every_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> 
 
 def without_data_dir(loaded: LoadedSettings) -> LoadedSettings:
     """Return the settings with everything kept in memory."""
-    return replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None}))
+    return replace(loaded, settings=loaded.settings.model_copy(update={"data_dir": None, "database": None}))
 
 
 def no_source(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
@@ -231,7 +232,7 @@ async def _open_box(
                 line.starting({name: programs[name] for name in slow}, waited_s=time.monotonic() - began)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TELL_S):
-                    await box.sources.settled(slow[:1])
+                    await box.sources.index.settled(slow[:1])
         for line in lines:
             line.starting({})
         try:
@@ -317,12 +318,9 @@ def _may_call_others(entry: Entry, settings: Settings) -> bool:
     """Return whether a tool receives the context, by which it can call other tools."""
     from toolpost.builtin.loader import DeferredTool
     from toolpost.catalog.function import FunctionTool
-    from toolpost.contracts.source_kinds import TransportType
 
-    if entry.config is not None and entry.config.transport is TransportType.WORKFLOW:
-        return True
-    if entry.config is not None and entry.config.transport is not TransportType.PYTHON:
-        return False
+    if not entry.traits.is_own_code:
+        return entry.traits.calls_tools
     tool = entry.tool
     if isinstance(tool, DeferredTool):
         return _has_tool_provider(tool.spec.name, settings)
@@ -464,7 +462,7 @@ def _exit_code_of(work: Callable[[Output], Coroutine[None, None, int]], output: 
         return FAILED
     except typer.BadParameter:  # what is wrong with the command line may be known only now
         raise
-    except Exception as error:  # noqa: BLE001 - tools of others run in here; nobody wants their traceback
+    except Exception as error:  # noqa: BLE001 - third-party tools run here; their traceback is not shown
         output.failure(ToolError(f"{type(error).__name__}: {error}", code="internal_error", cause=error))
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exc()
@@ -514,8 +512,8 @@ def describe_problems(box: Toolbox) -> Iterator[str]:
     """Describe the sources that are down, and what of the configuration has no effect."""
     for source in box.report:
         if not source.ok and source.state != "connecting":
-            yield f"source {source.name!r} is left out: {describe_failure(source, box)}"
-    down_sources = box.sources.left_out
+            yield f"source {source.name!r} is skipped: {describe_failure(source, box)}"
+    down_sources = box.sources.index.left_out
     yield from (problem for problem in box.problems if problem not in down_sources)
 
 

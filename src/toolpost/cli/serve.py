@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from toolpost.wire.http_server import ListeningSocket
 
 
-_STARTUP_WAIT_S = 0.5  # clients are told of tools that come later
-_SIBLINGS_LOOK_S = 0.1  # how late events of other workers may come
+_STARTUP_WAIT_S = 0.5  # clients are notified of tools that connect later
 
 ViewOption = Annotated[
     str | None,
@@ -104,8 +103,8 @@ async def _serve_stdio(
     from mcp.server.stdio import stdio_server
 
     from toolpost.configuration.loading import for_gateway, load_settings
-    from toolpost.gateway.mcp_progress import ProgressRelay
-    from toolpost.gateway.mcp_server import McpServer
+    from toolpost.gateway.mcp.progress import ProgressRelay
+    from toolpost.gateway.mcp.server import McpServer
     from toolpost.gateway.views import default_view
     from toolpost.toolbox.box import Toolbox
 
@@ -131,7 +130,7 @@ async def _serve_stdio(
             ):
                 await mcp.server.run(receiving, sending, mcp.initialization)
         except* BrokenPipeError:
-            pass  # the client has ended while it was answered; there is nobody left to tell
+            pass  # the client ended during the response
     return 0
 
 
@@ -202,7 +201,7 @@ async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Ou
 
 async def _serve_at(listening: ListeningSocket, options: UpOptions, loaded: LoadedSettings, output: Output) -> int:
     """Serve on a socket of this process, in it or in workers."""
-    from toolpost.gateway.callers import local_token
+    from toolpost.gateway.caller_keys import local_token
 
     if options.workers == 1:
         return await _serve_on([listening], options, None, output)
@@ -227,9 +226,9 @@ async def _serve_on(
     from toolpost.configuration.loading import load_settings
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.http import gateway_app, open_callers
-    from toolpost.gateway.mcp_progress import ProgressRelay
+    from toolpost.gateway.mcp.progress import ProgressRelay
     from toolpost.gateway.observation import CallLog
-    from toolpost.gateway.rest.catalog import apply_changes
+    from toolpost.gateway.rest.sources import apply_changes
     from toolpost.gateway.source_changes import ChangedSources
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.gateway.views import make_views
@@ -240,8 +239,8 @@ async def _serve_on(
     loaded, view, address = load_settings(options.config), options.view, options.address(sockets[0])
     folder = _data_folder(loaded)
     collect_garbage()
-    relay, feed = ProgressRelay(), EventFeed() if worker is None else EventFeed(look_s=_SIBLINGS_LOOK_S)
-    opened = Toolbox.open(_as_gateway(loaded, address), sinks=[relay, feed, CallLog()])
+    relay, feed = ProgressRelay(), EventFeed()
+    opened = Toolbox.open(_as_gateway(loaded, address), sinks=[relay, CallLog()])
     async with opened as box, open_callers(box, folder, options.user, host=options.host) as callers:
         siblings = None if worker is None else worker.siblings(callers.token)
         changed = ChangedSources()

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from toolpost.auth.consents import ConnectedAccount, callback_url, finish_device_sign_in, start_device_sign_in
+from toolpost.auth.consents import ConnectedAccount, callback_url
+from toolpost.auth.device_sign_in import finish_device_sign_in, start_device_sign_in
 from toolpost.auth.oauth.authorization import callback_parameters
 from toolpost.cli.output import Output, show_tools
 from toolpost.cli.runner import personal_sources, provider_of
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolTimeoutError
-from toolpost.toolbox.callback_app import HtmlPage, connected_page, failure_page
+from toolpost.toolbox.account_pages import HtmlPage, connected_page, failure_page
 from toolpost.wire.callback_server import DEFAULT_PORT, CallbackResponse, CallbackServer, callback_server_url
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ async def _by_browser(
             return
         output.announce(f"Sign in to {service.display_name} for {person} at this address:\n\n  {started.url}\n")
         if options.open_browser and _has_display():
-            # Some browsers end only when they are closed, so nobody waits for this thread.
+            # Some browsers end only when they are closed, so this thread is not joined.
             threading.Thread(target=webbrowser.open, args=(started.url,), daemon=True).start()
         try:
             async with _countdown(options.timeout_s, output):
@@ -141,7 +142,7 @@ async def _by_code(box: Toolbox, service: Service, person: Principal, options: S
 
 @asynccontextmanager
 async def _countdown(seconds: float, output: Output) -> AsyncGenerator[None]:
-    """Show the remaining time on a status line; once where stderr is no terminal."""
+    """Show the remaining time on a status line; once if stderr is not a terminal."""
     if not sys.stderr.isatty():
         output.note(f"Waiting for you, for at most {seconds:.0f} s.")
         yield

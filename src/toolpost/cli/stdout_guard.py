@@ -36,5 +36,5 @@ def _open_stream(number: int, *, like: TextIO) -> Generator[TextIO]:
     try:
         yield stream
     finally:
-        with suppress(OSError):  # The reader went away, as `head` does; or writing has failed before, and was told.
+        with suppress(OSError):  # The reader went away, as `head` does; or writing has failed before, and was reported.
             stream.close()

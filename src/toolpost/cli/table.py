@@ -48,7 +48,7 @@ def table(
 async def _write_table(
     server: str, path: Path, column: str, credential: str | None, options: dict[str, Any], output: Output
 ) -> int:
-    from toolpost.adapters.arrow import tool_table
+    from toolpost.adapters.arrow_encoding import tool_table
     from toolpost.adapters.credentials import NamedCredential
     from toolpost.adapters.provider import list_server_tools, unsupported_reason
 

@@ -159,7 +159,7 @@ def show_tool(name: Name, config: Config = None, user: User = "", json: Json = F
     async def work(box: Toolbox, output: Output) -> int:
         await box.wait_for_tool(name)
         entry = box.registry.find(name)
-        _show_entry(entry, await _misfits(entry, box, user), output)
+        _show_entry(entry, await _schema_violations(entry, box, user), output)
         return 0
 
     run_with_box(work, config=config, user=user, as_json=json, sources=tool_source(name, called=False))
@@ -218,7 +218,7 @@ def _specs(catalog: Toolbox | LocalCatalog, collection: str | None) -> list[Tool
         raise ToolError(str(error.args[0]), code="collection_not_found") from None
 
 
-async def _misfits(entry: Entry, box: Toolbox, user: str) -> dict[str, Any] | None:
+async def _schema_violations(entry: Entry, box: Toolbox, user: str) -> dict[str, Any] | None:
     """Count the results of the last calls that broke the tool's output schema, as the events tell."""
     if entry.spec.output_schema is None:
         return None
@@ -228,15 +228,15 @@ async def _misfits(entry: Entry, box: Toolbox, user: str) -> dict[str, Any] | No
     done = EventFilter(tool=entry.spec.name, codes=frozenset({EventCode.TOOL_CALL_COMPLETED}))
     calls = await box.events(user=user, limit=_COUNTED_CALLS, only=done, newest=True)
     broken = [event.payload[OUTPUT_ISSUES] for event in calls if OUTPUT_ISSUES in event.payload]
-    return {"misfits": len(broken), "of_calls": len(calls), "last": broken[-1] if broken else []}
+    return {"count": len(broken), "of_calls": len(calls), "last": broken[-1] if broken else []}
 
 
-def _show_entry(entry: Entry, misfits: dict[str, Any] | None, output: Output) -> None:
+def _show_entry(entry: Entry, schema_violations: dict[str, Any] | None, output: Output) -> None:
     spec = entry.spec
     facts = {
         **spec.to_dict(),
         "outputs": None if spec.output_schema is None else entry.output_check,
-        "output_misfits": misfits,
+        "schema_violations": schema_violations,
         "unchecked_patterns": list(entry.unchecked_patterns),
         HIDDEN: spec.extra.get(HIDDEN, []),
     }

@@ -20,7 +20,7 @@ _REMEDY = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
 
 @contextmanager
 def tracing_from_environment() -> Generator[None]:
-    """Export spans while this is open, if OTEL_TRACES_EXPORTER names an exporter and nobody else has set one up."""
+    """Export spans while this is open, if OTEL_TRACES_EXPORTER names an exporter and no provider is set."""
     names = [name.strip() for name in os.environ.get(_EXPORTER, "none").split(",")]
     wanted = [name for name in names if name not in ("", "none")]
     if not wanted or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":

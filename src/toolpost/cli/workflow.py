@@ -16,7 +16,8 @@ from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output
 from toolpost.cli.prompts import ask_at_terminal, show_outcome
 from toolpost.cli.runner import FAILED, every_source, one_source, run_command, run_with_box
-from toolpost.contracts.errors import ConfigError, nearest
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.nearest_names import nearest
 from toolpost.contracts.outcomes import Failed, Paused
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def run(
         if values:
             convert_values(values, arguments, function.spec.input_schema)
         if resume:
-            action_id = resolve_id(box, "pending action", resume, user=user)
+            action_id = await resolve_id(box, "pending", resume, user=user)
             await box.recovery.sweep()  # which did not have the workflow when the Toolbox was opened
             outcome = await box.pending.outcome(action_id, by=user, wait_s=0)
         else:

@@ -18,7 +18,7 @@ from toolpost.schema.json_values import is_array, is_object
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NODES = 100_000
 MAX_DEPTH = 64
-# Keys whose variables hold a path, which is no secret and must stay readable.
+# Variables of these keys contain a path, which is not a secret and must stay readable.
 _PATH_KEYS = frozenset({"data_dir", "dataDir", "allowed_paths", "allowedPaths", "cwd"})
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[^}]*)(?P<end>\}?)")
@@ -46,7 +46,7 @@ class ConfigDocument(Struct, frozen=True, kw_only=True):
 
 
 def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> ConfigDocument:
-    """Read a file that holds one mapping; an empty file is an empty mapping. ConfigError names file and line."""
+    """Read a file with one mapping; an empty file is an empty mapping. ConfigError names file and line."""
     text = read_text(path, name=f"configuration file {shown!r}", max_bytes=MAX_BYTES)
     try:
         data = _parse(text, shown)
@@ -55,7 +55,7 @@ def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> Conf
     if data is None:
         return ConfigDocument(data={})
     if not isinstance(data, dict):
-        raise ConfigError(f"{shown} must hold keys and values (such as `policy: standard`), not {kind_of(data)}")
+        raise ConfigError(f"{shown} must contain keys and values (such as `policy: standard`), not {kind_of(data)}")
     substitution = _Substitution(shown, environ)
     replaced = substitution.walk(data, ())
     substitution.raise_missing()
@@ -63,15 +63,15 @@ def read_document(path: Path, *, shown: str, environ: Mapping[str, str]) -> Conf
 
 
 def _parse(text: str, shown: str) -> Any:
-    """Return the data of a text; ConfigError names what is wrong in the file `shown`, RecursionError a deep one."""
-    # The message of a YAML error quotes the file, which may hold secrets; only its problem and line are reported.
+    """Return the data of a text; ConfigError names the error in the file `shown`, RecursionError means deep nesting."""
+    # The message of a YAML error quotes the file, which may contain secrets; only its problem and line are reported.
     try:
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{shown}{line}: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or number that Python cannot hold
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or number that Python cannot represent
         raise ConfigError(f"{shown} is not valid YAML: {getattr(error, 'reason', error)}") from None
 
 
@@ -85,7 +85,7 @@ class _StrictLoader(yaml.SafeLoader):
                 continue
             line = key.start_mark.line + 1
             if key.value in seen:
-                problem = f"key {key.value!r} is there twice (first in line {seen[key.value]}); keep one"
+                problem = f"key {key.value!r} is given twice (first in line {seen[key.value]}); keep one"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen[key.value] = line
         return super().construct_mapping(node, deep)
@@ -98,7 +98,7 @@ def key_text(keys: Keys) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Name the type of a YAML value in plain words."""
+    """Name the type of a YAML value for an error message."""
     match value:
         case None:
             return "nothing"
@@ -117,7 +117,7 @@ def kind_of(value: Any) -> str:
 
 
 def read_text(path: Path, *, name: str, max_bytes: int, code: str | None = None) -> str:
-    """Read a UTF-8 file; ConfigError, with the code, says what is wrong with the file of this name."""
+    """Read a UTF-8 file; ConfigError, with the code, describes the error of the file of this name."""
     try:
         with path.open("rb") as file:
             raw = file.read(max_bytes + 1)
@@ -143,7 +143,7 @@ def _source_entry(keys: Keys) -> Keys | None:
 
 
 class _Substitution:
-    """Replace the variables of a document in one walk and collect all that are not set.
+    """Replace the variables of a document in one traversal, and collect all that are not set.
 
     A variable that is not set disables only the source that refers to it.
     """
@@ -177,12 +177,12 @@ class _Substitution:
         return {entry: _not_set(missing) for entry, missing in self._of_sources.items()}
 
     def _count(self, keys: Keys) -> None:
-        # YAML aliases can make a small file expand without end.
+        # YAML aliases can expand a small file without limit.
         self._nodes += 1
         if len(keys) > MAX_DEPTH:
             raise ConfigError(f"{self._shown} is nested more than {MAX_DEPTH} deep")
         if self._nodes > MAX_NODES:
-            raise ConfigError(f"{self._shown} holds more than {MAX_NODES} values; its aliases multiply")
+            raise ConfigError(f"{self._shown} contains more than {MAX_NODES} values; its aliases multiply")
 
     def _key(self, key: Any, keys: Keys) -> str:
         if not isinstance(key, str):

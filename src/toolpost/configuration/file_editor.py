@@ -16,7 +16,8 @@ from toolpost.configuration.loading import environment, load_settings
 from toolpost.configuration.secret_extraction import references
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import ConfigError, did_you_mean
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.nearest_names import did_you_mean
 
 _KEY = "sources"
 _LISTS = (("sources",), ("tools", "mcpServers"), ("tools", "mcp_servers"))
@@ -26,7 +27,7 @@ _WIDE = 1_000_000  # the YAML writer breaks no line
 
 
 class InsertionError(ValueError):
-    """Nothing can be added to the file safely; `snippet` is the YAML to paste by hand."""
+    """Nothing can be added to the file safely; `snippet` is the YAML to paste in an editor."""
 
     def __init__(self, message: str, snippet: str) -> None:
         super().__init__(message)
@@ -39,7 +40,7 @@ def config_path(config: Path | None) -> Path:
 
 
 def load_leniently(path: Path, environ: Mapping[str, str]) -> Settings | None:
-    """Load a file although variables may not be set; None when there is no file."""
+    """Load a file even if variables are not set; None without a file."""
     if not path.exists():
         return None
     variables = {**dict.fromkeys(references(_read(path)), _UNSET), **environment(path.parent, environ)}
@@ -87,7 +88,7 @@ def cut_source(text: str, name: str) -> tuple[str, str]:
             return after, taken
     except (yaml.YAMLError, _NoPlaceError):
         pass
-    message = f"the entry of {name!r} cannot be cut out safely as it is written there; delete it by hand"
+    message = f"the entry of {name!r} cannot be removed safely because of how it is written; delete it in an editor"
     raise ConfigError(message, code="removal_impossible")
 
 
@@ -96,7 +97,7 @@ def mark_trusted(path: Path, name: str, *, environ: Mapping[str, str]) -> None:
     target = path.resolve()
     after = _with_trust(_read(target), name)
     if after is None:
-        raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; write it beside its name")
+        raise ConfigError(f"trust: true cannot be added safely to {name!r} in {path.name}; add the line below its name")
     with _draft(target, after) as draft:
         _check_draft(draft, target, environ)
         _replace(draft, target)
@@ -139,7 +140,7 @@ def insert_sources(text: str, sources: Sequence[ExternalToolConfig]) -> str:
             return after
     except (yaml.YAMLError, _NoPlaceError):
         pass
-    message = f"nothing can be added safely to {_KEY!r} as it is written there; paste the new part by hand"
+    message = f"nothing can be added safely to {_KEY!r} because of how it is written; paste the new part in an editor"
     raise InsertionError(message, snippet(sources))
 
 
@@ -204,7 +205,7 @@ def _in_flow(text: str, node: yaml.SequenceNode, sources: Sequence[ExternalToolC
 
 
 def _in_empty(text: str, node: yaml.Node, sources: Sequence[ExternalToolConfig]) -> tuple[int, str, int]:
-    """Replace `[]` or null; a comment behind it stays."""
+    """Replace `[]` or null; a comment after it stays."""
     start, end = len(text[: node.start_mark.index].rstrip()), node.end_mark.index
     comment, _, _ = text[end:].partition("\n")
     return start, f"{comment.rstrip()}\n{_block(sources, 2)}", min(end + len(comment) + 1, len(text))
@@ -297,7 +298,7 @@ def _read(path: Path) -> str:
 
 @contextmanager
 def _draft(target: Path, text: str) -> Generator[Path]:
-    """Write a draft beside the target, so that relative paths resolve alike and a rename puts the draft in place."""
+    """Write a draft beside the target, where relative paths resolve alike and a rename replaces the target."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
     try:
         with draft.open("x", encoding="utf-8", newline="") as file:

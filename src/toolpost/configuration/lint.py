@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolpost.builtin.specs import COLLECTIONS, read_specs
-from toolpost.contracts.errors import did_you_mean, nearest
-from toolpost.contracts.source_kinds import TransportType
+from toolpost.contracts.nearest_names import did_you_mean, nearest
+from toolpost.sources.registry import describe_transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ class SourceListing(NamedTuple):
 
 
 class LintFinding(NamedTuple):
-    """One entry without effect; `unguarded` if the entry was meant to block calls and blocks none."""
+    """One entry without effect; `unguarded` if the entry should block calls and blocks none."""
 
     text: str
     unguarded: bool = False
@@ -137,7 +137,7 @@ def _is_excluded_by(listing: SourceListing, tool: str) -> bool:
         return True
     if any(repr(name) in problem for name in (tool, f"{config.name}.{tool}") for problem in listing.problems):
         return True
-    # What a filter leaves out needs no rule, unless it is nearly the name of one that it lets in.
+    # A tool that a filter excludes needs no rule, unless its name nearly equals an included one.
     return not config.includes(tool) and nearest(tool, listing.bare) is None
 
 
@@ -156,7 +156,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 
 def _lint_rule(where: str, rule: PolicyRule, known: _KnownNames) -> Iterator[LintFinding]:
     denies, unmatched = rule.action == "deny", _find_unmatched(rule.tools, known)
-    # A pattern may be meant for tools to come; an exact name that no tool has is most likely misspelled.
+    # A pattern may be for future tools; an exact name without a tool is most likely misspelled.
     patterns = [name for name in unmatched if _WILD.search(name)]
     yield from (
         LintFinding(f"{where}: no tool matches {name!r} yet{known.suggestion(name, known.names)}") for name in patterns
@@ -190,9 +190,7 @@ def _lint_order(rules: Sequence[PolicyRule], known: _KnownNames) -> Iterator[Lin
         for place in range(number):
             wider = names < matched[place] or (exact and names == matched[place])
             if wider and policy_rules[place].action != rule.action:
-                message = (
-                    f"rule {place + 1} decides first, and says {policy_rules[place].action}; put this one before it"
-                )
+                message = f"rule {place + 1} decides first with {policy_rules[place].action}; put this one before it"
                 yield LintFinding(f"policy rule {number + 1}: {message}", unguarded=rule.action == "deny")
                 break
 
@@ -202,7 +200,7 @@ def _find_unmatched(patterns: Iterable[str], known: _KnownNames) -> list[str]:
 
 
 def _unknown_tags(tags: Iterable[str], known: _KnownNames) -> list[str]:
-    """Report tags that no tool has, unless a source is not listed, whose tools may have them."""
+    """Report tags that no tool has, unless the tools of an unlisted source may have them."""
     if known.unseen:
         return []
     there = {tag for spec in known.specs for tag in spec.tags}
@@ -231,25 +229,27 @@ def _lint_overrides(settings: Settings, known: _KnownNames) -> Iterator[LintFind
 def _lint_source_overrides(listing: SourceListing, known: _KnownNames) -> Iterator[LintFinding]:
     for name, override in listing.config.overrides.items():
         if name not in listing.bare and not _is_excluded_by(listing, name):
-            message = f"no tool of it is called {name!r}{known.suggestion(name, listing.bare)}"
+            message = f"none of its tools is called {name!r}{known.suggestion(name, listing.bare)}"
             yield LintFinding(f"source {listing.config.name!r}, overrides: {message}", unguarded=override.hide)
 
 
 def _lint_filter(listing: SourceListing) -> Iterator[LintFinding]:
-    """Report patterns without a match; skipped where the source's own names, which filters match, differ from ours."""
+    """Report patterns without a match; skipped if the names that the filter matches differ from ours."""
     patterns = listing.config.tool_filter or []
     if not all(any(re.fullmatch(pattern, name) for pattern in patterns) for name in listing.bare):
         return
     for pattern in patterns:
         if not any(re.fullmatch(pattern, name) for name in listing.bare):
             left = "" if listing.bare else ", and so the source has no tools"
-            yield LintFinding(f"source {listing.config.name!r}, tool_filter: no tool of it fits {pattern!r}{left}")
+            yield LintFinding(
+                f"source {listing.config.name!r}, tool_filter: none of its tools matches {pattern!r}{left}"
+            )
 
 
 def _lint_exclude(listing: SourceListing) -> Iterator[LintFinding]:
     for pattern in listing.config.idle_excludes():
         hint = _suggest(pattern, listing.bare)
-        yield LintFinding(f"source {listing.config.name!r}, tool_exclude: no tool of it fits {pattern!r}{hint}")
+        yield LintFinding(f"source {listing.config.name!r}, tool_exclude: none of its tools matches {pattern!r}{hint}")
 
 
 def _lint_empty_source(listing: SourceListing) -> Iterator[LintFinding]:
@@ -258,9 +258,9 @@ def _lint_empty_source(listing: SourceListing) -> Iterator[LintFinding]:
         return
     hint = ""
     if config.tool_exclude:
-        hint = "; tool_exclude may leave all of them out"
-    elif config.transport is TransportType.PYTHON:
-        hint = f"; mark functions of {config.connection} with @tool from toolpost"
+        hint = "; tool_exclude may exclude all of them"
+    elif advice := describe_transport(config.transport).advice_without_tools(config):
+        hint = f"; {advice}"
     yield LintFinding(f"source {config.name!r} has no tools{hint}")
 
 
@@ -310,28 +310,27 @@ def _lint_descriptions(known: _KnownNames) -> Iterator[LintFinding]:
     """Report Python tools without a description; those of servers are for the authors of the servers to describe."""
     for spec in known.registry.specs():
         if not spec.description.strip() and _is_python_tool(spec.name, known):
-            why = "so that no model knows what it is for; give its function a docstring"
+            why = "so a model cannot know its purpose; give its function a docstring"
             yield LintFinding(f"tool {spec.name!r} has no description, {why}")
 
 
 def _lint_roles(settings: Settings) -> Iterator[LintFinding]:
-    """Report roles of the issuer that mix up agents and people, and roles that cannot answer although they should."""
+    """Report roles that let an agent approve, and roles with a scope `answer` that has no effect."""
     oidc = settings.server.oidc
     if oidc is None:
         return
     for name, role in oidc.roles.items():
         where = f"server.oidc.roles.{name}"
         if {"call", "answer"} <= set(role.scopes):
-            why = "an agent with such a token would hold one that approves; give agents and people separate roles"
+            why = "an agent with such a token could approve its own calls; give agents and approvers separate roles"
             yield LintFinding(f"{where} has both scopes call and answer: {why}")
         if "answer" in role.scopes and not oidc.person_clients:
-            why = "server.oidc.person_clients names no client that people use, so tokens never answer"
+            why = "server.oidc.person_clients names no client of approvers, so tokens never answer"
             yield LintFinding(f"{where} has the scope answer without effect: {why}")
 
 
 def _is_python_tool(name: str, known: _KnownNames) -> bool:
-    config = known.registry.find(name).config
-    return config is None or config.transport is TransportType.PYTHON
+    return known.registry.find(name).traits.is_own_code
 
 
 def _lint_provider(tool: str, provider: ProviderSettings, known: _KnownNames) -> Iterator[str]:

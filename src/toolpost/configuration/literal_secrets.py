@@ -1,27 +1,30 @@
-"""Find the secrets that are written out in settings, so that they are redacted everywhere."""
+"""Find the secrets that settings contain literally, to redact them everywhere."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
 
-# Shorter values ("1", "on") are no secrets, and hiding them would hide half of every text.
+# Shorter values ("1", "on") are not secrets, and masking them would make texts unreadable.
 MIN_SECRET = 4
 _SECRET_NAME = re.compile(r"(^|_)(key|token|secret|password|passwd|cookie)$", re.IGNORECASE)
 
 
 def literal_secrets(settings: Settings) -> Iterator[str]:
-    """Yield every key, token and password that is written out in settings."""
+    """Yield every key, token and password that settings contain literally."""
     tools = settings.tools
     links = [*tools.web_search.chain, *tools.web_fetch.chain, *tools.retrieval.chain]
     keys = [tools.web_search.api_key, *(link.api_key for link in links)]
     keys += [secret for webhook in settings.webhooks for secret in (webhook.secret, webhook.previous_secret)]
     keys += [link.embeddings.api_key for link in links if link.embeddings is not None]
     yield from (key.get_secret_value().strip() for key in keys if key is not None)
+    if settings.database is not None and (password := urlsplit(settings.database).password):
+        yield from (password, unquote(password))
     for source in settings.all_sources():
         yield from _secret_values({**source.auth_config, **source.env})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,12 +14,11 @@ from pydantic import ValidationError
 
 from toolpost.configuration.defaults import DEFAULT_FOLDER, ENV_FILE, FILE_BUILTINS, FILE_NAME, GATEWAY_BUILTINS
 from toolpost.configuration.literal_secrets import MIN_SECRET, literal_secrets
-from toolpost.configuration.settings import McpServerSettings, Settings, ToolsSettings
+from toolpost.configuration.settings import McpServerSettings, PlacedError, Settings, ToolsSettings
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.records import represent
-from toolpost.contracts.source_kinds import TransportType
 from toolpost.schema.json_values import is_object
-from toolpost.transports.registry import describe_transport
+from toolpost.sources.registry import describe_transport
 
 if TYPE_CHECKING:
     from toolpost.configuration.document import ConfigDocument
@@ -52,7 +51,7 @@ def load_settings(
     file = here / (path or FILE_NAME)
     if path is None and not file.exists():
         return LoadedSettings(settings=_resolve_paths(Settings.defaults(), here), path=None)
-    from toolpost.configuration.document import read_document  # noqa: PLC0415 - the defaults come without a file
+    from toolpost.configuration.document import read_document  # noqa: PLC0415 - the defaults need no file
 
     shown = str(file.relative_to(here) if file.is_relative_to(here) else file)
     document = read_document(file, shown=shown, environ=environment(file.parent, environ))
@@ -67,9 +66,9 @@ def load_settings(
 
 
 def for_gateway(loaded: LoadedSettings) -> LoadedSettings:
-    """Return the settings of a gateway: the built-in tools that the file names, else those for artifacts alone.
+    """Return the settings of a gateway: the built-in tools of the file, else only those for artifacts.
 
-    The callers of a gateway are agents of many people, and file tools or requests to any host are not for all of them.
+    The callers of a gateway are agents of many users, and not all of them may use files or reach any host.
     """
     if loaded.names_builtins:
         return loaded
@@ -78,7 +77,7 @@ def for_gateway(loaded: LoadedSettings) -> LoadedSettings:
 
 def environment(folder: Path, environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """Return the environment's variables and those of `.env` in `folder`; the environment takes precedence."""
-    from toolpost.auth.secret import read_env_file  # noqa: PLC0415 - the defaults come without a file
+    from toolpost.auth.env_files import read_env_file  # noqa: PLC0415 - the defaults need no file
 
     variables = os.environ if environ is None else environ
     try:
@@ -91,7 +90,7 @@ def _stub_unset_sources(document: ConfigDocument) -> dict[str, Any]:
     """Return the data, with stubs for sources that are invalid while their variables are not set, such as numbers."""
     if not document.unset:
         return document.data
-    from toolpost.contracts.config import ExternalToolConfig  # noqa: PLC0415 - the defaults come without a source
+    from toolpost.contracts.config import ExternalToolConfig  # noqa: PLC0415 - the defaults have no source
 
     data = deepcopy(document.data)
     for keys in document.unset:
@@ -101,9 +100,12 @@ def _stub_unset_sources(document: ConfigDocument) -> dict[str, Any]:
             entries = entries[key]
         model = McpServerSettings if "tools" in keys else ExternalToolConfig
         try:
-            model.model_validate(entries[last])
+            source = model.model_validate(entries[last])
         except ValidationError:
             entries[last] = _stub(entries[last])
+        else:
+            if isinstance(source, ExternalToolConfig) and _option_error(source) is not None:
+                entries[last] = _stub(entries[last])
     return data
 
 
@@ -116,7 +118,7 @@ def _stub(entry: Any) -> Any:
 
 
 def _mark_unset_sources(settings: Settings, document: ConfigDocument) -> Settings:
-    """Mark the sources whose variables are not set as unusable, with the reason."""
+    """Mark sources with unset variables as unusable, with the reason."""
     if not document.unset:
         return settings
     reasons = {(keys[0], keys[-1]): reason for keys, reason in document.unset.items()}
@@ -135,21 +137,45 @@ def parse_settings(data: Mapping[str, Any], *, shown: str = "settings", secrets:
         return Settings.defaults()
     if data == _IN_MEMORY:
         return Settings.model_construct(data_dir=None)  # as `defaults`: no validator is built for so little
+    settings: Settings | None = None
+    errors: list[PlacedError] = []
     try:
-        return Settings.model_validate(data)
+        settings = Settings.model_validate(data)
     except ValidationError as error:
-        from toolpost.configuration.validation_errors import describe_errors  # noqa: PLC0415 - most files have none
+        errors = [PlacedError(error, Settings)]
+    if settings is not None:
+        errors = list(_option_errors(settings))
+        if not errors:
+            return settings
+    from toolpost.configuration.validation_errors import describe_errors  # noqa: PLC0415 - most files have none
 
-        text = describe_errors(error, data, shown, secrets)
     # Outside the handler: pydantic's error quotes the values, and a traceback would show them.
-    raise ConfigError(text)
+    raise ConfigError(describe_errors(errors, data, shown, secrets))
+
+
+def _option_errors(settings: Settings) -> Iterator[PlacedError]:
+    """Yield the errors in the options of sources."""
+    for number, source in enumerate(settings.sources):
+        model = describe_transport(source.transport).options
+        if model is not None and (error := _option_error(source)) is not None:
+            yield PlacedError(error, model, ("sources", number, "options"))
+
+
+def _option_error(source: ExternalToolConfig) -> ValidationError | None:
+    model = describe_transport(source.transport).options
+    try:
+        if model is not None:
+            source.read_options(model)
+    except ValidationError as error:
+        return error
+    return None
 
 
 def fill_settings(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[Settings, frozenset[str]]:
     """Substitute `${NAME}` in settings that were given in code; return them and the values of the variables.
 
-    ConfigError names the variables that are not set. Sources are left as they are: each is filled when it connects,
-    and is left out where a variable of it is not set.
+    ConfigError names the variables that are not set. Sources are not changed: each is filled when it connects,
+    and is skipped if one of its variables is not set.
     """
     if not settings.model_fields_set:
         return settings, frozenset()
@@ -184,7 +210,7 @@ def with_only(loaded: LoadedSettings, names: Collection[str]) -> LoadedSettings:
 
 
 def _secrets(source: ExternalToolConfig) -> set[str]:
-    from toolpost.auth.credentials import secrets_of  # noqa: PLC0415 - the defaults come without a source
+    from toolpost.auth.credentials import secrets_of  # noqa: PLC0415 - the defaults have no source
 
     try:
         return secrets_of(source)
@@ -204,24 +230,13 @@ def _resolve_paths(settings: Settings, folder: Path) -> Settings:
 
 
 def _resolve_source_paths(source: ExternalToolConfig, folder: Path) -> ExternalToolConfig:
-    changes: dict[str, Any] = {}
-    if source.cwd is not None:
-        changes["cwd"] = str(_absolute(source.cwd, folder))
-    elif source.transport is TransportType.CLI and source.cli.manual is None:
-        # The commands of a manual run in the folder of the manual.
-        changes["cwd"] = str(folder)
-    if "command" not in describe_transport(source.transport).forms and is_local_file(source.connection):
-        changes["connection"] = str(_absolute(source.connection, folder))
-    if source.env_file is not None:
-        changes["env_file"] = str(_absolute(source.env_file, folder))
-    if source.graphql.schema_file is not None:
-        file = str(_absolute(source.graphql.schema_file, folder))
-        changes["graphql"] = source.graphql.model_copy(update={"schema_file": file})
-    if source.cli.manual is not None and "://" not in source.cli.manual:
-        file = str(_absolute(source.cli.manual, folder))
-        changes["cli"] = source.cli.model_copy(update={"manual": file})
-        changes["connection"] = file if source.connection == source.cli.manual else source.connection
-    return source.model_copy(update=changes)
+    paths = {"cwd": source.cwd, "env_file": source.env_file}
+    changes = {key: str(_absolute(path, folder)) for key, path in paths.items() if path is not None}
+    changed = source.model_copy(update=changes)
+    if source.unusable:
+        return changed  # its options may be invalid while a variable is not set
+    transport = describe_transport(source.transport)
+    return transport.with_absolute_paths(changed, lambda path: str(_absolute(path, folder)))
 
 
 def _resolve_tool_paths(tools: ToolsSettings, folder: Path) -> ToolsSettings:
@@ -237,13 +252,6 @@ def _resolve_tool_paths(tools: ToolsSettings, folder: Path) -> ToolsSettings:
     ]
     retrieval = tools.retrieval.model_copy(update={"chain": chain})
     return tools.model_copy(update={"allowed_paths": allowed, "mcp_servers": servers, "retrieval": retrieval})
-
-
-def is_local_file(connection: str) -> bool:
-    """Return whether a connection is written as a file: `./x`, `~/x`, `x.py`; not a URL or the name of a module."""
-    if "://" in connection:
-        return False
-    return connection.startswith((".", "/", "~")) or connection.endswith((".py", ".json", ".yaml", ".yml"))
 
 
 def expand_home(path: str | Path) -> Path:

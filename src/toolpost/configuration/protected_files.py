@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.function import FunctionTool
 from toolpost.configuration.defaults import FILE_NAME, LOCK_NAME
-from toolpost.configuration.loading import expand_home, is_local_file
+from toolpost.configuration.loading import expand_home
 from toolpost.configuration.settings import Settings
 from toolpost.contracts.context import ProtectedPath
-from toolpost.contracts.source_kinds import TransportType
 from toolpost.contracts.spec import Tool
 from toolpost.policy.paths import is_template
-from toolpost.transports.registry import describe_transport
+from toolpost.sources.base import is_local_file
+from toolpost.sources.registry import describe_transport
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
@@ -50,10 +50,7 @@ _MOST_MODULES = 1000
 
 
 class ProtectedFiles:
-    """The protected paths of one Toolbox; files that sources read, and modules they import, are added as they appear.
-
-    `read` returns the files that sources have read, each with the name of its source.
-    """
+    """The protected paths of one Toolbox, with the files that sources read and the modules that they import."""
 
     def __init__(self, settings: Settings, *, config: Path | None, tools: Sequence[Tool]) -> None:
         allowed = map(_fixed_part, settings.tools.allowed_paths or [])
@@ -63,32 +60,37 @@ class ProtectedFiles:
         self._fixed = [*_configuration(settings, config), *_tool_code(tools), *_find_installed()]
         self._fixed += _find_search_path(self._workplaces)
         self._python: list[ExternalToolConfig] = []
-        self._version = 0  # of what `add` has changed
+        self._version = 0  # increased by `add`
         self._known: tuple[object, tuple[ProtectedPath, ...]] = (None, ())  # a state, and the paths at that state
-        self.read: Callable[[], frozenset[tuple[str, str]]] = frozenset
+        self._read: frozenset[tuple[str, str]] = frozenset()  # files that sources have read, with the source's name
         for source in settings.all_sources():
             self.add(source)
 
     def add(self, source: ExternalToolConfig) -> None:
-        """Protect what a source loads or starts; for good, because calls in flight may outlive it."""
+        """Protect the files that a source loads or starts, permanently: calls in flight may outlive the source."""
         named = list(_of_source(source))
         files = [*named, *(path for file in named for path in _find_imported_modules(file))]
         self._fixed = [*self._fixed, *files, *_folders(files, self._workplaces)]
-        if source.transport is TransportType.PYTHON:
+        if describe_transport(source.transport).traits(source).is_own_code:
             self._python = [*self._python, source]
-        self._version += 1  # last: paths that another thread computes meanwhile are of the version before
+        self._version += 1  # last: another thread may be computing the paths of the version before
+
+    def add_read(self, source: str, files: Collection[str]) -> None:
+        """Protect the files that a source has read."""
+        self._read = self._read.union((file, source) for file in files)
+        self.paths()
 
     def paths(self) -> tuple[ProtectedPath, ...]:
-        """Return the paths that are protected now; the first time after a change takes 20 µs a file."""
-        read = self.read()
+        """Return the paths that are protected now; the first time after a change takes 20 µs per file."""
+        read = self._read
         state = (self._version, len(sys.modules) if self._python else 0, read)
         known, paths = self._known
         if state != known:
             loaded = [path for source in self._python for path in _find_imported(source)]
-            files = [_protect(file, f"what source {name!r} loads") for file, name in sorted(read)]
+            files = [_protect(file, f"a file of source {name!r}") for file, name in sorted(read)]
             entries = [*self._fixed, *loaded, *files]
             paths = tuple(dict.fromkeys([*entries, *(path for file in entries for path in _find_compiled(file))]))
-            self._known = (state, paths)  # at once: another thread reads both
+            self._known = (state, paths)  # in one step: another thread reads both
         return paths
 
 
@@ -101,10 +103,10 @@ def _fixed_part(path: Path) -> Path:
 
 def _configuration(settings: Settings, config: Path | None) -> Iterator[ProtectedPath]:
     if settings.data_dir is not None:
-        yield _protect(settings.data_dir, "the data folder, with the key that seals it")
+        yield _protect(settings.data_dir, "the data folder, with the key that encrypts it")
     if settings.accounts.key.startswith(_FROM_FILE):
         yield _protect(
-            expand_home(settings.accounts.key.removeprefix(_FROM_FILE)), "the key that seals the data folder"
+            expand_home(settings.accounts.key.removeprefix(_FROM_FILE)), "the key that encrypts the data folder"
         )
     if settings.lock is not None:
         yield _protect(settings.lock, _BESIDE[LOCK_NAME])
@@ -116,9 +118,9 @@ def _configuration(settings: Settings, config: Path | None) -> Iterator[Protecte
 
 
 def _folders(files: Sequence[ProtectedPath], workplaces: Sequence[Path]) -> Iterator[ProtectedPath]:
-    """Yield the folders of scripts: a file placed beside a script may be loaded instead of the one it means.
+    """Yield the folders of scripts: a file beside a script may be loaded instead of the intended one.
 
-    A folder that is also a workplace, such as the project's own, stays writable but for the script itself.
+    A folder that is also a workplace, such as the project's own, stays writable except for the script itself.
     """
     for file in files:
         folder = Path(file.path).parent
@@ -168,25 +170,25 @@ def _files_of(folder: Path, module: str) -> Iterator[Path]:
 
 
 def _find_compiled(file: ProtectedPath) -> Iterator[ProtectedPath]:
-    """Yield what Python would load instead of a module: its bytecode, or a package or extension of its name."""
+    """Yield the files that Python would load instead of a module: bytecode, or a package or extension of its name."""
     path = Path(file.path)
     if path.suffix != ".py" or file.readable:
         return
     names = [path.stem, *(f"{path.stem}{suffix}" for suffix in EXTENSION_SUFFIXES)]
-    yield ProtectedPath(str(path.parent / "__pycache__"), f"where {file.reason} is kept compiled", readable=True)
+    yield ProtectedPath(str(path.parent / "__pycache__"), f"the bytecode of {file.reason}", readable=True)
     yield from (ProtectedPath(str(path.with_name(name)), f"loaded in place of {file.reason}") for name in names)
 
 
 def _of_source(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
     """Yield the files that a source loads or starts."""
-    reason = f"what source {source.name!r} loads"
+    reason = f"a file of source {source.name!r}"
     transport = describe_transport(source.transport)
     documents = {source.connection, *transport.files(source)}
     yield from (_protect(document, reason) for document in sorted(documents) if is_local_file(document))
     if source.env_file is not None:
         yield _protect(source.env_file, f"the variables of source {source.name!r}")
     if "command" in transport.forms:
-        started = f"what source {source.name!r} starts"
+        started = f"a program of source {source.name!r}"
         yield from (_protect(path, started) for path in _scripts(source))
     for value in source.auth_config.values():
         if isinstance(value, str) and value.startswith(_FROM_FILE):
@@ -200,7 +202,7 @@ def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
     executable = shutil.which(program) if os.sep not in program else None
     if executable is not None:
         yield Path(executable)
-    templates = [word for tool in source.cli.tools.values() for word in tool.args]
+    templates = describe_transport(source.transport).command_words(source)
     for word in [program, *words, *templates]:
         path = folder / Path(word.rpartition("=")[2])
         if path.suffix.lower() in _SCRIPTS or (os.sep in word and _is_program(path)):
@@ -210,7 +212,7 @@ def _scripts(source: ExternalToolConfig) -> Iterator[Path]:
 
 
 def _find_interpreted(words: list[str], folder: Path) -> Iterator[Path]:
-    """Yield what an interpreter runs by a name without a suffix: a script, a folder, or a module after `-m`."""
+    """Yield the files that an interpreter runs by a bare name: a script, a folder, or a module after `-m`."""
     named = [word for word in words if word not in _SUBCOMMANDS]
     for option, word in zip(["", *named], named, strict=False):
         if option == "-m":
@@ -280,7 +282,7 @@ def _find_imported(source: ExternalToolConfig) -> Iterator[ProtectedPath]:
         file = _file_of(module)
         if file is None:
             continue
-        place = os.path.normcase(os.path.normpath(file))  # in words, not as a Path: modules are in the thousands
+        place = os.path.normcase(os.path.normpath(file))  # a string, not a Path: there are thousands of modules
         if place.startswith(folder) and not place.startswith(environment):
             yield _protect(file, reason)
 

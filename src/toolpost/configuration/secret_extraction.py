@@ -50,7 +50,7 @@ _KNOWN_KEY = re.compile(
 
 
 class Variable(Struct, frozen=True, kw_only=True):
-    """A variable that a configuration now refers to, and what it stands for.
+    """A variable that a configuration now refers to, and the place of its value.
 
     `value` is the secret that was written out, if any; it is never shown.
     """
@@ -109,7 +109,7 @@ class SecretExtractor:
             return url, {}
         username, _, encoded = who.partition(":")
         password = unquote(encoded)
-        if password and not references(password):  # however short: in this place nothing else can be meant
+        if password and not references(password):  # of any length: this place can only contain a password
             password = self._reference(password, _Place(source, "password", f"the password of {source!r}"))
         return f"{scheme}://{host}{slash}{path}", {"username": unquote(username), "password": password}
 
@@ -132,7 +132,7 @@ class SecretExtractor:
         return replaced
 
     def _replace_named(self, value: str, name: str, place: _Place) -> str:
-        """Replace all of a value whose name says that it is a secret, else the secrets in it."""
+        """Replace a whole value if its name is that of a secret, else the secrets in it."""
         if references(value) or not is_secret_variable(name) or _is_harmless(value):
             return self._text(value, place)
         match = _SCHEME.fullmatch(value)
@@ -148,7 +148,7 @@ class SecretExtractor:
         return _KNOWN_KEY.sub(self._each(place), text)
 
     def _each_pair(self, place: _Place, *, plain_words: bool = False) -> Callable[[re.Match[str]], str]:
-        """Replace the values of secret names; without `plain_words`, values that are no secrets stay."""
+        """Replace the values of secret names; without `plain_words`, values that are not secrets stay."""
 
         def replace(match: re.Match[str]) -> str:
             if not is_secret_variable(match["name"]) or (not plain_words and _is_harmless(match["secret"])):
@@ -179,7 +179,7 @@ class SecretExtractor:
 
 
 class _Place(Struct, frozen=True):
-    """Where a secret was found; `names` yields the possible names of its variable, the best first."""
+    """The place of a secret; `names` yields the possible names of its variable, the best first."""
 
     source: str
     name: str
@@ -202,7 +202,7 @@ class _Place(Struct, frozen=True):
 
 
 def _is_harmless(value: str) -> bool:
-    """Return whether a value under a secret name is no secret: a short or plain word, or the path of a file."""
+    """Return whether a value under a secret name is not a secret: a short or plain word, or the path of a file."""
     if len(value) < MIN_SECRET or value.lower() in _PLAIN_WORDS:
         return True
     if "/" not in value and "\\" not in value:

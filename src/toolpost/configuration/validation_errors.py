@@ -1,18 +1,18 @@
-"""Describe the errors of a configuration in plain words: the key as written, the expectation, the value."""
+"""Describe the errors of a configuration for its author: the key as written, the expectation, the value."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from toolpost.configuration.document import Keys, key_text, kind_of
-from toolpost.configuration.settings import Settings
+from toolpost.configuration.settings import PlacedError
 from toolpost.contracts.config_model import Deferred
-from toolpost.contracts.errors import nearest
+from toolpost.contracts.nearest_names import nearest
 from toolpost.schema.json_values import is_array
 from toolpost.schema.violations import plain_message
 
@@ -23,22 +23,26 @@ _SECRET_KEY = re.compile(r"^(env|auth_?config)$|key|token|secret|password", re.I
 _MAX_SHOWN = 60  # characters of a wrong value that a message quotes
 
 
-def describe_errors(error: ValidationError, data: Mapping[str, Any], shown: str, secrets: Collection[str]) -> str:
+def describe_errors(
+    errors: Iterable[PlacedError], data: Mapping[str, Any], shown: str, secrets: Collection[str]
+) -> str:
     """Describe every error of a validation in one text: the key, the expectation, the value, and never a secret."""
-    messages = [_ErrorMessage(details, data, shown).text() for details in error.errors()]
+    messages = [
+        _ErrorMessage(details, placed, data, shown).text() for placed in errors for details in placed.error.errors()
+    ]
     texts = [_without(text, secrets) for text in dict.fromkeys(messages)]
     if len(texts) == 1:
         return texts[0]
-    return "\n".join([f"{shown} is wrong in {len(texts)} places:", *(f"- {text}" for text in texts)])
+    return "\n".join([f"{shown} has {len(texts)} errors:", *(f"- {text}" for text in texts)])
 
 
 class _ErrorMessage:
     """Build the message of one pydantic error."""
 
-    def __init__(self, details: ErrorDetails, data: Mapping[str, Any], shown: str) -> None:
+    def __init__(self, details: ErrorDetails, placed: PlacedError, data: Mapping[str, Any], shown: str) -> None:
         self._details = details
-        self._keys = _written_keys(details, data)
-        self._model = _model_at(details["loc"][:-1])
+        self._keys = _written_keys(details, placed.keys, data)
+        self._model = _model_at(placed.model, details["loc"][:-1])
         self._shown = shown
 
     def text(self) -> str:
@@ -91,10 +95,10 @@ def _first_part(text: str) -> str:
     return re.split(r", (?:unable|got|not) ", text)[0]
 
 
-def _written_keys(details: ErrorDetails, data: Any) -> Keys:
+def _written_keys(details: ErrorDetails, parents: Keys, data: Any) -> Keys:
     """Return the keys of an error as written: pydantic adds the tags of unions and reports camelCase in snake_case."""
     keys: list[str | int] = []
-    for part in details["loc"]:
+    for part in (*parents, *details["loc"]):
         key = _written_key(part, data)
         if key is not None:
             keys.append(key)
@@ -113,8 +117,7 @@ def _written_key(part: str | int, data: Any) -> str | int | None:
     return next((key for key in (part, camel) if key in data), None)
 
 
-def _model_at(loc: Keys) -> type[BaseModel]:
-    model: type[BaseModel] = Settings
+def _model_at(model: type[BaseModel], loc: Keys) -> type[BaseModel]:
     for part in loc:
         field = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
         if field is not None:

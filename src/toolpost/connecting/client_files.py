@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from toolpost.configuration.document import read_text
 from toolpost.configuration.secret_extraction import SecretExtractor, Variable, references, variable_name
-from toolpost.contracts.config import ExternalToolConfig, McpOptions
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import AuthType, McpTransport, TransportType
 from toolpost.schema.json_values import is_array, is_object
@@ -30,7 +30,7 @@ NO_SERVERS = "no_servers"  # the code of the error for a file that lists no serv
 _TABLES = ("mcpServers", "servers", "context_servers")
 # Folders that clients create in a project for their own files.
 _PROGRAM_FOLDERS = frozenset({".cursor", ".vscode", ".gemini", ".zed", ".roo", ".windsurf", ".claude"})
-# Files that list servers and nothing else: other keys in them are reported.
+# Files that contain only servers: other keys in them are reported.
 _LISTS_ALONE = frozenset({".mcp.json", "mcp.json", "mcp_config.json", "mcp-config.json"})
 _IN_PROJECT = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".zed/settings.json")
 _IN_HOME = (
@@ -56,23 +56,23 @@ _TRANSPORTS = {
 }
 # Permissions of other clients are not imported; here `policy` decides.
 _PERMISSIONS = ("alwaysAllow", "autoApprove", "trust", "autoAllow")
-_MOST_SECONDS = 3600  # clients that count in seconds allow no more; a larger number is in milliseconds
+_MOST_SECONDS = 3600  # the maximum of clients with seconds; a larger number is in milliseconds
 _LONGEST_S = 300.0
 _PLACEHOLDER = re.compile(r"\$\{(?P<inside>[^}]*)\}?")
 _BARE = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WITH_DEFAULT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*):-(?P<default>.*)", re.DOTALL)
 _UNREADABLE = "file_unreadable"
-MAX_BYTES = 32 * 1024 * 1024  # some clients keep their history in the same file
+MAX_BYTES = 32 * 1024 * 1024  # some clients store their history in the same file
 
-# Strings match first, so that comments and commas within them stay.
+# Strings match first: comments and commas within them stay.
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TRAILING = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])', re.DOTALL)
 _NOT_BLANK = re.compile(r"[^\n]")
 
 
 class ImportedServers(Struct, frozen=True, kw_only=True):
-    """The servers of a file as sources, notes about what was changed or left out, and the variables they need."""
+    """The servers of a file as sources, notes about changes and skipped parts, and the required variables."""
 
     sources: tuple[ExternalToolConfig, ...]
     notes: tuple[str, ...] = ()
@@ -80,10 +80,10 @@ class ImportedServers(Struct, frozen=True, kw_only=True):
 
 
 def read_servers(path: Path, *, environ: Mapping[str, str] | None = None) -> ImportedServers:
-    """Read the servers of a file; ConfigError says where the file is broken or that it lists none."""
+    """Read the servers of a file; ConfigError if the file is invalid or lists none."""
     document = read_lenient_json(path)
     if not is_object(document):
-        raise ConfigError(f"{path} holds no MCP servers: it is not a JSON object", code=NO_SERVERS)
+        raise ConfigError(f"{path} contains no MCP servers: it is not a JSON object", code=NO_SERVERS)
     key, servers = _table(path, document)
     reader = _FileReader(path.absolute(), document, os.environ if environ is None else environ)
     reader.note_ignored(key, document)
@@ -92,7 +92,7 @@ def read_servers(path: Path, *, environ: Mapping[str, str] | None = None) -> Imp
 
 
 def usual_places(folder: Path, *, environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the existing files in which clients keep servers, for a project's folder and for the user."""
+    """Return the existing client files with servers, of a project's folder and of the user."""
     variables = os.environ if environ is None else environ
     home = Path(variables.get("HOME") or variables.get("USERPROFILE") or folder)
     settings = [
@@ -119,7 +119,7 @@ def _table(path: Path, document: Mapping[str, Any]) -> tuple[str, Mapping[str, A
             raise ConfigError(
                 f"{path}: {key!r} must map names to servers, as in {{{key!r}: {{'name': {{...}}}}}}", code=_UNREADABLE
             )
-    raise ConfigError(f"{path} holds no MCP servers: it has none of the keys {', '.join(_TABLES)}", code=NO_SERVERS)
+    raise ConfigError(f"{path} contains no MCP servers: it has none of the keys {', '.join(_TABLES)}", code=NO_SERVERS)
 
 
 class _FileReader:
@@ -127,7 +127,7 @@ class _FileReader:
 
     def __init__(self, path: Path, document: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         self._path = path
-        # That of `${workspaceFolder}` and of relative paths.
+        # The value of `${workspaceFolder}`, and the base of relative paths.
         self._folder = path.parent.parent if path.parent.name in _PROGRAM_FOLDERS else path.parent
         self._placeholders = _Placeholders(
             folder=self._folder,
@@ -142,11 +142,11 @@ class _FileReader:
         """Note the keys beside the servers that are not imported."""
         beside = [key for key in document if key not in {table, "inputs", "$schema"}]
         if beside and self._path.name in _LISTS_ALONE:
-            self._notes.append(f"{_quote(beside)} beside {table!r} left out: nothing here knows what it means")
+            self._notes.append(f"{_quote(beside)} beside {table!r} skipped: unknown key")
         projects = document.get("projects")
         own = [name for name, about in projects.items() if _has_servers(about)] if is_object(projects) else []
         if own:
-            self._notes.append(f"the servers that only {_quote(own)} has are left out")
+            self._notes.append(f"servers of the projects {_quote(own)} are skipped")
 
     def sources(self, servers: Mapping[str, Any]) -> Iterator[ExternalToolConfig]:
         taken: set[str] = set()
@@ -155,7 +155,7 @@ class _FileReader:
             try:
                 yield self._source(name, entry)
             except _UnusableServerError as unfit:
-                self._notes.append(f"{value}: left out, because {unfit}")
+                self._notes.append(f"{value}: skipped, because {unfit}")
                 continue
             taken.add(name)
 
@@ -172,7 +172,7 @@ class _FileReader:
             number += 1
             name = f"{fit}-{number}"
         if name != value:
-            self._notes.append(f"{value}: called {name} here, because names are letters, digits, _ and -, and differ")
+            self._notes.append(f"{value}: renamed to {name}: names are unique and contain letters, digits, _ and -")
         return name
 
     def _source(self, name: str, entry: Any) -> ExternalToolConfig:
@@ -199,11 +199,11 @@ def _quote(names: list[str]) -> str:
 
 
 class _UnusableServerError(ValueError):
-    """A server cannot become a source; the message says why."""
+    """A server cannot become a source; the message contains the reason."""
 
 
 class _ServerEntry:
-    """Convert one server entry, in the dialect of any client, to a source; keys that are left over are noted."""
+    """Convert one server entry, in the dialect of any client, to a source; unknown keys are noted."""
 
     def __init__(
         self, name: str, entry: Mapping[str, Any], placeholders: _Placeholders, extractor: SecretExtractor
@@ -232,7 +232,7 @@ class _ServerEntry:
         command, address, origin = self._take("command"), self._address(), self._take("source")
         transport = self._transport()
         if command and address and transport not in (None, McpTransport.STDIO):
-            self.notes.append("it has a command and an address; the address is taken")
+            self.notes.append("it has a command and an address; the address is used")
             command = None
         if command and (isinstance(command, str) or is_array(command)):
             return self._process(_words(command, self._take("args")), folder)
@@ -254,13 +254,13 @@ class _ServerEntry:
             return None
         transport = _TRANSPORTS.get(str(value).lower())
         if transport is None:
-            raise _UnusableServerError(f"nothing here speaks its transport {str(value)!r}")
+            raise _UnusableServerError(f"its transport {str(value)!r} is not supported")
         return transport
 
     def _process(self, value: Sequence[str], folder: Path) -> dict[str, Any]:
         words = [self._convert(word) for word in value]
         if self._take("headers"):
-            self.notes.append("headers are left out: a command has none")
+            self.notes.append("headers are skipped: a command has none")
         return {
             "connection": shlex.join(self._extractor.words(self._name, words)),
             "env_file": self._env_file(folder),
@@ -291,25 +291,25 @@ class _ServerEntry:
         if not re.match(r"https?://|\$\{", url):
             raise _UnusableServerError("its address is not an http or https URL")
         if self._take("env"):
-            self.notes.append("env is left out: a server at an address has none")
+            self.notes.append("env is skipped: a server at an address has none")
         address, login = self._extractor.login(self._name, url)
         fields: dict[str, Any] = {"connection": self._extractor.url(self._name, address)}
         if login:
             fields |= {"auth_type": AuthType.BASIC, "auth_config": login}
         fields["headers"] = self._mapping("headers", partial(self._extractor.header, self._name))
         if transport not in (None, McpTransport.AUTO):
-            fields["mcp"] = McpOptions(transport=transport)
+            fields["options"] = {"transport": transport.value}
         return fields
 
     def _mapping(self, key: str, conceal: Callable[[str, str], str]) -> dict[str, str]:
         mapping = self._take(key)
         if not is_object(mapping):
             if mapping:
-                self.notes.append(f"{key} is left out: it is not a JSON object")
+                self.notes.append(f"{key} is skipped: it is not a JSON object")
             return {}
         unset = [name for name, value in mapping.items() if value is None]
         if unset:
-            self.notes.append(f"{key} {', '.join(unset)} left out: null is no value")
+            self.notes.append(f"{key} {', '.join(unset)} skipped: null is not a value")
         texts = {name: _text(value) for name, value in mapping.items() if value is not None}
         return {name: conceal(name, self._convert(value, name)) for name, value in texts.items()}
 
@@ -328,16 +328,16 @@ class _ServerEntry:
         return fields
 
     def _patterns(self, *keys: str) -> list[str]:
-        """Return names of tools as patterns; a value that is no list stays, and is noted as left over."""
+        """Return names of tools as patterns; other values are noted as unknown."""
         lists: list[list[Any]] = [self._take(key) for key in keys if is_array(self._left.get(key))]
         return [re.escape(str(name)) for names in lists for name in names]
 
     def _note_leftovers(self) -> None:
         allowed = [key for key in _PERMISSIONS if self._take(key)]
         if allowed:
-            self.notes.append(f"{', '.join(allowed)} left out: what runs without asking is for `policy` to say")
+            self.notes.append(f"{', '.join(allowed)} skipped: `policy` decides which calls run without approval")
         if self._left:
-            self.notes.append(f"{', '.join(map(repr, self._left))} left out: nothing here knows what it means")
+            self.notes.append(f"{', '.join(map(repr, self._left))} skipped: unknown key")
 
     def _take(self, key: str) -> Any:
         return self._left.pop(key, None)
@@ -389,7 +389,7 @@ def _is_relative(word: str, folder: Path, *, program: bool = False) -> bool:
         return True
     try:
         there = bool(word) and not Path(word).is_absolute() and (folder / word).exists()
-    except (OSError, ValueError):  # longer than a path can be, or with a NUL in it
+    except (OSError, ValueError):  # too long for a path, or with a NUL
         return False
     return there and ("/" in word or not program)
 
@@ -444,7 +444,7 @@ class _Placeholders:
         optional = _WITH_DEFAULT.fullmatch(variable)
         if optional is not None:
             return self._with_default(optional["name"], optional["default"], place, name)
-        self.notes.append(f"{place}: nothing here knows what {match[0]} stands for; it is taken as it is written")
+        self.notes.append(f"{place}: the placeholder {match[0]} is unknown and stays as it is written")
         return f"${match[0]}"
 
     def _input(self, id_: str, place: str) -> str:
@@ -453,13 +453,13 @@ class _Placeholders:
         description = about.get("description") if is_object(about) else None
         if all(one.name != variable for one in self.variables):
             self.variables.append(Variable(name=variable, stands_for=str(description or f"the input {id_!r}")))
-            self.notes.append(f"{place}: the input {id_!r}, which the editor asks for, is now the variable {variable}")
+            self.notes.append(f"{place}: the input {id_!r} of the editor is now the variable {variable}")
         return f"${{{variable}}}"
 
     def _with_default(self, variable: str, default: str, place: str, name: str) -> str:
-        # `toolpost.yaml` has no defaults for variables, so one of the two is chosen now; a secret is never written out.
+        # `toolpost.yaml` has no defaults for variables, so one of the two is chosen now; a secret is never written.
         if variable in self._environ or is_secret_variable(name) or is_secret_variable(variable):
-            self.notes.append(f"{place}: {variable} must be set; its default is not taken over")
+            self.notes.append(f"{place}: {variable} must be set; its default is not imported")
             return f"${{{variable}}}"
         self.notes.append(f"{place}: {variable} is not set, so its default is written instead of it")
         return default.replace("${", "$${")
@@ -482,14 +482,14 @@ def read_lenient_json(path: Path) -> Any:
         raise ConfigError(f"{place}: this is not JSON: {error.msg}", code=_UNREADABLE) from None
     except _DuplicateKeyError as error:
         raise ConfigError(
-            f"{path}: key {str(error)!r} is there twice in one object; keep one", code=_UNREADABLE
+            f"{path}: key {str(error)!r} is given twice in one object; keep one", code=_UNREADABLE
         ) from None
     except RecursionError:
         raise ConfigError(f"{path} is nested too deeply to be read", code=_UNREADABLE) from None
 
 
 def strict_json(text: str) -> str:
-    """Replace comments and trailing commas with blanks, so that positions in the text stay the same."""
+    """Replace comments and trailing commas with blanks, which keeps the positions in the text."""
     return _TRAILING.sub(_blank, _COMMENT.sub(_blank, text))
 
 

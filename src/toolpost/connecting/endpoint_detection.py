@@ -1,4 +1,4 @@
-"""Detect what is at an address or in a file, by asking every transport whether it recognises that."""
+"""Detect the transport of an address or a file by the probes of every transport."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from toolpost.contracts.errors import ConfigError, ToolError, ToolTimeoutError
-from toolpost.transports.base import Detection, ProbeResponse, Transport
-from toolpost.transports.registry import all_transports
+from toolpost.sources.base import Detection, ProbeResponse, Transport
+from toolpost.sources.registry import all_transports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,23 +28,23 @@ _ACCEPT = "application/json, application/yaml, text/event-stream;q=0.5"
 _SUFFIXES = frozenset({".json", ".yaml", ".yml", ".gz", ".graphql", ".graphqls", ".gql"})
 _SDL = re.compile(rb"^\s*(?:extend\s+)?(?:schema\b[^{]*\{|type\s+\w+[^{]*\{)", re.MULTILINE)
 _GRAPHQL_SCHEMA = (
-    "is the schema of a GraphQL API and does not say where that is; connect its URL, and if it does not"
-    " tell its schema itself, name the file in graphql.schema_file (docs/graphql.md)"
+    "is the schema of a GraphQL API without its address; connect the URL of the API, and if it does not"
+    " publish its schema, name the file in options.schema_file (docs/sources/graphql.md)"
 )
 _MANUAL = "/utcp"
 _REFUSED = frozenset({401, 403})
 _GUARDED_MANUAL = (
-    "it is the address of a UTCP manual, which takes a credential (HTTP {status}); give it with"
+    "it is the address of a UTCP manual, which needs a credential (HTTP {status}); give it with"
     " --header 'Authorization: Bearer TOKEN'"
 )
-_SERVER_LIST = "lists the MCP servers of another program; `toolpost import {file}` takes them over"
+_SERVER_LIST = "lists the MCP servers of another program; to use them, run `toolpost import {file}`"
 
 
 class Endpoint(NamedTuple):
-    """What is at an address or in a file; without a transport `because` says why nothing was detected.
+    """The detected transport of an address or a file; without a transport, `because` is the reason.
 
-    `tried` are the addresses that were asked. `kind` is what a file without a transport is: no source by itself; or it
-    says that the address is known for what it is and refuses who asks.
+    `tried` are the probed addresses. `kind` is the kind of a file that is not a source itself, or `guarded` for a
+    recognized address that needs a credential.
     """
 
     because: str
@@ -55,13 +55,13 @@ class Endpoint(NamedTuple):
 
 
 def is_document(word: str) -> bool:
-    """Return whether a word names a file that may hold a document and is no program."""
+    """Return whether a word names a file that may be a document and is not a program."""
     path = Path(word).expanduser()
     return path.is_file() and (path.suffix.lower() in _SUFFIXES or not os.access(path, os.X_OK))
 
 
 def detect_file(name: str) -> Endpoint:
-    """Detect by its content what a file is."""
+    """Detect the kind of a file by its content."""
     path = Path(name).expanduser()
     try:
         body = path.read_bytes()
@@ -87,9 +87,9 @@ def _lists_servers(path: Path) -> bool:
 
 
 async def detect_url(url: str, headers: Mapping[str, str]) -> Endpoint:
-    """Detect what is at a URL, or at the usual places below it, by harmless requests with these headers.
+    """Detect the transport at a URL, or at the usual paths below it, by harmless requests with these headers.
 
-    Whoever wrote the URL down allows requests to its host.
+    Requests to the host of the URL are allowed because the operator wrote it.
     """
     from toolpost.wire.client import HttpClient  # noqa: PLC0415 - only detection needs it
     from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415
@@ -116,7 +116,7 @@ class _Prober:
         except ToolError as error:
             return Endpoint(str(error), tried=(self._url,))
         if response.status in _REFUSED and urlsplit(self._url).path.rstrip("/").endswith(_MANUAL):
-            # What else is there, a REST API that is open or an MCP server, is not what was asked for.
+            # Another transport at this host, such as an open REST API or an MCP server, is not what was requested.
             return Endpoint(_GUARDED_MANUAL.format(status=response.status), tried=(self._url,), kind="guarded")
         if (certain := _certain(response, transports)) is not None:
             return certain
@@ -124,7 +124,7 @@ class _Prober:
         others = [transport for transport in transports if guess is None or transport is not guess.transport]
         try:
             endpoint = await self._probe(others)
-        except ToolError:  # who does not answer any more is not asked on
+        except ToolError:  # no further probes of a host that stopped responding
             endpoint = None
         return (endpoint or guess or Endpoint(explain(response)))._replace(tried=tuple(self._tried))
 
@@ -135,7 +135,7 @@ class _Prober:
                     response = await self._send(request)
                 except ToolTimeoutError:
                     raise
-                except ToolError:  # anything may be wrong at an address that nobody wrote down
+                except ToolError:  # derived addresses may fail in any way
                     continue
                 if (endpoint := _certain(response, [transport])) is not None:
                     return endpoint
@@ -146,7 +146,7 @@ class _Prober:
             self._tried.append(request.url)
         headers = {"Accept": _ACCEPT, **dict(request.headers), **self._headers}
         async with await self._client.send(replace(request, headers=headers)) as response:
-            # An event stream has no end to wait for.
+            # An event stream does not end.
             body = b"" if response.media_type == "text/event-stream" else await response.read()
             fields = {name.lower(): value for name, value in response.headers}
             return ProbeResponse(request.url, self._url, response.status, fields, body, request.method)
@@ -155,9 +155,9 @@ class _Prober:
 def _detect(transport: Transport, response: ProbeResponse) -> Detection | None:
     try:
         return transport.detect(response)
-    except Exception as error:  # noqa: BLE001 - a plug-in's code; it must not keep the others from being asked
-        # Without the address or the error's text: both may hold a key.
-        _log.warning("transport %r failed to look at what is there: %s", transport.name, type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - code of a plug-in must not stop the other probes
+        # Without the address or the text of the error: both may contain a key.
+        _log.warning("transport %r failed to detect the endpoint: %s", transport.name, type(error).__name__)
         return None
 
 
@@ -176,16 +176,17 @@ def _first(response: ProbeResponse, transports: Sequence[Transport]) -> Endpoint
 
 
 def explain(response: ProbeResponse) -> str:
-    """Say why a response shows nothing."""
+    """Return why a response shows no transport."""
     from toolpost.sources.openapi.documents import parse_openapi  # noqa: PLC0415 - only detection needs it
 
     if response.status == 401:
-        return "it answered HTTP 401; give it a credential with --header"
-    if response.status == 405:  # what a webhook is asked by a POST, it does
-        return "it takes no GET, as webhooks and MCP servers do; a webhook is declared by hand (docs/webhooks.md)"
+        return "it returned HTTP 401; give a credential with --header"
+    if response.status == 405:  # a POST would run the webhook
+        declare = "declare a webhook in the configuration (docs/sources/webhooks.md)"
+        return f"it does not accept GET, like webhooks and MCP servers; {declare}"
     if response.status == 200:
         try:
             parse_openapi(response.body, response.url)
         except ConfigError as error:
             return str(error)
-    return f"it answered HTTP {response.status}"
+    return f"it returned HTTP {response.status}"

@@ -4,178 +4,57 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Literal
 
 from toolpost.auth.providers import with_known_endpoints
+from toolpost.connecting.packages import MORE_PACKAGES, POPULAR_PACKAGES, Package
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import AuthType, TransportType
 
+_FETCHING = frozenset({"npx", "uvx", "bunx"})
+_MCP = partial(ExternalToolConfig, transport=TransportType.MCP)
+PACKAGES: Mapping[str, Package] = MappingProxyType({**POPULAR_PACKAGES, **MORE_PACKAGES})
 POPULAR_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
     {
-        "github": ExternalToolConfig(
+        "github": _MCP(
             name="github",
-            transport=TransportType.MCP,
             connection="npx -y @modelcontextprotocol/server-github",
             auth_type=AuthType.OAUTH2_USER,
             description="GitHub repositories, issues, pull requests",
         ),
-        "filesystem": ExternalToolConfig(
+        "filesystem": _MCP(
             name="filesystem",
-            transport=TransportType.MCP,
             connection="npx -y @modelcontextprotocol/server-filesystem /data",
-            auth_type=AuthType.NONE,
             description="Read/write local filesystem",
         ),
-        "postgres": ExternalToolConfig(
+        "postgres": _MCP(
             name="postgres",
-            transport=TransportType.MCP,
             connection="npx -y @modelcontextprotocol/server-postgres",
             env={"DATABASE_URL": "${DATABASE_URL}"},
-            auth_type=AuthType.NONE,
             description="Query PostgreSQL databases",
         ),
-        "slack": ExternalToolConfig(
+        "slack": _MCP(
             name="slack",
-            transport=TransportType.MCP,
             connection="npx -y @modelcontextprotocol/server-slack",
             auth_type=AuthType.OAUTH2_USER,
             description="Slack channels, messages, users",
         ),
-        "google-drive": ExternalToolConfig(
+        "google-drive": _MCP(
             name="google-drive",
-            transport=TransportType.MCP,
             connection="npx -y @anthropic/mcp-server-google-drive",
             auth_type=AuthType.OAUTH2_USER,
             description="Google Drive files and folders",
         ),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """The package of a preset's server, pinned to a reviewed version.
-
-    Without a version the package is not published, and `advice` says what to do instead. `reads` are the environment
-    variables of the server; `variable` is the one that takes a user's token of the service `provider`, requested with
-    `scopes`. `arguments` follow the name of the package on the command line.
-    """
-
-    name: str
-    version: str | None
-    _: KW_ONLY
-    ecosystem: Literal["npm", "PyPI"] = "npm"
-    arguments: str = ""
-    reads: tuple[str, ...] = ()
-    variable: str = ""
-    provider: str = ""
-    scopes: tuple[str, ...] = ()
-    description: str = ""
-    advice: str = ""
-
-    @property
-    def absence(self) -> str:
-        """The message for a package that is not published, and what to do instead."""
-        return f"the package {self.name} is not on {self.ecosystem}; {self.advice}"
-
-    def command(self, arguments: Sequence[str] = ()) -> str:
-        """Return the command line that starts exactly this version, with other arguments if given."""
-        launcher = "npx -y" if self.ecosystem == "npm" else "uvx"
-        return f"{launcher} {self.name}@{self.version} {shlex.join(arguments) or self.arguments}".rstrip()
-
-
-_FETCHING = frozenset({"npx", "uvx", "bunx"})
-# Versions are pinned: a name alone would run whatever its owner, or somebody who takes over the name, publishes next.
-_POPULAR_PACKAGES = {
-    "github": Package(
-        "@modelcontextprotocol/server-github",
-        "2025.4.8",
-        reads=("GITHUB_PERSONAL_ACCESS_TOKEN",),
-        variable="GITHUB_PERSONAL_ACCESS_TOKEN",
-        provider="github",
-        scopes=("repo",),
-    ),
-    "filesystem": Package("@modelcontextprotocol/server-filesystem", "2026.8.31", arguments="/data"),
-    # This server takes the URL as an argument and does not read the variable itself.
-    "postgres": Package(
-        "@modelcontextprotocol/server-postgres", "0.6.2", arguments="'${DATABASE_URL}'", reads=("DATABASE_URL",)
-    ),
-    "slack": Package(
-        "@modelcontextprotocol/server-slack",
-        "2025.4.25",
-        reads=("SLACK_BOT_TOKEN", "SLACK_TEAM_ID", "SLACK_CHANNEL_IDS"),
-        variable="SLACK_BOT_TOKEN",
-        provider="slack",
-        scopes=("channels:history", "channels:read", "chat:write", "reactions:write", "users:read"),
-    ),
-    "google-drive": Package(
-        "@anthropic/mcp-server-google-drive",
-        None,
-        advice="connect the preset gdrive (@modelcontextprotocol/server-gdrive), or another server by its command "
-        "or its URL",
-    ),
-}
-_MORE_PACKAGES = {
-    "everything": Package(
-        "@modelcontextprotocol/server-everything", "2026.8.31", description="Every feature of MCP, to try things out"
-    ),
-    "memory": Package(
-        "@modelcontextprotocol/server-memory",
-        "2026.8.31",
-        reads=("MEMORY_FILE_PATH",),
-        description="A knowledge graph that is kept between runs",
-    ),
-    "sequential-thinking": Package(
-        "@modelcontextprotocol/server-sequential-thinking", "2026.8.31", description="Notes for thinking step by step"
-    ),
-    "gdrive": Package(
-        "@modelcontextprotocol/server-gdrive",
-        "2025.1.14",
-        reads=("GDRIVE_CREDENTIALS_PATH", "GDRIVE_OAUTH_PATH"),
-        description="Google Drive files, read only",
-    ),
-    "brave-search": Package(
-        "@brave/brave-search-mcp-server", "2.1.4", reads=("BRAVE_API_KEY",), description="Web search by Brave"
-    ),
-    "tavily": Package("tavily-mcp", "0.2.22", reads=("TAVILY_API_KEY",), description="Web search by Tavily"),
-    "firecrawl": Package(
-        "firecrawl-mcp",
-        "3.22.2",
-        reads=("FIRECRAWL_API_KEY", "FIRECRAWL_API_URL"),
-        description="Web pages as text, by Firecrawl",
-    ),
-    "notion": Package(
-        "@notionhq/notion-mcp-server",
-        "2.5.2",
-        reads=("NOTION_TOKEN",),
-        variable="NOTION_TOKEN",
-        provider="notion",
-        description="Notion pages and databases",
-    ),
-    "context7": Package(
-        "@upstash/context7-mcp", "4.1.1", reads=("CONTEXT7_API_KEY",), description="Current documentation of libraries"
-    ),
-    "playwright": Package("@playwright/mcp", "0.0.83", description="A browser, driven by Playwright"),
-    "chrome-devtools": Package("chrome-devtools-mcp", "1.11.0", description="A running Chrome and its tools"),
-    "time": Package("mcp-server-time", "2026.10.19", description="The time, here and elsewhere", ecosystem="PyPI"),
-    "git": Package("mcp-server-git", "2026.10.19", description="Git repositories on this machine", ecosystem="PyPI"),
-    "fetch": Package("mcp-server-fetch", "2026.10.24", description="Web pages as Markdown", ecosystem="PyPI"),
-    "duckduckgo": Package("duckduckgo-mcp-server", "0.7.0", description="Web search by DuckDuckGo", ecosystem="PyPI"),
-    "arxiv": Package("arxiv-mcp-server", "0.8.2", description="Papers on arXiv", ecosystem="PyPI"),
-}
-
 MORE_MCP_SERVERS: Mapping[str, ExternalToolConfig] = MappingProxyType(
     {
-        name: ExternalToolConfig(
-            name=name, transport=TransportType.MCP, connection=package.command(), description=package.description
-        )
-        for name, package in _MORE_PACKAGES.items()
+        name: _MCP(name=name, connection=package.command(), description=package.description)
+        for name, package in MORE_PACKAGES.items()
     }
 )
-PACKAGES: Mapping[str, Package] = MappingProxyType({**_POPULAR_PACKAGES, **_MORE_PACKAGES})
 
 
 def get_preset(name: str) -> ExternalToolConfig:
@@ -187,7 +66,7 @@ def get_preset(name: str) -> ExternalToolConfig:
 
 
 def unknown_preset(name: str) -> ValueError:
-    """Return the error for a name that no preset has."""
+    """Return the error for an unknown preset."""
     return ValueError(f"Unknown preset: {name}. Available: {list(PACKAGES)}")
 
 
@@ -200,10 +79,10 @@ def pinned_preset(name: str, arguments: Sequence[str] = ()) -> ExternalToolConfi
 
 
 def with_token_variable(config: ExternalToolConfig) -> ExternalToolConfig:
-    """Add to a source with `oauth2_user` what its preset defines for its program.
+    """Add the token variable and the sign-in endpoints of its preset to a source with `oauth2_user`.
 
-    That is the variable from which the program reads a user's token, and the endpoints of the sign-in. ConfigError
-    for a program of a package that is not published: a launcher would search for it in vain.
+    The program reads a user's token from that variable. ConfigError for a package that is not published, which a
+    launcher would not find.
     """
     if config.transport is not TransportType.MCP:
         return config
@@ -221,7 +100,7 @@ def _package_of(command: str) -> Package | None:
         words = shlex.split(command)
     except ValueError:
         return None
-    if not words or words[0] not in _FETCHING:  # a server that is started by other means is not of a preset
+    if not words or words[0] not in _FETCHING:  # presets are started by launchers only
         return None
     named = {word[0] + word[1:].partition("@")[0] for word in words if word}
     return next((package for package in PACKAGES.values() if package.name in named), None)

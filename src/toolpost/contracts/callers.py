@@ -1,4 +1,4 @@
-"""Callers: who sends a request to the gateway, and what that caller may do."""
+"""Callers of the gateway, their scopes and their keys."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from toolpost.contracts.records import represent
 
 CallerScope = Literal["call", "answer", "admin"]
 SCOPES: tuple[CallerScope, ...] = ("call", "answer", "admin")
-"""To call tools; to answer what waits for a person; to change sources and to export the record."""
+"""To call tools; to answer pending actions; to change sources and to export the event log."""
 KEY_PREFIX = "tpk_"
-"""How the text of a key begins; its id and its secret follow, with an underscore between."""
+"""The prefix of a key; its id and its secret follow, separated by an underscore."""
 CALLER_KEY_RUN = "caller_keys"
-"""The run of each tenant whose events tell of its keys."""
+"""The run of each tenant with the events of its keys."""
 OPERATOR_ID = "operator"
 KEY_ID = "key:"
-"""How the id of a caller that has a key begins; no other caller's id does."""
+"""The prefix of the id of a caller with a key; no other id has it."""
 
 
 class Caller(NamedTuple):
-    """Who sends a request, for whom it is, and what it may do; `answers` are patterns of the tools it may answer for.
+    """The sender of a request, its principal and its scopes; `answers` are patterns of the tools it may answer for.
 
-    `id` tells callers apart and holds no secret: `operator`, `key:ID`, or the issuer and subject of a token. `person`
-    says that people use the credential: what an agent holds never answers. `interactive` says that a person uses the
-    MCP client that makes the calls, so that it may answer what tools and servers ask.
+    `id` identifies the caller and contains no secret: `operator`, `key:ID`, or the issuer and subject of a token. With
+    `person`, a person uses the credential: that of an agent never answers. With `interactive`, a person uses the MCP
+    client that makes the calls, so that it may answer questions of tools and servers.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Caller(NamedTuple):
 
     @property
     def is_operator(self) -> bool:
-        """Whether this is the operator: by the token of the data folder, or by an `admin` key of the local tenant."""
+        """Whether the caller is the operator: the token of the data folder, or an `admin` key of the local tenant."""
         is_admin = self.id.startswith(KEY_ID) and "admin" in self.scopes and self.principal.tenant == LOCAL_TENANT
         return self.id == OPERATOR_ID or is_admin
 
@@ -51,7 +51,7 @@ class Caller(NamedTuple):
 
 
 class CallerKey(Struct, frozen=True, kw_only=True):
-    """A key of a caller as it is stored: its secret part only as a digest."""
+    """A stored key of a caller, with only a digest of its secret."""
 
     id: str
     name: str
@@ -67,7 +67,7 @@ class CallerKey(Struct, frozen=True, kw_only=True):
         return represent(self, without=("digest",))
 
     def to_dict(self) -> dict[str, object]:
-        """Return what is shown of the key."""
+        """Return the key as JSON data, without its digest."""
         return {
             "id": self.id,
             "name": self.name,
@@ -81,7 +81,7 @@ class CallerKey(Struct, frozen=True, kw_only=True):
 
 
 def check_key_scopes(scopes: Collection[CallerScope], *, interactive: bool = False) -> None:
-    """Refuse scopes that would let an agent approve its own calls."""
+    """Raise ToolError for scopes that would let an agent approve its own calls."""
     if interactive and "call" not in scopes:
         raise ToolError(
             "an interactive key is for an MCP client, which calls: give it the scope call", code="key_scopes"

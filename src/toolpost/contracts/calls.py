@@ -1,4 +1,4 @@
-"""The stages of a call: each holds the one before, so that none can be skipped."""
+"""The stages of a call: each contains the previous one, so that none can be skipped."""
 
 from __future__ import annotations
 
@@ -25,28 +25,20 @@ NO_ANSWERS: Mapping[str, Answer] = MappingProxyType({})
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-def writable(given: str) -> str:
-    """Return an id, or other text, that can be stored, found and shown; unpaired surrogates and NUL are escaped."""
-    if given.__class__ is str and given.isascii() and "\0" not in given:
-        return given
-    return str(given).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-
-
 class OutcomeKey(str):
-    """An idempotency key that keeps the outcome of a call for later requests.
+    """An idempotency key that stores the outcome of a call for later requests.
 
-    A caller's own key makes a call another one than those with other keys; this one does not.
+    Calls with different keys of callers are different calls; this key makes no such difference.
     """
 
     __slots__ = ()
 
 
 class RequestedCall(Struct, frozen=True):
-    """A call as the caller requested it; nothing has been checked.
+    """A call as the caller requested it; nothing has been validated.
 
-    `session` is within which a repeated call is the same as one that waits; None where no other call is the same. A
-    resumed call has the `same_call` of its pending action, and its `unattended`: no person uses the MCP client that
-    made the call.
+    Within a `session`, a repeated call is the same as one that waits; None if no other call is the same. A resumed call
+    has the `same_call` and the `unattended` of its pending action: no person uses the MCP client that made the call.
     """
 
     call_id: str
@@ -72,7 +64,7 @@ class RequestedCall(Struct, frozen=True):
 
 
 class ValidatedCall(Struct, frozen=True):
-    """A call whose tool exists and whose arguments fit the tool's schema."""
+    """A call of a known tool with arguments that match its schema."""
 
     request: RequestedCall
     tool: Tool
@@ -83,7 +75,7 @@ class ValidatedCall(Struct, frozen=True):
 
 
 class PermittedCall(Struct, frozen=True):
-    """A call that policy permitted; `grant` is the id of the answered pending action, if one was needed."""
+    """A call that the policy permits; `grant` is the id of the answered pending action, if one was needed."""
 
     validated: ValidatedCall
     grant: str | None = None
@@ -93,7 +85,7 @@ class Credential(Struct, frozen=True):
     """Headers that a source sends to authenticate; sessions are pooled by `key`.
 
     `proof` builds further headers for one request from its method, its URL and the server's nonce (DPoP, RFC 9449).
-    With an `origin` (scheme, host and port) it is sent to no other.
+    With an `origin` (scheme, host and port), the credential is sent only to that origin.
     """
 
     key: str = "none"
@@ -109,9 +101,9 @@ NO_CREDENTIAL = Credential()
 
 
 class AuthorizedCall(Struct, frozen=True):
-    """A validated and permitted call with its credential; a source accepts nothing else.
+    """A validated and permitted call with its credential; a source accepts no other type.
 
-    `attempt_s` are the seconds of one attempt where they are not those of the source, as by an override.
+    `attempt_s` is the limit of one attempt in seconds, if an override changes that of the source.
     """
 
     permitted: PermittedCall
@@ -136,11 +128,11 @@ class AuthorizedCall(Struct, frozen=True):
 
     @property
     def replay_key(self) -> str:
-        """Return the idempotency key to send to the other side: the same for every attempt of this call."""
+        """Return the idempotency key for the server, the same for every attempt of this call."""
         request = self.permitted.validated.request
         if request.idempotency_key is None:
             return request.call_id
-        # Two people may choose the same key, so the principal and the tool are part of what is sent.
+        # Two users may choose the same key, so the principal and the tool are part of the hash.
         whole = "\0".join((*request.principal, request.tool_name, request.idempotency_key))
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -148,8 +140,8 @@ class AuthorizedCall(Struct, frozen=True):
 class ToolOutput(Struct, frozen=True):
     """The result of a source: JSON content, or bytes with their media type.
 
-    `text` is what a model reads in place of the content; `meta` is for programs, such as the status of an HTTP
-    response and the arguments that ask for the next page.
+    `text` replaces the content for a model; `meta` is for programs, such as the status of an HTTP response and the
+    arguments of the next page.
     """
 
     content: Any
@@ -161,7 +153,7 @@ class ToolOutput(Struct, frozen=True):
         return represent(self, "content", "text", "meta")
 
     def with_note(self, note: str) -> ToolOutput:
-        """Return the output with a note for the model, which is kept even where the content is cut."""
+        """Return the output with a note for the model, which is kept even if the content is cut."""
         if not note:
             return self
         notes = f"{self.meta['note']}\n{note}" if "note" in self.meta else note

@@ -1,6 +1,6 @@
-"""Protocols of chat models, and the data they exchange with whoever asks them.
+"""Protocols of chat models, and their requests and replies.
 
-Messages, tools and replies have the shape of Chat Completions, whatever the provider behind a model speaks.
+Messages, tools and replies have the format of Chat Completions, regardless of the provider of a model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Usage(NamedTuple):
-    """Tokens that a reply used, and its cost in US dollars where the price of the model is known."""
+    """Tokens that a reply used, and its cost in US dollars if the price of the model is known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -31,7 +31,7 @@ class TextDelta(NamedTuple):
 
 
 class ToolCallDelta(NamedTuple):
-    """A piece of a tool call: `position` says which call of the reply, `arguments` is a fragment of their JSON text."""
+    """A piece of a tool call: `position` is its index in the reply, `arguments` a fragment of the JSON text."""
 
     position: int
     id: str = ""
@@ -40,9 +40,9 @@ class ToolCallDelta(NamedTuple):
 
 
 class ModelReply(NamedTuple):
-    """A whole reply: the assistant's message with `content` and `tool_calls`, and what it used.
+    """A complete reply: the assistant's message with `content` and `tool_calls`, and its usage.
 
-    `finish_reason` is `stop`, `tool_calls`, `length`, `refusal` or `content_filter`; empty where it is not known.
+    `finish_reason` is `stop`, `tool_calls`, `length`, `refusal` or `content_filter`; empty if unknown.
     """
 
     message: Mapping[str, Any]
@@ -57,13 +57,13 @@ class ChatModel(Protocol):
     async def complete(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Mapping[str, Any]:
-        """Return the model's next message; a member `usage`, as Chat Completions has it, is counted."""
+        """Return the model's next message; a member `usage`, as in Chat Completions, is counted."""
         ...
 
 
 @runtime_checkable
 class StreamingChatModel(ChatModel, Protocol):
-    """A chat model that sends its reply piece by piece, and can be held to a JSON Schema."""
+    """A chat model that streams its reply, and can produce text for a JSON Schema."""
 
     def stream(
         self,
@@ -74,6 +74,6 @@ class StreamingChatModel(ChatModel, Protocol):
     ) -> AsyncIterator[TextDelta | ToolCallDelta | ModelReply]:
         """Yield the pieces of the next message, then the whole reply as the last item.
 
-        `response_schema` is the JSON Schema that the text of the reply must fulfil.
+        `response_schema` is the JSON Schema of the text of the reply.
         """
         ...

@@ -1,12 +1,13 @@
-"""The configuration of an external tool source, with the options of each transport."""
+"""The configuration of an external tool source."""
 
 # Annotations are evaluated as they stand, as in `config_model`.
 import re
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -16,12 +17,13 @@ from pydantic import (
 )
 
 from toolpost.contracts.config_model import ConfigModel, SourceModel
-from toolpost.contracts.errors import did_you_mean, nearest
+from toolpost.contracts.http_syntax import TOKEN
+from toolpost.contracts.nearest_names import did_you_mean, nearest
 from toolpost.contracts.retries import RetryPolicy
-from toolpost.contracts.source_kinds import TRANSPORTS_GROUP, AuthType, McpTransport, TransportType, UtcpMode
+from toolpost.contracts.source_kinds import TRANSPORTS_GROUP, AuthType, TransportType, UtcpMode
 from toolpost.contracts.spec import ReplayClass, SideEffects
 
-HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+HEADER_NAME = rf"^{TOKEN}$"
 
 
 class DeclaredTool(ConfigModel):
@@ -37,121 +39,6 @@ class DeclaredTool(ConfigModel):
     tags: list[str] = Field(default_factory=list[str])
 
 
-class CliTool(DeclaredTool):
-    """A command: `args` follow the source's `connection`, with `{name}` where an argument goes."""
-
-    args: list[str] = Field(default_factory=list[str], description="Words of the command, with {name} for arguments")
-    stdin: str | None = Field(default=None, description="What is written to it, with {name} for arguments")
-    output: Literal["auto", "json", "lines", "text", "bytes"] = "auto"
-    success_codes: list[int] = Field(default_factory=lambda: [0], min_length=1)
-
-
-class CliOptions(ConfigModel):
-    """Options of command lines; a tool that `manual` describes, too, takes from there what it leaves out."""
-
-    tools: dict[str, CliTool] = Field(default_factory=dict[str, CliTool])
-    manual: str | None = Field(
-        default=None, min_length=1, description="The path or the address of a UTCP manual that describes the commands"
-    )
-    pass_env: list[str] = Field(default_factory=list[str], description="Variables of this process handed on")
-    max_output_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
-
-
-class WebSocketTool(DeclaredTool):
-    """A message and its reply: one message, or a stream of messages."""
-
-    message: Any = Field(default=None, description="What is sent, with {name} for arguments; none sends them all")
-    stream: bool = Field(default=False, description="Whether answers go on until a limit")
-    max_messages: int = Field(default=100, ge=1)
-    max_seconds: float | None = Field(default=None, gt=0)
-    last_field: str | None = Field(default=None, description="Where the last answer of a stream says that it is")
-
-
-class WebSocketOptions(ConfigModel):
-    """Options of WebSockets; `multiplexed` calls share one connection and are matched by a correlation id."""
-
-    tools: dict[str, WebSocketTool] = Field(default_factory=dict[str, WebSocketTool])
-    mode: Literal["per_call", "multiplexed"] = "per_call"
-    id_field: str = Field(default="id", min_length=1, description="Where the correlation id is sent")
-    id_type: Literal["integer", "text"] = "integer"
-    reply_id_field: str | None = Field(default=None, description="Where it comes back, if elsewhere")
-    subprotocols: list[str] = Field(default_factory=list[str])
-    format: Literal["json", "text", "bytes"] = "json"
-    max_message_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
-
-
-class GraphqlOptions(ConfigModel):
-    """Options of GraphQL; `selections` are keyed by the field's name."""
-
-    depth: int = Field(default=2, ge=0, le=8, description="How deep the default selection goes")
-    selections: dict[str, str] = Field(default_factory=dict[str, str])
-    schema_file: str | None = Field(default=None, description="SDL or introspection in a file, where a server has none")
-
-
-class WebhookTool(DeclaredTool):
-    """A webhook: the arguments are the body of the request, or the query where the method has no body."""
-
-    url: str = Field(default="", description="A path below the connection, or a whole URL; empty is the connection")
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
-    idempotency_header: str | None = Field(
-        default=None,
-        pattern=HEADER_NAME,
-        description="Where a key is sent that stays the same however often a call is tried",
-    )
-
-
-class WebhookSignature(ConfigModel):
-    """Signature of the body: an HMAC in a header."""
-
-    secret: str = Field(min_length=1, repr=False)
-    header: str = Field(default="X-Signature-256", pattern=HEADER_NAME)
-    algorithm: Literal["sha256", "sha512", "sha1"] = "sha256"
-    encoding: Literal["hex", "base64"] = "hex"
-    prefix: str = ""
-    timestamp_header: str | None = Field(default=None, pattern=HEADER_NAME)
-
-
-class WebhookOptions(ConfigModel):
-    """Options of webhooks; `n8n` lists the tools by n8n's public API."""
-
-    kind: Literal["auto", "plain", "n8n"] = "auto"
-    tools: dict[str, WebhookTool] = Field(default_factory=dict[str, WebhookTool])
-    signature: WebhookSignature | None = None
-
-
-class UtcpOptions(ConfigModel):
-    """Options of UTCP manuals."""
-
-    allowed_communication_protocols: list[str] | None = Field(
-        default=None, description="Kinds of call templates that are taken; the manual's own kind by default"
-    )
-    variables: dict[str, str] = Field(default_factory=dict[str, str], repr=False)
-    bridge: bool = Field(default=False, description="Whether other kinds go through the utcp packages")
-
-
-Percent = Annotated[int, Field(ge=0, le=100)]
-
-
-class WorkflowOptions(ConfigModel):
-    """Options of workflows: other names of versions.
-
-    An alias is one version, such as `report_v2`, or several with the percentage of calls that each gets.
-    """
-
-    aliases: dict[str, str | dict[str, Percent]] = Field(
-        default_factory=dict[str, "str | dict[str, int]"],
-        description="Names for versions: one, such as report_v2, or several with their percentage of the calls",
-    )
-
-    @field_validator("aliases")
-    @classmethod
-    def _percentages_are_whole(cls, aliases: dict[str, str | dict[str, int]]) -> dict[str, str | dict[str, int]]:
-        for name, versions in aliases.items():
-            if isinstance(versions, dict) and sum(versions.values()) != 100:
-                raise ValueError(f"the percentages of {name} add up to {sum(versions.values())}, not to 100")
-        return aliases
-
-
 OutputCheck = Literal["report", "strict", "off"]
 
 
@@ -162,7 +49,7 @@ _TRANSPORT_SCHEMA = {
 
 
 def _registered(value: str) -> str:
-    """Return the name of a transport, ours as the member of the enum; ValueError when no plug-in brings it either."""
+    """Return the name of a transport, a built-in one as member of the enum; ValueError if no plug-in has it either."""
     if value in frozenset(TransportType):
         return TransportType(value)
     plugged = {point.name for point in entry_points(group=TRANSPORTS_GROUP)}
@@ -182,7 +69,7 @@ _AUTH_NEEDS = {
 
 
 _AUTH_TAKES = {**_AUTH_NEEDS, AuthType.API_KEY: ("api_key", "header"), AuthType.COOKIE: ("value", "name")}
-# The others have uses of their own for `auth_config`, or none for credentials.
+# The others use `auth_config` differently, or have no credentials.
 _AUTH_IS_SENT = frozenset({"mcp", "http", "websocket", "webhook", "graphql"})
 
 
@@ -190,7 +77,7 @@ _ORIGIN_IS_CHECKED = frozenset({"mcp", "http"})
 
 
 class ToolOverride(ConfigModel):
-    """Changes of the operator to one tool; the original stays readable for audit."""
+    """Changes of the operator to one tool; the original remains readable for audit."""
 
     name: str | None = None
     description: str | None = None
@@ -205,44 +92,17 @@ class ToolOverride(ConfigModel):
     outputs: OutputCheck | None = Field(default=None, description="As for the source, for this tool alone")
 
 
-_LONGEST_CALL_S = 300.0  # unless the operator says otherwise
-_OLD_TRUST = frozenset({"trust_annotations", "trustAnnotations"})
-
-
-class McpOptions(ConfigModel):
-    """Options of MCP servers.
-
-    `protocol` pins a version: `legacy` is the handshake up to 2025-11-25. `roots=None` stands for the allowed paths.
-    """
-
-    transport: McpTransport = McpTransport.AUTO
-    protocol: Literal["auto", "legacy", "2026-07-28"] = "auto"
-    max_message_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, description="The longest message taken in")
-    poll_s: float = Field(default=300.0, ge=1.0, description="How often tools are listed anew where nobody tells")
-    elicitation: bool = Field(default=True, description="Whether the server may ask a person")
-    sampling: bool = Field(default=False, description="Whether the server may ask the configured chat model")
-    roots: list[str] | None = None
-    name_in_descriptions: bool = Field(default=False, description="Whether descriptions begin with the source's [name]")
-    declared_tools: list[dict[str, Any]] = Field(
-        default_factory=list[dict[str, Any]], description="Tools as the server would list them, before anybody signs in"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _trust_is_of_the_source(cls, data: Any) -> Any:
-        if isinstance(data, dict) and not _OLD_TRUST.isdisjoint(cast("dict[str, Any]", data)):
-            raise ValueError(
-                "trust_annotations is gone: a server's annotations make calls stricter only, unless the source itself "
-                "has trust: true; write that beside its name, or nothing"
-            )
-        return cast("Any", data)
+_LONGEST_CALL_S = 300.0  # unless `deadline_s` is set
 
 
 def _connection_or_manual(schema: dict[str, Any]) -> None:
     """Require a connection or a manual: the commands of a manual need no connection."""
     schema["required"].remove("connection")
-    by_manual = {"properties": {"cli": {"required": ["manual"]}}, "required": ["cli"]}
+    by_manual = {"properties": {"options": {"required": ["manual"]}}, "required": ["options"]}
     schema["anyOf"] = [{"required": ["connection"]}, by_manual]
+
+
+OptionsModel = TypeVar("OptionsModel", bound=BaseModel)
 
 
 class ExternalToolConfig(SourceModel):
@@ -264,9 +124,6 @@ class ExternalToolConfig(SourceModel):
     env_file: str | None = Field(default=None, description="A file of more variables for a command, as .env files are")
     cwd: str | None = None
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
-    idempotency_header: str | None = Field(
-        default=None, pattern=HEADER_NAME, description="Carries a key by which the other side knows a repeat"
-    )
     enabled: bool = True
     required: bool = False
     trust: bool = Field(default=False, description="Whether what the source says of its own tools is believed")
@@ -296,35 +153,38 @@ class ExternalToolConfig(SourceModel):
         description="A result that breaks its schema: handed on with a note (report, the default), a failure (strict, "
         "the default of python), or not looked at (off)",
     )
-    mcp: McpOptions = Field(default_factory=McpOptions.defaults)
-    cli: CliOptions = Field(default_factory=CliOptions.defaults)
-    websocket: WebSocketOptions = Field(default_factory=WebSocketOptions.defaults)
-    graphql: GraphqlOptions = Field(default_factory=GraphqlOptions.defaults)
-    webhook: WebhookOptions = Field(default_factory=WebhookOptions.defaults)
-    utcp: UtcpOptions = Field(default_factory=UtcpOptions.defaults)
-    workflow: WorkflowOptions = Field(default_factory=WorkflowOptions.defaults)
-    options: dict[str, Any] = Field(default_factory=dict, description="Options of a transport that a plug-in brings")
+    options: dict[str, Any] = Field(default_factory=dict, repr=False, description="Options of the transport")
 
     @model_validator(mode="before")
     @classmethod
     def _reached_by_manual(cls, data: Any) -> Any:
-        """Use the manual of a command line as its connection, where there is none."""
+        """Use the manual that describes a source as its connection if there is none."""
         if not isinstance(data, dict) or "connection" in data:
             return cast("Any", data)
         members = cast("dict[str, Any]", data)
-        options = members.get("cli")
-        named: Any = options.model_dump() if isinstance(options, CliOptions) else options
-        manual = cast("dict[str, Any]", named).get("manual") if isinstance(named, dict) else None
-        is_command = members.get("transport") == TransportType.CLI
-        return {**members, "connection": manual} if is_command and isinstance(manual, str) else members
+        options = members.get("options")
+        manual = cast("dict[str, Any]", options).get("manual") if isinstance(options, dict) else None
+        return {**members, "connection": manual} if isinstance(manual, str) else members
 
+    def with_options(self, **changes: Any) -> Self:
+        """Copy the configuration with other options."""
+        return self.model_copy(update={"options": {**self.options, **changes}})
+
+    def read_options(self, model: type[OptionsModel]) -> OptionsModel:
+        """Return the options as the model of the transport; pydantic's ValidationError if they are invalid."""
+        cached = self._read_options
+        if cached is None or cached[0] is not self.options or not isinstance(cached[1], model):
+            cached = self._read_options = (self.options, model.model_validate(self.options))
+        return cast("OptionsModel", cached[1])
+
+    _read_options: tuple[dict[str, Any], BaseModel] | None = PrivateAttr(default=None)  # of one `options` object
     _used_excludes: set[str] = PrivateAttr(default_factory=set[str])  # excluded names are stored nowhere else
 
-    def deadline_for(self, try_s: float) -> float:
-        """Return the seconds that a call has over all its attempts and waits, where one attempt has `try_s`."""
+    def deadline_for(self, attempt_s: float) -> float:
+        """Return the seconds of a call with all its attempts and waits, if one attempt has `attempt_s`."""
         if self.deadline_s is not None:
             return self.deadline_s
-        return max(try_s, min(_LONGEST_CALL_S, self.retry_policy.max_attempts * try_s))
+        return max(attempt_s, min(_LONGEST_CALL_S, self.retry_policy.max_attempts * attempt_s))
 
     @field_validator("tool_filter", "tool_exclude")
     @classmethod
@@ -347,7 +207,7 @@ class ExternalToolConfig(SourceModel):
         return self
 
     def _auth_fault(self) -> str:
-        """Return what is wrong with `auth_config`; empty where it can be sent."""
+        """Return the problem of `auth_config`, or an empty string."""
         if "origin" in self.auth_config and not (
             self.transport in _ORIGIN_IS_CHECKED and self.auth_type in _AUTH_NEEDS
         ):
@@ -357,9 +217,9 @@ class ExternalToolConfig(SourceModel):
             return self._untyped_auth_fault()
         takes = _AUTH_TAKES.get(self.auth_type, ())
         meant: dict[str, str] = {}
-        for stranger in self.auth_config.keys() - set(takes):
-            if key := nearest(stranger, [key for key in takes if key not in self.auth_config]):
-                meant[key] = f"auth_config has {stranger!r}; did you mean {key!r}?"
+        for unknown in self.auth_config.keys() - set(takes):
+            if key := nearest(unknown, [key for key in takes if key not in self.auth_config]):
+                meant[key] = f"auth_config has {unknown!r}; did you mean {key!r}?"
         for key in _AUTH_NEEDS.get(self.auth_type, ()):
             if key not in self.auth_config:
                 hint = f": {meant[key]}" if key in meant else ""
@@ -377,7 +237,7 @@ class ExternalToolConfig(SourceModel):
 
     @property
     def output_check(self) -> OutputCheck:
-        """Return how a result that breaks its schema is treated: by default strict for Python, report for others."""
+        """Return the treatment of a result that violates its schema: strict for Python by default, else report."""
         if self.outputs is not None:
             return self.outputs
         return "strict" if self.transport is TransportType.PYTHON else "report"

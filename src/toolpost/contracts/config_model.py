@@ -1,4 +1,4 @@
-"""Base of the models of the configuration, and how a model names another one that most processes do not need."""
+"""Base of the configuration models, and a type for models that most processes do not load."""
 
 # Annotations are evaluated as they stand: of strings, pydantic would compile each, a fifth of the time to load models.
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema
 
 
 def to_camel(name: str) -> str:
-    """Return the spelling of a key in camelCase; pydantic's own function takes many times as long for each key."""
+    """Return a key in camelCase; many times faster than pydantic's function."""
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 
@@ -28,18 +28,18 @@ class ConfigModel(BaseModel):
 
     @classmethod
     def defaults(cls) -> Self:
-        """Return the model with all defaults, for which no validator is built: that takes most of a short program."""
+        """Return the model with all defaults; building no validator saves most of a short program's time."""
         return cls.model_construct()  # type: ignore[return-value]  # mypy's plug-in for pydantic loses the subclass
 
 
 class SourceModel(ConfigModel):
-    """Base of the two forms of a source; one that cannot be used is marked, so that the others work."""
+    """Base of the two forms of a source; an unusable one is marked, so that the others work."""
 
     _unusable: str = PrivateAttr(default="")
 
     @property
     def unusable(self) -> str:
-        """Return why the source cannot be used as it is configured; empty where it can."""
+        """Return the reason why the source cannot be used, or an empty string."""
         return self._unusable
 
     def left_out(self, reason: str) -> Self:
@@ -50,7 +50,7 @@ class SourceModel(ConfigModel):
 
 
 class Deferred(NamedTuple):
-    """Type of a field whose models `load` imports, with the first validator; stands in `Annotated[list, ...]`."""
+    """Type of a field with models that `load` imports for the first validator; used in `Annotated[list, ...]`."""
 
     load: Callable[[], Any]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from toolpost.contracts.errors import PauseSignal, ToolError
 
-# Most programs never ask a person, and one that lists tools calls none.
+# Most programs have no questions, and a program that lists tools makes no calls.
 if TYPE_CHECKING:
     from toolpost.contracts.outcomes import Outcome, Paused
     from toolpost.contracts.questions import Answer, CallPreview, Question, QuestionKind
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Inherited(Enum):
-    """Marker for a setting that is taken from the Toolbox."""
+    """Marker for a setting of the Toolbox."""
 
     INHERITED = "inherited"
 
@@ -28,7 +28,7 @@ INHERITED = Inherited.INHERITED
 
 
 class ProtectedPath(NamedTuple):
-    """A file or folder that file tools never change, and read only if it is `readable`; `reason` says what it holds."""
+    """A file or folder that file tools never change, and read only if it is `readable`; `reason` describes it."""
 
     path: str
     reason: str
@@ -36,8 +36,8 @@ class ProtectedPath(NamedTuple):
 
 
 def inner_call_question(paused: Sequence[Paused], *, reason: str = "inner_call") -> Question:
-    """Return the question of a call that waits for calls inside it; nobody is asked but about those."""
-    from toolpost.contracts.outcomes import questions_to_dict  # noqa: PLC0415 - as said above
+    """Return the question of a call that waits for nested calls; only their questions are shown."""
+    from toolpost.contracts.outcomes import questions_to_dict  # noqa: PLC0415 - see TYPE_CHECKING
     from toolpost.contracts.questions import Question  # noqa: PLC0415
 
     return Question(
@@ -56,7 +56,7 @@ class CallServices(Protocol):
     """Services of the runtime for a running call."""
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any:
-        """Run `fn` the first time and record its result; return the record ever after."""
+        """Run `fn` the first time and record its result; then return the recorded result."""
         ...
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
@@ -68,11 +68,11 @@ class CallServices(Protocol):
         ...
 
     def extend_deadline(self, timeout_s: float) -> None:
-        """Give the call this long in all, where that is longer than it has."""
+        """Extend the deadline of the call to this many seconds from its start, if that is later."""
         ...
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
-        """Emit an event that one provider failed and the next is asked."""
+        """Emit an event that one provider failed and the next is used."""
         ...
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | str, *, key: str) -> Outcome:
@@ -84,57 +84,57 @@ class CallServices(Protocol):
         ...
 
     async def read_artifact(self, artifact_id: str) -> bytes:
-        """Return the bytes of an artifact of the call's user; KeyError when there is none."""
+        """Return the bytes of an artifact of the call's user; KeyError if there is none."""
         ...
 
 
 class CallingClient(Protocol):
-    """The MCP client that made a call: what a server behind can have of it."""
+    """The MCP client that made a call, as far as an upstream server can use it."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared."""
+        """The declared capabilities of the client."""
         ...
 
     @property
     def interactive(self) -> bool:
-        """Whether a person uses the client, who may answer what tools and servers ask."""
+        """Whether a person uses the client, who may answer questions of tools and servers."""
         ...
 
     @property
     def relays(self) -> bool:
-        """Whether the result is passed on to the client as the server gave it, not made for a model."""
+        """Whether the result is passed through to the client unchanged, not prepared for a model."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """The least level of log messages that the client wants; None for none."""
+        """The lowest level of log messages for the client; None for no messages."""
         ...
 
     @property
     def input_responses(self) -> Mapping[str, Any]:
-        """Responses that the client sent with the call, before anything was asked."""
+        """Responses that the client sent with the call, before any question."""
         ...
 
     def log(self, level: str, data: Any, logger: str | None) -> None:
-        """Pass on a message of the server's log."""
+        """Forward a log message of the server."""
         ...
 
     def became_task(self) -> None:
-        """Say that the server works on the call in the background."""
+        """Report that the server runs the call in the background."""
         ...
 
 
 class ToolContext:
     """The user of a call, the paths it may use, and its services: pause, once, progress, nested calls, artifacts.
 
-    `user_id` is written `tenant:user`, unless the creator of the context wrote it otherwise. `llm_context` is
-    read-only and may be shown to a model; `tool_context` is for tools alone. Neither holds credentials, which are
-    passed beside the context. `allowed_paths` are by default the Toolbox's, None is no restriction;
-    `protected_paths` hold whatever is allowed. `memory_dir` is the memory of the user, `shared_memory_dir` that of the
-    tenant. `preview` is the result of the tool's own `preview`, if it has one. `client` is the MCP client that made the
-    call, if one did; it does not outlive a pause. `caller` is the id of the gateway's caller, such as `key:ID`, which
-    the event of the request records.
+    `user_id` has the form `tenant:user`, unless the creator of the context chose another. `llm_context` is read-only
+    and may be shown to a model; `tool_context` is only for tools. Neither contains credentials, which are passed beside
+    the context. `allowed_paths` are by default those of the Toolbox; None means no restriction. `protected_paths` apply
+    regardless of the allowed paths. `memory_dir` is the memory of the user, `shared_memory_dir` that of the tenant.
+    `preview` is the result of the tool's `preview`, if it has one. `client` is the MCP client that made the call, if
+    one did; it does not outlive a pause. `caller` is the id of the gateway's caller, such as `key:ID`, which the event
+    of the request records.
     """
 
     def __init__(  # noqa: PLR0913 - one merged record; all keyword-only
@@ -186,13 +186,13 @@ class ToolContext:
 
     @classmethod
     def of(cls, given: ToolContext | Mapping[str, Any]) -> ToolContext:
-        """Return a context as it is, or make one of its members, in camelCase or snake_case; TypeError for others."""
+        """Return a context unchanged, or create one from members in camelCase or snake_case; TypeError for others."""
         if isinstance(given, ToolContext):
             return given
         return cls(**{re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name): given[name] for name in given})
 
     def _agreed_user(self, user_id: str | None) -> str | None:
-        """Return the user given as an argument or in `tool_context`; ValueError where the two differ."""
+        """Return the user given as an argument or in `tool_context`; ValueError if the two differ."""
         inner = self.tool_context.get("user_id")
         if user_id is not None and inner is not None and user_id != inner:
             msg = f"user_id {user_id!r} and tool_context['user_id'] {inner!r} differ; give one of them"
@@ -217,14 +217,14 @@ class ToolContext:
         key: str | None = None,
         person: bool = False,
     ) -> Any:
-        """Ask a person and return the answer.
+        """Pause the call for a question to a person, and return the answer.
 
-        The first time this raises PauseSignal, which ends the attempt; once the question is answered, the tool runs
-        again from its top and this returns the answer. Wrap effects before it in `once`. Questions are identified by
-        their order; one that is not asked again on the second run needs a `key` of its own. `auth_request` is what
-        `OAuthManager.get_auth_request` returned. A payload with `pause_type: oauth` asks for consent: only the call's
-        own user sees its URL and answers it. With `person` the MCP client that made the call is never asked, even if it
-        is interactive: the question waits as an approval does, for those who may approve calls of the tool.
+        The first time this raises PauseSignal, which ends the attempt. After the answer, the tool runs again from its
+        start, and this returns the answer. Wrap effects before it in `once`. Questions are identified by their order; a
+        question that may be skipped on the second run needs a unique `key`. `auth_request` is the result of
+        `OAuthManager.get_auth_request`. A payload with `pause_type: oauth` requests consent: only the user of the call
+        sees its URL and answers it. With `person`, the question is never sent to the MCP client that made the call,
+        even if it is interactive: it waits like an approval, for the approvers of the tool.
         """
         shown: dict[str, Any] = {} if auth_request is None else {"pause_type": "oauth", **auth_request}
         shown.update(payload or {})
@@ -236,7 +236,7 @@ class ToolContext:
         answer = self._answers.get(key)
         if answer is not None:
             return answer.value
-        from toolpost.contracts.questions import Question  # noqa: PLC0415 - as said above
+        from toolpost.contracts.questions import Question  # noqa: PLC0415 - see TYPE_CHECKING
 
         text = prompt or shown.get("prompt") or reason
         raise PauseSignal(Question(kind=kind, prompt=str(text), reason=reason, payload=shown, key=key, person=person))
@@ -247,11 +247,11 @@ class ToolContext:
         return self._services is not None
 
     async def once(self, key: str, fn: Callable[[], Awaitable[T]], *, repeatable: bool = False) -> T:
-        """Run `fn` once for this call, however often the tool runs again, and return its result.
+        """Run `fn` once for this call, even if the tool runs again, and return its result.
 
-        Where `fn` raises an Exception, it did not happen and runs again. If it is cut off, because the process dies or
-        by a cancellation, SystemExit and the like, a person is asked whether it happened; one that is `repeatable` runs
-        again.
+        If `fn` raises an Exception, it counts as not run and runs again. If it is interrupted, because the process is
+        killed, by a cancellation or by SystemExit, the call pauses for a person to say whether it happened; if it is
+        `repeatable`, it runs again.
         """
         if self._services is None:
             return await fn()
@@ -259,25 +259,25 @@ class ToolContext:
         return result
 
     def progress(self, text: str, *, fraction: float | None = None) -> None:
-        """Emit an event that says what the tool is doing."""
+        """Emit an event with the progress of the tool."""
         if self._services is not None:
             self._services.progress(text, fraction=fraction)
 
     def stream(self, value: Any) -> None:
         """Emit a value before the result, as a generator does with each value that it yields.
 
-        It is emitted as progress, with the value beside its text; of many in a short time some are left out.
+        It is emitted as progress, with the value beside its text. Values above a rate limit are dropped.
         """
         if self._services is not None:
             self._services.stream(value)
 
     def extend_deadline(self, timeout_s: float) -> None:
-        """Give the call this long in all, where that is longer than it has."""
+        """Extend the deadline of the call to this many seconds from its start, if that is later."""
         if self._services is not None:
             self._services.extend_deadline(timeout_s)
 
     def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
-        """Emit an event that one provider failed and the next is asked."""
+        """Emit an event that one provider failed and the next is used."""
         if self._services is not None:
             self._services.fell_back(name, to=to, error=error)
 
@@ -289,9 +289,9 @@ class ToolContext:
         return await self._required_services().call(tool_name, arguments or {}, key=key)
 
     def wait_for(self, *paused: Paused) -> NoReturn:
-        """End this attempt until a person has answered one of these calls, which were made by `call`.
+        """End this attempt until one of these calls, which were made by `call`, has an answer.
 
-        This tool then runs again from its top, and gets what came of the calls.
+        This tool then runs again from its start, and gets the outcomes of the calls.
         """
         raise PauseSignal(inner_call_question(paused))
 
@@ -300,7 +300,7 @@ class ToolContext:
         return await self._required_services().save_artifact(data, media_type=media_type, name=name)
 
     async def read_artifact(self, artifact_id: str) -> bytes:
-        """Return the bytes of an artifact of the call's user; KeyError when there is none."""
+        """Return the bytes of an artifact of the call's user; KeyError if there is none."""
         return await self._required_services().read_artifact(artifact_id)
 
     def _required_services(self) -> CallServices:

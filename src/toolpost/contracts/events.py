@@ -16,7 +16,7 @@ from toolpost.contracts.records import represent
 JOURNALED = "journaled"
 # In the payload of a request: the id of the gateway's caller that made it, such as `key:ID`.
 CALLER = "caller"
-# In the facts of a failed call: the traceback of the tool's own code. It is stored with the event and in no payload.
+# In the facts of a failed call: the traceback of the tool's code. It is stored with the event, outside its payload.
 TRACEBACK = "traceback"
 
 
@@ -67,7 +67,7 @@ class EventCode(IntEnum):
     ARTIFACT_STORED = 495
 
 
-# Structs that the garbage collector does not track: a log holds many, and no reference cycle goes through one.
+# The garbage collector does not track these structs: a log contains many, and none is part of a reference cycle.
 
 
 class CallRef(Struct, frozen=True, gc=False):
@@ -83,7 +83,7 @@ class CallRef(Struct, frozen=True, gc=False):
 
 
 class JsonText(str):
-    """A JSON document that stays text until its event is read."""
+    """A JSON document that is parsed when its event is read."""
 
     __slots__ = ()
 
@@ -91,8 +91,8 @@ class JsonText(str):
 class RunEvent(Struct, frozen=True, gc=False):
     """An event of a call or a task. `facts` are raw; only `payload` may be shown or stored.
 
-    `call` names the run, the tenant and the user: `event.call.run_id`. The last three fields are for events that are
-    not of a call; of others `id` and `parent_event_id` follow from the call, and cost nothing until they are read.
+    `call` contains the run, the tenant and the user: `event.call.run_id`. The last three fields are for events without
+    a call; for others `id` and `parent_event_id` are derived from the call on access.
     """
 
     code: EventCode
@@ -108,7 +108,7 @@ class RunEvent(Struct, frozen=True, gc=False):
 
     @property
     def id(self) -> str:
-        """The id of the event: that of the call for its request, one of its own for all others."""
+        """The id of the event: the call id for the request of a call, a separate id for all others."""
         if self.own_id:
             return self.own_id
         call_id = self.call.call_id
@@ -118,9 +118,9 @@ class RunEvent(Struct, frozen=True, gc=False):
 
     @property
     def parent_event_id(self) -> str:
-        """The id of the event that caused this one, empty where there is none.
+        """The id of the event that caused this one, or an empty string.
 
-        Events of a call come from its request; the request comes from what its caller gave as correlation id.
+        The request causes the other events of a call; the correlation id of the caller is the cause of the request.
         """
         call = self.call
         if self.cause or not call.call_id or self.own_id:
@@ -131,7 +131,7 @@ class RunEvent(Struct, frozen=True, gc=False):
 
     @property
     def priority(self) -> int:
-        """The place among events that wait: lower ones first; by default the code."""
+        """The position in a queue of events: lower ones first; by default the code."""
         return int(self.code) if self.own_priority is None else self.own_priority
 
     def derive(self, code: EventCode, facts: Mapping[str, Any], *, priority: int | None = None) -> RunEvent:
@@ -145,7 +145,7 @@ class RunEvent(Struct, frozen=True, gc=False):
 
 
 def redacted_payload(call: CallRef, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of an event for those who may read it: redacted, with the tool name and the correlation id."""
+    """Return the redacted facts of an event, with the tool name and the correlation id."""
     payload = call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **facts})
     payload.pop(TRACEBACK, None)
     return payload
@@ -154,7 +154,7 @@ def redacted_payload(call: CallRef, facts: Mapping[str, Any]) -> dict[str, Any]:
 def new_event(
     call: CallRef, code: EventCode, facts: Mapping[str, Any], *, cause: str = "", priority: int | None = None
 ) -> RunEvent:
-    """Return an event of now with an id of its own; `cause` is the id of the event that caused it."""
+    """Return an event of now with a separate id; `cause` is the id of the event that caused it."""
     return RunEvent(code, time.time(), call, facts, f"event_{secrets.token_hex(8)}", cause, priority)
 
 
@@ -171,21 +171,21 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
     payload: Mapping[str, Any]
     hash: str
     user: str = ""
-    traceback: str = ""  # of a tool's own code; for the operator alone, so that neither `payload` nor `to_dict` has it
+    traceback: str = ""  # of a tool's code; only for the operator, so neither `payload` nor `to_dict` contains it
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the payload was removed because a person was forgotten; the event keeps its place in the chain."""
+        """Whether the payload was erased with its user; the event keeps its position in the chain."""
         return self.payload.get("forgotten") is True
 
     @property
     def trace_id(self) -> str:
-        """Return the run id under the name that state stores use, as for the four names that follow."""
+        """Return the run id. This name and the next four are those of state stores."""
         return self.run_id
 
     @property
     def ts(self) -> float:
-        """Return when it happened, in seconds since 1970."""
+        """Return the time of the event, in seconds since 1970."""
         return self.at
 
     @property
@@ -195,12 +195,12 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
 
     @property
     def node_name(self) -> str | None:
-        """Return the name of the tool; None for an event that is not of a call."""
+        """Return the name of the tool; None for an event without a call."""
         return self.payload.get("tool_name")
 
     @property
     def node_id(self) -> str | None:
-        """Return the id of the call; None for an event that is not of a call."""
+        """Return the id of the call; None for an event without a call."""
         return self.call_id or None
 
     def to_dict(self) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
 
 
 class EventFilter(Struct, frozen=True, kw_only=True):
-    """Filter of events by tool (`*` matches any letters), by codes (empty: all), by time, by user and by caller.
+    """Filter of events by tool (`*` matches any characters), by codes (empty: all), by time, by user and by caller.
 
     `caller` is the id of the gateway's caller that made the call, such as `key:ID`.
     """
@@ -235,7 +235,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Filter of runs by user, by the gateway's caller of one of their calls, by the time they began, and by status."""
+    """Filter of runs by user, by the gateway's caller of one of their calls, by start time, and by status."""
 
     user: str | None = None
     caller: str | None = None

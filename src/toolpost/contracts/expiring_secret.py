@@ -1,4 +1,4 @@
-"""Secrets that the redactor may forget after a while, such as access tokens and authorization codes."""
+"""Secrets that the redactor removes after some time, such as access tokens and authorization codes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ class ExpiringSecret(str):
 
 
 def expiring(secrets: Iterable[str], *, until: float | None = None, now: float = 0.0) -> set[str]:
-    """Return the secrets as expiring ones: redacted until an hour after `until`, for a day at most or if it is None."""
+    """Return expiring secrets, redacted until an hour after `until`, at most for a day, or a day if it is None."""
     for_s = _MAX_S if until is None else min(max(0.0, until - now) + AN_HOUR_S, _MAX_S)
     return {ExpiringSecret(secret, for_s) for secret in secrets}

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_attributes(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package whose names live in modules of toolpost, by module."""
+    """Return the `__getattr__` of a package with names of these modules of toolpost."""
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def load(name: str) -> Any:

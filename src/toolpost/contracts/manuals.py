@@ -1,4 +1,4 @@
-"""Commands that a manual of another format describes, for the sources that run them."""
+"""Commands in manuals of other formats, for the sources that run them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from toolpost.contracts.spec import JsonSchema
 
 
 class DescribedCommand(Struct, frozen=True, kw_only=True):
-    """One command of a manual; `args` are all words of the command, with `{name}` where an argument goes.
+    """One command of a manual; `args` are all words of the command, with `{name}` for an argument.
 
-    Where the manual has no command that may be run, `args` is empty and `fault` says why.
-    `input_schema` is None where the manual does not describe the arguments.
+    If the manual has no command that may run, `args` is empty and `fault` contains the reason. `input_schema` is None
+    if the manual does not describe the arguments.
     """
 
     name: str
@@ -34,7 +34,7 @@ class DescribedCommand(Struct, frozen=True, kw_only=True):
 
 
 class DescribedCommands(NamedTuple):
-    """The commands of a manual, and what of it could not be read."""
+    """The commands of a manual, and the problems of its unreadable parts."""
 
     commands: Sequence[DescribedCommand] = ()
     problems: Sequence[str] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 from msgspec import Struct
 
@@ -17,22 +17,24 @@ if TYPE_CHECKING:
 
 NO_META: Mapping[str, Any] = MappingProxyType({})
 OUTPUT_ISSUES = "output_issues"
-"""Where `Completed.meta` lists how a result breaks the tool's own output schema."""
+"""The key of `Completed.meta` with the violations of the output schema."""
 SERVER_META = "_meta"
-"""Where `Completed.meta` has the `_meta` of an MCP server's result, as far as it is passed on."""
+"""The key of `Completed.meta` with the `_meta` of an MCP server's result, as far as it is passed through."""
 OWN_META = "toolpost/"
-"""The namespace of the members that Toolpost adds to the `_meta` of MCP results; a server behind cannot set them."""
+"""The namespace of the members that Toolpost adds to the `_meta` of MCP results; an upstream server cannot set them."""
 
 
 @final
 class Completed(Struct, frozen=True):
-    """The tool ran. Its result fits the output schema, or `meta["output_issues"]` lists where it does not.
+    """The outcome of a successful call.
 
-    `content` is the result; of a large one it is a preview, and `artifacts` names the whole. `meta` is what a source
-    adds: the `status` of an HTTP response, under `next` the arguments that ask for the next page, and the `_meta` of an
-    MCP server's result.
+    The result matches the output schema, unless `meta["output_issues"]` lists violations. `content` is the result; for
+    a large result it is a preview, and `artifacts` contains the id of the full result. `meta` contains data of the
+    source: the `status` of an HTTP response, the arguments of the `next` page, and the `_meta` of an MCP server's
+    result.
     """
 
+    status: ClassVar[str] = "completed"
     call_id: str
     run_id: str
     tool_name: str
@@ -46,47 +48,40 @@ class Completed(Struct, frozen=True):
     def __repr__(self) -> str:
         return represent(self, "content", "text", "meta")
 
-    @property
-    def status(self) -> str:
-        """Return the name of the outcome."""
-        return "completed"
-
 
 @final
 class Failed(Struct, frozen=True):
-    """The call did not succeed; `error` says why and whether trying again could help."""
+    """The outcome of a failed call; `error` contains the reason and whether a retry could help."""
 
+    status: ClassVar[str] = "failed"
     call_id: str
     run_id: str
     tool_name: str
     error: ToolError
     duration_ms: float = 0.0
 
-    @property
-    def status(self) -> str:
-        """Return the name of the outcome."""
-        return "failed"
-
 
 class OpenQuestion(Struct, frozen=True):
-    """A question that waits for a person, and the tool that it is about."""
+    """An open question, and the tool of its call."""
 
     pending_id: str
     tool_name: str
     question: Question
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what every surface shows of it."""
+        """Return the question as JSON data for all surfaces."""
         return {"id": self.pending_id, "tool_name": self.tool_name, **self.question.to_dict()}
 
 
 @final
 class Paused(Struct, frozen=True):
-    """The call waits for a person. The pending id is an address: it grants no right to answer.
+    """The outcome of a call that needs an answer from a person.
 
-    Where calls that it made wait, `inside` has the questions of them all; the first of them is `question`.
+    `pending_id` identifies the pending action but does not authorize anyone to answer it. If nested calls are waiting,
+    `inside` contains all their questions and `question` is the first of them.
     """
 
+    status: ClassVar[str] = "paused"
     call_id: str
     run_id: str
     tool_name: str
@@ -97,17 +92,12 @@ class Paused(Struct, frozen=True):
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:
-        """All questions that it waits with, in most cases one."""
+        """All questions of the call, in most cases one."""
         return self.inside or (OpenQuestion(self.pending_id, self.tool_name, self.question),)
-
-    @property
-    def status(self) -> str:
-        """Return the name of the outcome."""
-        return "paused"
 
 
 def pause_signal(paused: Paused) -> PauseSignal:
-    """Return the signal that carries a pause out of a call whose caller takes no outcome."""
+    """Return the signal that carries a pause to a caller that takes no outcome."""
     others = {one.pending_id: one.question for one in paused.questions[1:]}
     return PauseSignal(paused.question, pending_id=paused.pending_id, others=others)
 
@@ -144,7 +134,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def questions_to_dict(questions: Sequence[OpenQuestion]) -> dict[str, Any]:
-    """Return the questions that a call waits with as JSON data: the first one, and with it the `others`."""
+    """Return the questions of a call as JSON data: the first one, with the `others` as a member."""
     first, *others = questions
     return {**first.to_dict(), "others": [one.to_dict() for one in others]}
 
@@ -169,7 +159,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def completed(cls, content: Any, text: str | None = None, *, started_at: float) -> ToolResult:
-        """Build the result of a call that began at `started_at` and has just succeeded."""
+        """Build the result of a call that began at `started_at` and has succeeded now."""
         done = now_ms()
         return cls(
             success=True,
@@ -182,7 +172,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def failed(cls, error: ToolError, *, started_at: float) -> ToolResult:
-        """Build the result of a call that began at `started_at` and has just failed."""
+        """Build the result of a call that began at `started_at` and has failed now."""
         done = now_ms()
         return cls(
             success=False,

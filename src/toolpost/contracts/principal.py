@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 LOCAL_TENANT = "local"
 _MOST_CACHED = 10_000
-# Control characters, line separators, and marks that change the direction of a text or take no room.
+# Control characters, line separators, and characters of zero width or that change the direction of text.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
@@ -38,7 +38,7 @@ class PrincipalCache(dict[str | None, Principal]):
     """Principals by their text `tenant:user`, each parsed once; None is the user of this machine."""
 
     def within(self, named: str | None, tenant: str | None, user: str | None) -> Principal:
-        """Return the principal of a call whose context names a user; ValueError where `user` is another."""
+        """Return the principal of a call with a user in its context; ValueError if `user` is another."""
         if named is None:
             return self[user]
         if tenant is not None and ":" not in named:
@@ -58,7 +58,7 @@ class PrincipalCache(dict[str | None, Principal]):
 
 
 def login_name() -> str:
-    """Return the login of this process; its user number where it has no name."""
+    """Return the login of this process, or its user number if it has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # no entry in the password database, as in many containers
@@ -66,10 +66,10 @@ def login_name() -> str:
 
 
 def has_control(text: str) -> bool:
-    """Return whether a name has invisible characters, such as line breaks: in a log it would look like another name."""
+    """Return whether a name has invisible characters, such as line breaks: it could imitate another name in a log."""
     return not text.isprintable() and _HIDDEN.search(text) is not None
 
 
 def _is_whole(text: str) -> bool:
-    """Half a character, as odd bytes on a command line become, can be neither kept nor shown."""
+    """Return False for text with lone surrogates, as from invalid bytes on a command line: it cannot be stored."""
     return text.isascii() or text == text.encode("utf-8", "replace").decode()

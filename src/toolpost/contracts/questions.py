@@ -17,18 +17,18 @@ OnPending: TypeAlias = "Callable[[PendingAction], Awaitable[None] | None]"
 
 DECISIONS: Mapping[QuestionKind, frozenset[Decision]] = {
     "approval": frozenset({"approve", "deny"}),
-    "call": frozenset(),  # the runtime answers it, once the call inside has ended
+    "call": frozenset(),  # the runtime answers it when the nested call has ended
     "consent": frozenset({"answer", "deny"}),
     "input": frozenset({"answer", "deny"}),
-    "restart": frozenset({"answer", "deny"}),  # the next process answers it by itself
+    "restart": frozenset({"answer", "deny"}),  # the next process answers it automatically
     "unknown": frozenset({"happened", "not_happened", "rerun"}),
 }
 
 NEXT_STEPS: Mapping[QuestionKind, str] = {
     "approval": "`toolpost pending approve {id}{options}` runs it, `toolpost pending deny {id}{options}` does not.",
-    "consent": "`toolpost accounts connect {service}{options}` signs you in; the call then goes on by itself.",
-    "input": "`toolpost pending answer {id} VALUE{options}` goes on with your answer.",
-    "restart": "It goes on by itself once `toolpost up` runs again.",
+    "consent": "`toolpost accounts connect {service}{options}` signs you in; the call then resumes automatically.",
+    "input": "`toolpost pending answer {id} VALUE{options}` resumes the call with your answer.",
+    "restart": "It resumes automatically when `toolpost up` runs again.",
     "unknown": "`toolpost pending answer {id} --decision happened{options}` (or not_happened, or rerun) settles it.",
 }
 """The commands that answer a question of each kind."""
@@ -42,11 +42,12 @@ _OPERATOR_STEP = (
 
 
 class CallPreview(NamedTuple):
-    """What one call would do, computed by the tool before the call has effects.
+    """Preview of one call, computed by the tool before the call has any effect.
 
-    `destructive` overrides what the tool declares, unless it is None, and `reason` ends the sentence "It needs a
-    person's yes: ...". `text` is shown to whoever decides, such as a diff. `state` is a fingerprint of all that the
-    preview depends on: an approval holds while it is unchanged, and the tool reads it as `ctx.preview.state`.
+    `destructive` overrides the declaration of the tool, unless it is None, and `reason` completes the sentence
+    "Approval is required: ...". `text`, for example a diff, is shown to the approver. `state` is a fingerprint of
+    everything the preview depends on. An approval is valid only while the fingerprint is unchanged; the tool reads it
+    as `ctx.preview.state`.
     """
 
     destructive: bool | None = None
@@ -57,22 +58,21 @@ class CallPreview(NamedTuple):
 
 @final
 class Question(Struct, frozen=True, kw_only=True):
-    """A decision that only a person can make; of kind `call`, the end of a call that this one made and that waits.
+    """A decision that only a person can make; for the kind `call`, the end of a nested call that waits.
 
     `key` identifies the question within its call: when the call runs again, its answer is found by this key. A value
-    must fit `answer_schema` if there is one. `state` is returned to the asking side with the answer; it is sealed and
-    never shown. With `deliver_denial` a denial is an answer for the tool, not the end of the call. `arguments` (with
-    secrets masked and long values cut) and `target` (`kind` and one line of `summary`) describe the call; the runtime
-    fills them in when the call pauses. A `preview` in the payload shows what would change. `answerers` (None: anyone
-    of the tenant) and `four_eyes` (not the requester) restrict who may answer. `requests` are what an MCP server asks
-    its client, by key and as it sent them: an interactive MCP client that made the call may answer them itself. With
-    `person` it may not, because a person has to.
+    must match `answer_schema` if there is one. `state` is returned with the answer; it is encrypted and never shown.
+    With `deliver_denial`, a denial is an answer for the tool, not the end of the call. `arguments` (with secrets masked
+    and long values cut) and `target` (`kind` and one line of `summary`) describe the call; the runtime adds them when
+    the call pauses. A `preview` in the payload shows the changes. `answerers` (None: anyone of the tenant) and
+    `four_eyes` (not the requester) restrict who may answer. `requests` are the requests of an MCP server to its client,
+    by key and unchanged: an interactive MCP client that made the call may answer them itself. With `person` it may not.
     """
 
     kind: QuestionKind
     prompt: str
     reason: str = "approval_required"
-    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])  # it may hold where to sign in
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])  # it may contain a sign-in URL
     key: str = "approval"
     expires_in_s: float | None = None
     answer_schema: Mapping[str, Any] | None = None
@@ -90,18 +90,18 @@ class Question(Struct, frozen=True, kw_only=True):
 
     @property
     def needs_operator(self) -> bool:
-        """Whether only the operator can approve: a definition is shared by all tenants."""
+        """Whether only the operator can approve, because all tenants share a definition."""
         return self.kind == "approval" and self.reason == DEFINITION_CHANGED
 
     @property
     def next_step(self) -> str:
-        """The commands that answer the question, with `{id}`, `{service}` and `{options}` left to fill in."""
+        """The commands that answer the question, with the placeholders `{id}`, `{service}` and `{options}`."""
         if self.needs_operator:
             return _OPERATOR_STEP.format(tool=self.payload.get("tool", "TOOL"))
         return NEXT_STEPS[self.kind]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what every surface shows of the question."""
+        """Return the question as JSON data for all surfaces."""
         return {
             "kind": self.kind,
             "prompt": self.prompt,
@@ -116,7 +116,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def shown(cls, data: Mapping[str, Any]) -> Question:
-        """Restore a question from what `to_dict` returned; what is not shown is lost."""
+        """Restore a question from the result of `to_dict`, without the data that is not shown."""
         answerers, preview = data.get("answerers"), data.get("preview")
         return cls(
             kind=data["kind"],
@@ -132,7 +132,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A person's answer: the decision, a value for the tool, or changes of the arguments; `state` is the question's.
+    """An answer: the decision, a value for the tool, or changes of the arguments; `state` is that of the question.
 
     `changes` are operations of JSON Patch (add, replace, remove) on the exact arguments of the call. `responses` are
     those of an MCP client to the question's `requests`, by key.
@@ -148,24 +148,15 @@ class Answer(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return represent(self, without=("value", "changes", "state", "responses"))
 
-    @classmethod
-    def restore(cls, data: Mapping[str, Any]) -> Answer:
-        """Build an answer from stored data; older rows have whole arguments in place of changes."""
-        values = dict(data)
-        arguments = values.pop("arguments", None)
-        if arguments is not None:
-            values["changes"] = [{"op": "replace", "path": "", "value": arguments}]
-        return cls(**values)
-
 
 class PendingAction(Struct, frozen=True, kw_only=True):
     """A call that waits for a person, stored until it is answered, expires or is cancelled.
 
-    It holds the exact call, so that an answer runs that call and nothing else. `answers` are the earlier answers of
-    the same call; `answerers` are patterns of `tenant:user` that may answer (None: anyone in the tenant). `outcome`
-    is the outcome of the call once it was answered. `same_call` is the hash of who asked for which call in which
-    session: a repeated call with the same hash waits for this action. It is empty where no other call is the same.
-    With `unattended`, no person uses the MCP client that made the call.
+    It contains the exact call, so that an answer runs only that call. `answers` are the earlier answers of the same
+    call; `answerers` are patterns of `tenant:user` that may answer (None: anyone in the tenant). `outcome` is the
+    outcome of the call after the answer. `same_call` is the hash of requester, call and session: a repeated call with
+    the same hash waits for this action. It is empty if no other call is the same. With `unattended`, no person uses the
+    MCP client that made the call.
     """
 
     id: str
@@ -199,9 +190,9 @@ class PendingAction(Struct, frozen=True, kw_only=True):
 
 
 def answering_user(question: Question, asked_by: Principal) -> str:
-    """Return as whom the operator of this machine can answer a question with `--user`; a pattern if only that is known.
+    """Return the user for `--user` with which the operator of this machine can answer a question, or a pattern.
 
-    An account is connected by the person who asked.
+    Only the requester can connect an account.
     """
     if question.kind == "consent":
         return str(asked_by)

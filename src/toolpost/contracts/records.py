@@ -1,4 +1,4 @@
-"""Representations of records that tell the shape of what may hold a secret."""
+"""Representations of records that show only type and size of fields that may contain a secret."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _MAX_NAMES = 10
 
 
 def represent(record: Any, *hidden: str, without: tuple[str, ...] = ()) -> str:
-    """Return the repr of a record, with the shape of each field of `hidden` in place of its value, `without` others."""
+    """Return the repr of a record, with type and size of the fields `hidden` instead of values, `without` others."""
     fields = {name: getattr(record, name) for name in record.__struct_fields__ if name not in without}
     shown = (f"{name}={shape(value) if name in hidden else repr(value)}" for name, value in fields.items())
     return f"{type(record).__name__}({', '.join(shown)})"
 
 
 def shape(value: Any) -> str:
-    """Return the type and size of a value; of numbers the value, of objects the names of the members."""
+    """Return the type and size of a value; for numbers the value, for objects the names of the members."""
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""When a call is repeated that failed."""
+"""Retries of failed calls."""
 
 # Annotations are evaluated as they stand, as in `config_model`.
 from pydantic import Field
@@ -7,7 +7,7 @@ from toolpost.contracts.config_model import ConfigModel
 
 
 class RetryPolicy(ConfigModel):
-    """Number and delay of retries of a failed call, where a retry is safe."""
+    """Number and delay of retries of a failed call, if a retry is safe."""
 
     max_attempts: int = Field(default=3, ge=1, le=10)
     wait_exponential_min_s: float = Field(default=0.1, ge=0.01)

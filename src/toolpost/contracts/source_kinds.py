@@ -1,10 +1,10 @@
-"""How sources are reached and how they authenticate: the words of their configuration."""
+"""Transports and authentication types of sources."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-TRANSPORTS_GROUP = "toolpost.sources"  # the entry points of plug-ins, named as their transports
+TRANSPORTS_GROUP = "toolpost.sources"  # entry points of plug-ins, with the names of their transports
 
 
 class TransportType(StrEnum):
@@ -22,7 +22,7 @@ class TransportType(StrEnum):
 
 
 class AuthType(StrEnum):
-    """Ways to authenticate at a source."""
+    """Authentication types of sources."""
 
     NONE = "none"
     API_KEY = "api_key"

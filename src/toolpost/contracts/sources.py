@@ -28,7 +28,7 @@ class ToolSource(Protocol):
 
     @property
     def problems(self) -> Sequence[str]:
-        """The tools that the last listing left out, and why."""
+        """The tools that the last listing skipped, and why."""
         ...
 
     @property
@@ -54,15 +54,27 @@ class ToolSource(Protocol):
         ...
 
 
+class SourceTraits(NamedTuple):
+    """Facts about a source that its transport knows.
+
+    With `is_own_code`, the tools are the operator's code in this process. With `declares_schemas`, the configuration
+    contains the schemas of the tools. With `calls_tools`, its tools may call others of the catalog.
+    """
+
+    is_own_code: bool = False
+    declares_schemas: bool = False
+    calls_tools: bool = False
+
+
 class SourceListener(Protocol):
-    """Receiver of what a source reports between calls; the catalog implements it."""
+    """Receiver of reports of a source between calls; the catalog implements it."""
 
     async def tools_found(self, source: ToolSource, tools: Sequence[Tool], problems: Sequence[str]) -> None:
-        """Replace the tools of the source; `problems` says which were left out, and why."""
+        """Replace the tools of the source; `problems` lists the skipped ones, and why."""
         ...
 
     def state_changed(self, source: ToolSource, state: SourceHealth) -> None:
-        """Report that the connection came up, broke, or could not be made."""
+        """Report that the connection was opened, broke, or could not be opened."""
         ...
 
     def logged(self, source: ToolSource, level: str, text: str) -> None:
@@ -99,16 +111,16 @@ class RecallingSource(ToolSource, Protocol):
     """A source with a stored listing, so that its tools are known before it is connected."""
 
     async def recall(self) -> Sequence[Tool]:
-        """Return the tools of the stored listing without connecting; none where there is no listing."""
+        """Return the tools of the stored listing without connecting; none without a listing."""
         ...
 
 
 @runtime_checkable
 class HoldingSource(ToolSource, Protocol):
-    """A source that may hold a call open while a person is asked."""
+    """A source that may hold a call open while it waits for an answer."""
 
     def release(self, call_id: str) -> None:
-        """Release a held call that nobody will answer any more; safe for calls that are not held."""
+        """Release a held call that will get no answer; safe for calls that are not held."""
         ...
 
 

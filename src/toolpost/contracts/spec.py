@@ -1,4 +1,4 @@
-"""The specification of a tool, for people, models and the pipeline, and the Protocol of a tool."""
+"""The specification of a tool, and the Protocol of a tool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-# A program that only lists tools needs nothing of what calls are made of.
+# A program that only lists tools does not load the types of calls.
 if TYPE_CHECKING:
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.outcomes import ToolResult
@@ -41,7 +41,7 @@ class ToolCategory(StrEnum):
 
 
 class SafetyProfile(NamedTuple):
-    """What a call may touch; `destructive=None` means unknown."""
+    """The resources that a call may use; `destructive=None` means unknown."""
 
     network: bool = False
     file: bool = False
@@ -50,11 +50,11 @@ class SafetyProfile(NamedTuple):
 
 
 class ToolTarget:
-    """The destination of a tool's calls: shown to people, and part of what an approval is bound to.
+    """The destination of a tool's calls, shown to approvers and part of the hash that binds an approval.
 
-    `summary` is one line, such as `POST https://api.example.com/orders/{id}`. `detail` is JSON of all else that
-    decides what a call does, or a function that builds it on first use. Both may contain secrets of the
-    configuration: show or store only what `masked` returns.
+    `summary` is one line, such as `POST https://api.example.com/orders/{id}`. `detail` is JSON with everything else
+    that determines a call, or a function that builds it on first use. Both may contain secrets of the configuration:
+    show or store only the result of `masked`.
     """
 
     __slots__ = ("_detail", "_digest", "kind", "summary")
@@ -72,7 +72,7 @@ class ToolTarget:
 
     @property
     def detail(self) -> str:
-        """Return what decides about a call beside the summary, as JSON."""
+        """Return the facts beside the summary that determine a call, as JSON."""
         if not isinstance(self._detail, str):
             self._detail = self._detail()
         return self._detail
@@ -86,7 +86,7 @@ class ToolTarget:
         return self._digest
 
     def masked(self, mask: Callable[[str], str]) -> ToolTarget:
-        """Return the target with its secrets masked, in the digest too."""
+        """Return the target with its secrets masked, also in the digest."""
         return ToolTarget(self.kind, mask(self.summary), mask(self.detail))
 
     def __eq__(self, other: object) -> bool:
@@ -105,14 +105,14 @@ _DERIVED: Any = None  # default of fields that __post_init__ derives from the si
 class ToolSpec(Struct, frozen=True, kw_only=True):
     """The specification of one tool.
 
-    `input_schema` and `output_schema` are unchanged: calls are validated against them, and models see them. Where the
-    input schema is too large for a model, `model_schema` is a shorter view of it. `replay` and `safety` are derived
-    from the side effects unless they are given; only tools of a source may have unknown safety. `host_argument` names
-    the argument with the URL of a call: breaker and retry budget are then per host and tenant. `target` is the
-    destination of calls, set by the source. `resumes` says that all effects of a call are those of calls inside it, so
-    that it may run again from its top after a crash. `origin` names the source that wrote the tool's texts and results;
-    it is empty for the operator's own code. `third_party` says that its results are content of others, such as web
-    pages: a declared `open_world` sets it, one that follows from the side effects does not.
+    `input_schema` and `output_schema` are unchanged: calls are validated against them, and models see them. If the
+    input schema is too large for a model, `model_schema` is a shortened schema. `replay` and `safety` are derived from
+    the side effects by default; only tools of a source may have unknown safety. `host_argument` names the argument with
+    the URL of a call: breaker and retry budget are then per host and tenant. `target` is the destination of calls, set
+    by the source. With `resumes`, all effects of a call are those of nested calls, so that it may run again from its
+    start after a crash. `origin` names the source that wrote the tool's texts and results; it is empty for the
+    operator's own code. With `third_party`, the results are untrusted content, such as web pages: a declared
+    `open_world` sets it, a derived one does not.
     """
 
     name: str
@@ -165,7 +165,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def is_deferred(self) -> bool:
-        """Whether a planner leaves the tool out of its prompts until a search finds it."""
+        """Whether a planner omits the tool from its prompts until a search finds it."""
         return self.extra.get("loading_mode") == "deferred"
 
     @property
@@ -220,7 +220,7 @@ class ToolDefinition(NamedTuple):
         return {"type": "function", "function": self._asdict()}
 
     def to_openai_responses(self) -> dict[str, Any]:
-        """Return the definition for OpenAI's responses, without strict mode: Toolpost checks the arguments."""
+        """Return the definition for OpenAI's responses, without strict mode: Toolpost validates the arguments."""
         return {"type": "function", **self._asdict(), "strict": False}
 
     def to_anthropic(self) -> dict[str, Any]:
@@ -233,12 +233,12 @@ class PreviewingTool(Protocol):
     """A tool that can preview a call."""
 
     async def preview(self, params: dict[str, Any], context: ToolContext) -> CallPreview | None:
-        """Return what the call would do; None where the tool's declaration holds."""
+        """Return a preview of the call; None if the declaration of the tool applies."""
         ...
 
 
 class CustomTool(Protocol):
-    """An object whose members describe a tool; the catalog gives it a `spec`."""
+    """An object with the members of a tool; the catalog creates its `spec`."""
 
     @property
     def name(self) -> str:
@@ -247,7 +247,7 @@ class CustomTool(Protocol):
 
     @property
     def description(self) -> str:
-        """What a model is shown."""
+        """The description for a model."""
         ...
 
     @property
@@ -268,7 +268,7 @@ class CustomTool(Protocol):
 
 @runtime_checkable
 class Tool(Protocol):
-    """A tool: built-in, custom and external ones all have this shape."""
+    """A tool: built-in, custom or external."""
 
     @property
     def spec(self) -> ToolSpec:

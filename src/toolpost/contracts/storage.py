@@ -27,10 +27,11 @@ from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Q
 from toolpost.contracts.records import represent
 
 TokenStatus = Literal["live", "doubtful", "revoked"]
+IdKind = Literal["pending", "open_pending", "run", "call", "artifact", "caller_key"]  # "call": runs, and their calls
 
 
 class TokenKey(NamedTuple):
-    """The identity of a token row; its sealed body opens for this identity only."""
+    """The identity of a token row; its encrypted body opens for this identity only."""
 
     tenant: str
     user: str
@@ -40,7 +41,7 @@ class TokenKey(NamedTuple):
 
 
 class TokenRow(Struct, frozen=True, kw_only=True):
-    """A stored token; `body` is JSON, sealed at rest and bound to the key and the version.
+    """A stored token; `body` is JSON, encrypted at rest and bound to the key and the version.
 
     A version belongs to one body and is never used again. A `doubtful` row was being refreshed when the result got
     lost; a `revoked` one has no body any more. `holder` has the lease to refresh the token, until `until`.
@@ -78,7 +79,7 @@ class TokenRows(Protocol):
         ...
 
     async def take(self, key: TokenKey, version: int, *, holder: str, lease_s: float) -> TokenRow | None:
-        """Lease a live row of this version that nobody holds; return the stored row, or None when there is none.
+        """Lease a live row of this version without a holder; return the stored row, or None when there is none.
 
         The lease is the intent to refresh, durable when this returns. A lease whose holder is dead or late may have
         been used: then the row becomes doubtful.
@@ -96,7 +97,7 @@ class TokenRows(Protocol):
     ) -> TokenRow | None:
         """End a lease with a new body, or without one with this status; None when the lease was no longer the holder's.
 
-        A late holder's body is still stored, unless the row was put anew.
+        A late holder's body is still stored, unless the row was replaced.
         """
         ...
 
@@ -133,7 +134,10 @@ class WriteHealth(NamedTuple):
 class EventLog(EventSink, Protocol):
     """The append-only log of runs: per run a sequence from 1 without gaps, chained by keyed digests.
 
-    A run is identified by its id and its tenant. `None` for a tenant means every tenant.
+    A run is identified by its id and its tenant. `None` for a tenant means every tenant. The `id` of a stored event is
+    its position: an integer that is higher than the positions of all events that could be read before it. Positions
+    follow the order of commits, not of row ids, and are opaque: they may have gaps, and say nothing about time. A
+    reader that continues after the last position that it has read misses no event of any process.
     """
 
     @property
@@ -164,7 +168,15 @@ class EventLog(EventSink, Protocol):
         only: EventFilter | None = None,
         newest: bool = False,
     ) -> list[StoredEvent]:
-        """Return stored events with an id above `after`, oldest first; with `newest` the last `limit` of them."""
+        """Return events with a position above `after`, in commit order; with `newest` the last `limit` of them."""
+        ...
+
+    async def wait(self, after: int, *, timeout_s: float, run: tuple[str, str] | None = None) -> int:
+        """Wait until the position of the newest event is not `after`; return it, or `after` when the time is over.
+
+        With `run` (tenant and run id), only events of that run count: 0 is the position of a run without events.
+        Processes that wait cost one poll, or one notification, together.
+        """
         ...
 
     async def runs(
@@ -199,7 +211,7 @@ class EventLog(EventSink, Protocol):
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
         """Return what was tampered with in a run, or in the whole log and the number of its runs.
 
-        With a tenant, nothing is told of the runs of others. Events that were forgotten or pruned verify.
+        With a tenant, runs of other tenants are not mentioned. Erased and pruned events verify.
         """
         ...
 
@@ -208,7 +220,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
     """An intent, written before a call with effects, and its result, written after.
 
     `step` is "" for the call itself and the key of `ctx.once` for a step inside it. `call` holds what a later question
-    to a person needs, sealed. `done` distinguishes a result of None from no result.
+    to a person needs, encrypted. `done` distinguishes a result of None from no result.
     """
 
     call_id: str
@@ -255,7 +267,7 @@ class Journal(Protocol):
 
 
 class PendingStore(Protocol):
-    """Pending actions; arguments, payloads and answers are sealed."""
+    """Pending actions; arguments, payloads and answers are encrypted."""
 
     async def add(self, action: PendingAction, *, unless_waiting: bool = False) -> PendingAction | None:
         """Store a new pending action and return None.
@@ -299,6 +311,14 @@ class PendingStore(Protocol):
         """
         ...
 
+    async def wait(self, pending_ids: Sequence[str], known: object = None, *, timeout_s: float = 0.0) -> object:
+        """Wait until the state of these actions is not `known`; return it, or `known` when the time is over.
+
+        The state is an opaque value. Without the `known` state of an earlier call it is returned immediately. A caller
+        that reads the actions after each call misses no answer, no outcome and no removal.
+        """
+        ...
+
     async def count_open(self) -> int:
         """Return the number of open actions, without opening them; not of calls that wait for an open one inside."""
         ...
@@ -326,7 +346,7 @@ class PendingStore(Protocol):
         ...
 
 
-class KeyRecord(Struct, frozen=True, kw_only=True):
+class IdempotencyRecord(Struct, frozen=True, kw_only=True):
     """The call of an idempotency key, and its outcome (None: not finished)."""
 
     call_id: str
@@ -339,14 +359,14 @@ class KeyRecord(Struct, frozen=True, kw_only=True):
         return represent(self, without=("outcome",))
 
 
-class KeyStore(Protocol):
+class IdempotencyStore(Protocol):
     """Idempotency keys: the first use reserves, every later use finds the record."""
 
-    async def reserve(self, principal: Principal, key: str, record: KeyRecord) -> KeyRecord | None:
+    async def reserve(self, principal: Principal, key: str, record: IdempotencyRecord) -> IdempotencyRecord | None:
         """Reserve a key; return None if it was free, else the record that holds it."""
         ...
 
-    async def find(self, principal: Principal, call_id: str) -> KeyRecord | None:
+    async def find(self, principal: Principal, call_id: str) -> IdempotencyRecord | None:
         """Return the record of a principal's call that has a key."""
         ...
 
@@ -436,6 +456,10 @@ class CancelStore(Protocol):
         """Return the requests to cancel any of these ids."""
         ...
 
+    async def wait(self, after: int, *, timeout_s: float) -> int:
+        """Wait until the number of the newest request is not `after`; return it, or `after` when the time is over."""
+        ...
+
 
 ARTIFACTS = "artifact://"  # how the URI of an artifact begins
 
@@ -502,10 +526,28 @@ class ArtifactStore(Protocol):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """Limits of age and size of stored data; None is no limit."""
+    """Limits of age and size of stored data; None means unlimited."""
 
     max_age_s: float | None = None
     max_artifact_bytes: int | None = None
+
+
+class AgentRecords(Protocol):
+    """Task logs, sessions and memory of agents, which are pruned and erased with the store."""
+
+    async def prune(self, before: float) -> dict[str, int]:
+        """Delete task logs and sessions that were last written before a time; return the number of each.
+
+        Tasks that wait for an answer stay, and so does a session that an agent has open.
+        """
+        ...
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        """Delete the task logs, sessions and memory of a user; the memory that the tenant shares stays.
+
+        `under_way` counts a session that an agent has open. It stays, and so do the logs of tasks that have not ended.
+        """
+        ...
 
 
 class Store(Protocol):
@@ -527,7 +569,7 @@ class Store(Protocol):
         ...
 
     @property
-    def keys(self) -> KeyStore:
+    def idempotency(self) -> IdempotencyStore:
         """Idempotency keys."""
         ...
 
@@ -557,8 +599,12 @@ class Store(Protocol):
         ...
 
     @property
-    def state(self) -> StateStore:
+    def state(self) -> PlannerStates:
         """The state of planners."""
+        ...
+
+    async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
+        """Return the ids of a kind that begin with `prefix`, the newest first."""
         ...
 
     def mac(self, kind: str, message: bytes) -> bytes:
@@ -566,7 +612,7 @@ class Store(Protocol):
         ...
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        """Remove finished runs and tasks, pending actions, sessions and artifacts past the limits; count them."""
+        """Remove finished runs, pending actions and artifacts past the limits; count them."""
         ...
 
     async def forget(self, principal: Principal) -> dict[str, int]:
@@ -577,7 +623,7 @@ class Store(Protocol):
         ...
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
-        """Create a sealing key and seal everything anew with it; return how many values of each kind were sealed.
+        """Create an encryption key and re-encrypt all values with it; return the number of values of each kind.
 
         `unreadable` counts values that no key opens. With `retire` the older keys are deleted, unless there are any.
         """
@@ -616,6 +662,26 @@ class PlannerStateStore(Protocol):
         ...
 
 
+class PlannerStates(StateStore, PlannerStateStore, Protocol):
+    """The planner state of a `Store`: records by token, which exactly one process can claim."""
+
+    async def load_remote_bindings(self, trace_id: str) -> Sequence[RemoteBinding]:
+        """Return the remote bindings of a run."""
+        ...
+
+    async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
+        """Store a record for this process under a token that has none; True for exactly one caller."""
+        ...
+
+    async def is_claimed(self, token: str) -> bool:
+        """Return whether the process that claimed a token still runs; False for a token without a claim."""
+        ...
+
+    async def drop_planner_states(self, tokens: Sequence[str]) -> None:
+        """Delete the records of these tokens."""
+        ...
+
+
 class TokenStore(Protocol):
     """Access tokens of users, by provider."""
 
@@ -632,27 +698,27 @@ class TokenStore(Protocol):
         ...
 
 
-class Sealer(Protocol):
-    """Seal bytes so that they open only with the same key and for the same row."""
+class Cipher(Protocol):
+    """Encrypt bytes so that they open only with the same key and for the same row."""
 
-    def mark(self) -> bytes:
-        """Return the prefix of everything sealed with the newest key."""
+    def prefix(self) -> bytes:
+        """Return the prefix of everything encrypted with the newest key."""
         ...
 
-    def knows(self, sealed: bytes) -> bool:
-        """Return whether the key that sealed the data is here, by its prefix."""
+    def knows(self, encrypted: bytes) -> bool:
+        """Return whether the key that encrypted the data is here, by its prefix."""
         ...
 
-    def seal(self, data: bytes, *, row: str) -> bytes:
+    def encrypt(self, data: bytes, *, row: str) -> bytes:
         """Encrypt `data`, bound to the identity of its row."""
         ...
 
-    def open(self, sealed: bytes, *, row: str) -> bytes:
-        """Decrypt `sealed`; StoreError when the row or the key is another."""
+    def decrypt(self, encrypted: bytes, *, row: str) -> bytes:
+        """Decrypt `encrypted`; StoreError when the row or the key is another."""
         ...
 
     def rotate(self) -> None:
-        """Create a key that seals from now on; the older ones go on opening."""
+        """Create a key that encrypts from now on; the older ones go on opening."""
         ...
 
     def retire(self) -> None:

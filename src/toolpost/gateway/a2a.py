@@ -1,15 +1,17 @@
-"""Agents of others over A2A 1.0: an agent card, and tasks that are calls of tools.
+"""A2A 1.0 for agents of other systems: an agent card, and tasks that are calls of tools.
 
-A message with a data part `{"tool", "arguments"}` is a call; its task is the run of the call, so that a task outlives
-the process. A call that waits for a person is a task that requires input, and nothing that comes over A2A answers it.
+A message with a data part `{"tool", "arguments"}` is a call; its task is the run of the call, so a task outlives the
+process. A call that waits for a person is a task that requires input, which no A2A message can answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import secrets
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,12 +39,13 @@ if TYPE_CHECKING:
 
     from toolpost.contracts.callers import Caller
     from toolpost.contracts.spec import ToolSpec
-    from toolpost.gateway.rest.service import RestService
+    from toolpost.gateway.rest.operations import RestService
 
 _PATH = "/a2a"
 _VERSION = "1.0"
-_LOOK_S = 0.1
-_CANCEL_LOOKS = 50
+_IMMEDIATELY_S = 0.1
+_LOOK_S = 0.25
+_CANCEL_S = 5.0
 _LONGEST_ID = 200
 _CONTEXT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS, _NOT_JSON = -32600, -32601, -32602, -32700
@@ -55,18 +58,55 @@ _FAILURES = {
 _WORKING = "TASK_STATE_WORKING"
 _MODES = ["application/json", "text/plain"]
 _HOW = 'Send a message with one data part: {"tool": "NAME", "arguments": {...}}'
+_CALL = {
+    "id": "call_tool",
+    "name": "Call a tool",
+    "description": f"{_HOW}. The extended card lists the tools.",
+    "tags": ["tools"],
+    "inputModes": ["application/json"],
+    "outputModes": _MODES,
+}
+
+
+def a2a_routes(service: RestService) -> list[Route]:
+    """Return the routes of the agent card, which needs no authentication, and of its tasks."""
+
+    async def card(_request: Request) -> Response:
+        return JSONResponse(_card(service, [_CALL]))
+
+    async def tasks(raw: Request) -> Response:
+        caller: Caller = raw.scope[CALLER]
+        if "call" not in caller.scopes:
+            return insufficient_scope("call").response()
+        request_id: Any = None
+        try:
+            message = await _read(raw)
+            request_id = message.get("id")
+            _check_version(raw.headers.get("a2a-version", ""))
+            return await _serve(
+                _RpcRequest(service, caller, request_id, message["method"], message.get("params") or {})
+            )
+        except Problem as problem:
+            return problem.response()
+        except _RpcError as error:
+            return _failure(request_id, error.code, str(error))
+        except ToolError as error:
+            error.conceal(service.box.redactor.message)
+            return _failure(request_id, _INVALID_REQUEST, str(error))
+
+    return [Route(AGENT_CARD, endpoint=card), Route(_PATH, endpoint=tasks, methods=["POST"])]
 
 
 class _RpcError(Exception):
-    """The error of a request, with its code in JSON-RPC."""
+    """An error response of JSON-RPC."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class _Ask(NamedTuple):
-    """A request: its method and parameters, and who sends it."""
+class _RpcRequest(NamedTuple):
+    """A JSON-RPC request with its caller."""
 
     service: RestService
     caller: Caller
@@ -80,7 +120,7 @@ class _Ask(NamedTuple):
 
 
 class _TaskState(NamedTuple):
-    """How the task of a run stands."""
+    """State of the task of a run."""
 
     task_id: str
     outcome: Outcome | None
@@ -99,27 +139,26 @@ class _TaskState(NamedTuple):
 
     @property
     def names(self) -> dict[str, str]:
-        """The ids of an update: of the task, and of the context that its id begins with."""
+        """The IDs in an update: of the task, and of the context, which is a prefix of it."""
         return {"taskId": self.task_id, "contextId": self.task_id.rpartition(".")[0]}
 
     def status(self, text: str = "") -> dict[str, Any]:
-        """Return the status, with what there is to say about it."""
+        """Return the status with its message."""
         parts: list[dict[str, Any]] = [{"text": text}] if text else []
         match self.outcome:
             case Failed(error=error):
                 parts = [{"text": str(error)}, {"data": {"error_code": error.error_code}}]
             case Paused(questions=questions) if self.state != _WORKING:
-                parts = [part for asked in questions for part in _asked(asked)]
+                parts = [part for asked in questions for part in _question_parts(asked)]
             case _:
                 pass
         status: dict[str, Any] = {"state": self.state, "timestamp": datetime.now(UTC).isoformat()}
         if parts:
-            said = {"messageId": secrets.token_hex(8), "role": "ROLE_AGENT", "parts": parts, **self.names}
-            status["message"] = said
+            status["message"] = {"messageId": secrets.token_hex(8), "role": "ROLE_AGENT", "parts": parts, **self.names}
         return status
 
     def artifact(self) -> dict[str, Any] | None:
-        """Return the result of a call that is complete."""
+        """Return the result of a completed call."""
         if not isinstance(self.outcome, Completed):
             return None
         content = outcome_to_dict(self.outcome)["content"]
@@ -133,54 +172,15 @@ class _TaskState(NamedTuple):
         return task if artifact is None else {**task, "artifacts": [artifact]}
 
 
-def _asked(asked: OpenQuestion) -> list[dict[str, Any]]:
-    """Return the parts of a message that name one question."""
+def _question_parts(asked: OpenQuestion) -> list[dict[str, Any]]:
     names = {"pending_id": asked.pending_id, "kind": asked.question.kind, "tool_name": asked.tool_name}
     return [{"text": asked.question.prompt}, {"data": names}]
-
-
-def a2a_routes(service: RestService) -> list[Route]:
-    """Return the routes of the agent card, which needs no caller, and of its tasks."""
-
-    async def card(_request: Request) -> Response:
-        return JSONResponse(_card(service, [_CALL]))
-
-    async def tasks(request: Request) -> Response:
-        caller: Caller = request.scope[CALLER]
-        if "call" not in caller.scopes:
-            return insufficient_scope("call").response()
-        request_id: Any = None
-        try:
-            message = await _read(request)
-            request_id = message.get("id")
-            ask = _Ask(service, caller, request_id, message["method"], message.get("params") or {})
-            _check_version(request.headers.get("a2a-version", ""))
-            return await _serve(ask)
-        except Problem as problem:
-            return problem.response()
-        except _RpcError as error:
-            return _failure(request_id, error.code, str(error))
-        except ToolError as error:
-            error.conceal(service.box.redactor.message)
-            return _failure(request_id, _INVALID_REQUEST, str(error))
-
-    return [Route(AGENT_CARD, endpoint=card), Route(_PATH, endpoint=tasks, methods=["POST"])]
-
-
-_CALL = {
-    "id": "call_tool",
-    "name": "Call a tool",
-    "description": f"{_HOW}. The extended card lists the tools.",
-    "tags": ["tools"],
-    "inputModes": ["application/json"],
-    "outputModes": _MODES,
-}
 
 
 def _card(service: RestService, skills: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "name": "Toolpost",
-        "description": f"Calls tools under one policy; some calls wait until a person has agreed. {_HOW}.",
+        "description": f"Calls tools under one policy; some calls wait for approval. {_HOW}.",
         "version": __version__,
         "supportedInterfaces": [
             {"url": f"{service.public_url}{_PATH}", "protocolBinding": "JSONRPC", "protocolVersion": _VERSION}
@@ -204,15 +204,15 @@ def _skill(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
-async def _read(request: Request) -> dict[str, Any]:
-    """Read a request; numbers come as floats, because A2A has no others."""
-    body = await read_json_body(request)
+async def _read(raw: Request) -> dict[str, Any]:
+    """Read a request; convert whole floats to integers, because A2A sends all numbers as floats."""
+    body = await read_json_body(raw)
     try:
         message = json.loads(body, parse_float=_number)
     except (ValueError, RecursionError):
-        raise _RpcError(_NOT_JSON, "the body is no JSON") from None
+        raise _RpcError(_NOT_JSON, "the body is not valid JSON") from None
     if not is_object(message) or not isinstance(message.get("method"), str) or message.get("jsonrpc") != "2.0":
-        raise _RpcError(_INVALID_REQUEST, "the body is no request of JSON-RPC 2.0")
+        raise _RpcError(_INVALID_REQUEST, "the body is not a JSON-RPC 2.0 request")
     if not is_object(message.get("params") or {}):
         raise _RpcError(_INVALID_PARAMS, "params must be an object")
     return dict(message)
@@ -225,73 +225,72 @@ def _number(text: str) -> float:
 
 def _check_version(version: str) -> None:
     if version and version.partition(".")[0] != "1":
-        raise _RpcError(_OTHER_VERSION, f"A2A {version[:20]} is not spoken here; {_VERSION} is")
+        raise _RpcError(_OTHER_VERSION, f"A2A {version[:20]} is not supported; use {_VERSION}")
 
 
-async def _serve(ask: _Ask) -> Response:
-    match ask.method:
+async def _serve(request: _RpcRequest) -> Response:
+    match request.method:
         case "SendMessage":
-            return await _send_message(ask)
+            return await _send_message(request)
         case "SendStreamingMessage":
-            run_id, running = _start(ask)
-            return _stream(ask, run_id, running)
+            run_id, running = _start(request)
+            return _stream(request, run_id, running)
         case "GetTask":
-            return _result(ask, (await _find(ask)).task())
+            return _result(request, (await _find(request)).task())
         case "CancelTask":
-            return _result(ask, (await _cancel(ask)).task())
+            return _result(request, (await _cancel(request)).task())
         case "SubscribeToTask":
-            found = await _find(ask)
+            found = await _find(request)
             if found.state in _DONE:
-                raise _RpcError(_UNSUPPORTED, f"task {found.task_id!r} has ended; get it")
-            return _stream(ask, found.task_id, None)
+                raise _RpcError(_UNSUPPORTED, f"task {found.task_id!r} has ended; use GetTask")
+            return _stream(request, found.task_id, None)
         case "GetExtendedAgentCard":
-            entries = ask.service.tools_for(ask.caller).entries()
-            return _result(ask, _card(ask.service, [_CALL, *(_skill(entry.spec) for entry in entries)]))
+            entries = request.service.tools_for(request.caller).entries()
+            return _result(request, _card(request.service, [_CALL, *(_skill(entry.spec) for entry in entries)]))
         case "ListTasks":
-            raise _RpcError(_UNSUPPORTED, "tasks are not listed here; GET /api/v1/runs lists runs")
+            raise _RpcError(_UNSUPPORTED, "ListTasks is not supported; GET /api/v1/runs lists runs")
         case method if "PushNotification" in method:
-            raise _RpcError(_NO_PUSH, "there are no push notifications; webhooks of the configuration send events")
+            raise _RpcError(_NO_PUSH, "push notifications are not supported; configure webhooks to receive events")
         case method:
-            raise _RpcError(_NO_METHOD, f"there is no method {method[:100]!r}")
+            raise _RpcError(_NO_METHOD, f"unknown method {method[:100]!r}")
 
 
-async def _send_message(ask: _Ask) -> Response:
-    run_id, running = _start(ask)
-    configuration: Any = ask.params.get("configuration")
+async def _send_message(request: _RpcRequest) -> Response:
+    run_id, running = _start(request)
+    configuration: Any = request.params.get("configuration")
     if is_object(configuration) and configuration.get("returnImmediately") is True:
-        await asyncio.wait([running], timeout=_LOOK_S)
+        await asyncio.wait([running], timeout=_IMMEDIATELY_S)
         outcome = running.result() if running.done() else None
     else:
-        # A client that goes away does not end its call.
-        outcome = await asyncio.shield(running)
-    return _result(ask, {"task": _task_of(run_id, outcome).task()})
+        outcome = await asyncio.shield(running)  # a disconnect of the client does not cancel the call
+    return _result(request, {"task": _task_of(run_id, outcome).task()})
 
 
-def _start(ask: _Ask) -> tuple[str, asyncio.Task[Outcome]]:
-    """Begin the call that a message asks for, once for the id of the message."""
-    if ask.service.is_stopping:
-        raise _RpcError(_INVALID_REQUEST, "the gateway is stopping; send it again in a moment")
-    message = ask.params.get("message")
+def _start(request: _RpcRequest) -> tuple[str, asyncio.Task[Outcome]]:
+    """Start the call of a message, once per message ID."""
+    if request.service.is_stopping:
+        raise _RpcError(_INVALID_REQUEST, "the gateway is shutting down; retry in a moment")
+    message = request.params.get("message")
     if not is_object(message):
         raise _RpcError(_INVALID_PARAMS, "params.message is missing")
     if message.get("taskId"):
-        raise _RpcError(_UNSUPPORTED, "a task takes no further message: what it waits for is answered by a person")
+        raise _RpcError(_UNSUPPORTED, "a task accepts no further messages: a person must answer its question")
     tool, arguments = _read_call(message)
     given = message.get("contextId") or ""
     context = given or f"ctx_{secrets.token_hex(8)}"
     if not isinstance(context, str) or not _CONTEXT.fullmatch(context):
         raise _RpcError(_INVALID_PARAMS, "contextId must be up to 100 letters, digits, - and _")
-    run_id = f"{context}.{ask.service.box.router.new_id('task')}"
+    run_id = f"{context}.{request.service.box.router.new_id('task')}"
     message_id = message.get("messageId")
     if not isinstance(message_id, str) or not 0 < len(message_id) <= _LONGEST_ID:
-        raise _RpcError(_INVALID_PARAMS, f"messageId must be a text of up to {_LONGEST_ID} characters")
-    tools = ask.service.tools_for(ask.caller)
-    made_by = ToolContext(caller=ask.caller.id)
-    key, session = OutcomeKey(f"a2a:{message_id}"), f"{ask.caller.id} {given}"
+        raise _RpcError(_INVALID_PARAMS, f"messageId must be a string of up to {_LONGEST_ID} characters")
+    tools = request.service.tools_for(request.caller)
+    made_by = ToolContext(caller=request.caller.id)
+    key, session = OutcomeKey(f"a2a:{message_id}"), f"{request.caller.id} {given}"
     calling = tools.call(
-        tool, arguments, user=ask.user, idempotency_key=key, run_id=run_id, context=made_by, session=session
+        tool, arguments, user=request.user, idempotency_key=key, run_id=run_id, context=made_by, session=session
     )
-    return run_id, ask.service.start_call(calling)
+    return run_id, request.service.start_call(calling)
 
 
 def _read_call(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -306,81 +305,77 @@ def _read_call(message: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _task_of(run_id: str, outcome: Outcome | None) -> _TaskState:
-    """Return the task of a call; that of an earlier message with the same id is the earlier one."""
+    """Return the task of a call; a repeated message ID returns the first task."""
     if isinstance(outcome, Failed) and isinstance(outcome.error, ToolConflictError):
         raise _RpcError(_INVALID_REQUEST, str(outcome.error))
     return _TaskState(run_id if outcome is None else outcome.run_id, outcome)
 
 
-async def _find(ask: _Ask) -> _TaskState:
-    """Return the task of an id; those of others are missing."""
-    task_id = ask.params.get("id")
+async def _find(request: _RpcRequest) -> _TaskState:
+    """Return the task of a request; tasks of other users are not found."""
+    task_id = request.params.get("id")
     if not isinstance(task_id, str) or not task_id:
-        raise _RpcError(_INVALID_PARAMS, "params.id must be the id of a task")
-    box, principal = ask.service.box, ask.caller.principal
-    run = await box.run(task_id, user=ask.user) if "." in task_id else None
-    is_shown = run is not None and (not ask.caller.scopes <= {"call"} or run.user == principal.user)
+        raise _RpcError(_INVALID_PARAMS, "params.id must be the ID of a task")
+    box, principal = request.service.box, request.caller.principal
+    run = await box.run(task_id, user=request.user) if "." in task_id else None
+    is_shown = run is not None and (not request.caller.scopes <= {"call"} or run.user == principal.user)
     if run is None or not is_shown:
-        raise _RpcError(_NO_TASK, f"there is no task {task_id[:_LONGEST_ID]!r}")
+        raise _RpcError(_NO_TASK, f"unknown task {task_id[:_LONGEST_ID]!r}")
     return _TaskState(task_id, await kept_outcome(box.store, run))
 
 
-async def _cancel(ask: _Ask) -> _TaskState:
-    found = await _find(ask)
-    if found.state in _DONE or not await ask.service.box.cancel(found.task_id, by=ask.user):
+async def _cancel(request: _RpcRequest) -> _TaskState:
+    found = await _find(request)
+    if found.state in _DONE or not await request.service.box.cancel(found.task_id, by=request.user):
         raise _RpcError(_NOT_CANCELABLE, f"task {found.task_id!r} has ended")
-    for _ in range(_CANCEL_LOOKS):  # it may run in another process
-        found = await _find(ask)
-        if found.state in _DONE:
-            break
-        await asyncio.sleep(_LOOK_S)
+    watch = request.service.feed.watch(found.task_id, tenant=request.caller.principal.tenant)
+    deadline = time.monotonic() + _CANCEL_S  # the task may run in another process
+    while (found := await _find(request)).state not in _DONE and time.monotonic() < deadline:
+        await watch.wait(at_most_s=_LOOK_S)
     return found
 
 
-# ---------------------------------------------------------------- streams
+def _stream(request: _RpcRequest, task_id: str, running: asyncio.Task[Outcome] | None) -> Response:
+    return event_stream(_updates(request, task_id, running))
 
 
-def _stream(ask: _Ask, task_id: str, running: asyncio.Task[Outcome] | None) -> Response:
-    return event_stream(_updates(ask, task_id, running))
-
-
-async def _updates(ask: _Ask, task_id: str, running: asyncio.Task[Outcome] | None) -> AsyncGenerator[bytes]:
-    """Send the task, what it reports meanwhile, its result and its last status."""
+async def _updates(request: _RpcRequest, task_id: str, running: asyncio.Task[Outcome] | None) -> AsyncGenerator[bytes]:
+    """Send the task, its progress, its result and its final status."""
     now, seen = _TaskState(task_id, None), 0
-    yield _event(ask, {"task": now.task()})
-    log, tenant = ask.service.box.store.events, ask.caller.principal.tenant
+    yield _event(request, {"task": now.task()})
+    log, tenant = request.service.box.store.events, request.caller.principal.tenant
     try:
-        with ask.service.feed.watching(task_id, tenant=tenant) as watch:
-            while now.state == _WORKING and not ask.service.is_stopping:
-                await watch.wait(running)
-                now = await _look(ask, task_id, running)
-                async for event in events_after(log, seen, tenant=tenant, run_id=task_id):
-                    seen = event.id
-                    text = event.payload.get("text")
-                    if event.code is EventCode.SUBAGENT_ACTION and isinstance(text, str) and text:
-                        status = _TaskState(task_id, None).status(text)
-                        yield _event(ask, {"statusUpdate": {**now.names, "status": status}})
+        watch = request.service.feed.watch(task_id, tenant=tenant)
+        while now.state == _WORKING and not request.service.is_stopping:
+            # The outcome of a call of another process is stored shortly after its last event.
+            await watch.wait(running, at_most_s=math.inf if running is not None else _LOOK_S)
+            now = await _current_state(request, task_id, running)
+            async for event in events_after(log, seen, tenant=tenant, run_id=task_id):
+                seen = event.id
+                text = event.payload.get("text")
+                if event.code is EventCode.SUBAGENT_ACTION and isinstance(text, str) and text:
+                    status = _TaskState(task_id, None).status(text)
+                    yield _event(request, {"statusUpdate": {**now.names, "status": status}})
     except _RpcError as error:
-        yield b"data: %s\n\n" % json_bytes(_error(ask.id, error.code, str(error)))
+        yield b"data: %s\n\n" % json_bytes(_error(request.id, error.code, str(error)))
         return
     if (artifact := now.artifact()) is not None:
-        yield _event(ask, {"artifactUpdate": {**now.names, "artifact": artifact, "lastChunk": True}})
-    yield _event(ask, {"statusUpdate": {**now.names, "status": now.status()}})
+        yield _event(request, {"artifactUpdate": {**now.names, "artifact": artifact, "lastChunk": True}})
+    yield _event(request, {"statusUpdate": {**now.names, "status": now.status()}})
 
 
-async def _look(ask: _Ask, task_id: str, running: asyncio.Task[Outcome] | None) -> _TaskState:
-    """Return how a task stands."""
+async def _current_state(request: _RpcRequest, task_id: str, running: asyncio.Task[Outcome] | None) -> _TaskState:
     if running is not None:
         return _task_of(task_id, running.result()) if running.done() else _TaskState(task_id, None)
-    return await _find(ask)
+    return await _find(request)
 
 
-def _event(ask: _Ask, result: Mapping[str, Any]) -> bytes:
-    return b"data: %s\n\n" % json_bytes({"jsonrpc": "2.0", "id": ask.id, "result": result})
+def _event(request: _RpcRequest, result: Mapping[str, Any]) -> bytes:
+    return b"data: %s\n\n" % json_bytes({"jsonrpc": "2.0", "id": request.id, "result": result})
 
 
-def _result(ask: _Ask, result: Mapping[str, Any]) -> Response:
-    body = json_bytes({"jsonrpc": "2.0", "id": ask.id, "result": result})
+def _result(request: _RpcRequest, result: Mapping[str, Any]) -> Response:
+    body = json_bytes({"jsonrpc": "2.0", "id": request.id, "result": result})
     return Response(body, media_type="application/json")
 
 

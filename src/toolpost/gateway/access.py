@@ -1,23 +1,31 @@
-"""ASGI middleware in front of everything: host and origin, size of headers, who is calling, how often, and headers."""
+"""Access to the gateway: ASGI middleware that checks the host, authenticates the caller and limits its requests."""
 
 from __future__ import annotations
 
-import ipaddress
+import hashlib
+import hmac
 import re
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from toolpost.contracts.callers import OPERATOR_ID, SCOPES
+from toolpost.auth.caller_tokens import claim_at, role_names
+from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, OPERATOR_ID, SCOPES, Caller, CallerScope
 from toolpost.contracts.errors import ToolAuthError, ToolError
+from toolpost.contracts.principal import Principal, has_control
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
+from toolpost.wire.addresses import is_loopback
 from toolpost.wire.http_server import AUTHENTICATED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from toolpost.contracts.callers import Caller
-    from toolpost.gateway.callers import Callers
+    from toolpost.auth.caller_tokens import CallerTokens
+    from toolpost.configuration.settings import OidcSettings
+    from toolpost.contracts.storage import CallerKeyStore
     from toolpost.gateway.rates import Rates
 
 CALLER = "toolpost.caller"
@@ -29,6 +37,8 @@ _OPEN_BELOW = (METADATA, "/oauth/")
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
 _SINGLE = (b"host", b"origin", b"authorization")
 _HEADER_BYTES, _HEADERS = 32 * 1024, 100
+_NOT_KNOWN = "the bearer is not known here: it is wrong, revoked or expired"
+_NO_USER = "the token does not contain a valid user and tenant"
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -38,24 +48,13 @@ _SECURITY_HEADERS = (
 )
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, by name or by address."""
-    if host in _LOOPBACK:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class Access:
-    """Let requests through to `app` that are for this host and from a known caller, who stands in the scope then.
+    """ASGI middleware that passes requests of known callers to `mcp` or `app`, with the caller in the scope.
 
-    It is reached at `public_url`, and by the names of this machine. `/mcp` is for callers with the scope
-    `call`; the operations of the REST interface check scopes themselves. The bearer goes no further than this. A
-    caller other than the operator has at most `concurrent_requests` at a time: each, above all an event stream, takes
-    a connection from the others.
-    `metadata_url` tells clients where they learn of whom they get tokens.
+    Valid hosts are that of `public_url` and the names of this machine. `/mcp` needs the scope `call`; REST operations
+    check scopes themselves. The bearer is removed from the request. A caller other than the operator can have
+    `concurrent_requests` open requests, because each of them, above all an event stream, occupies a connection.
+    401 responses refer clients to `metadata_url`, which names the issuer of tokens (RFC 9728).
     """
 
     def __init__(
@@ -66,15 +65,17 @@ class Access:
         public_url: str = "",
         rates: Rates,
         concurrent_requests: int,
+        mcp: ASGIApp,
         metadata_url: str | None = None,
     ) -> None:
         self._app = app
+        self._mcp = mcp
         self._callers = callers
         self._origin = _parse_origin(public_url)
         self._hosts = _LOOPBACK | frozenset(() if self._origin is None else {self._origin[1]})
         self._rates = rates
         self._most_open = concurrent_requests
-        self._open = Counter[str | None]()  # requests under way, by caller
+        self._open = Counter[str | None]()  # open requests, by caller
         self._metadata = [] if metadata_url is None else [f'resource_metadata="{metadata_url}"']
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,14 +101,15 @@ class Access:
         opened = None if caller is None else caller.id
         self._open[opened] += 1
         try:
-            await self._app(scope, receive, send_with_headers)
+            # Most requests are for `/mcp`: they skip the middleware and the routes of `app`.
+            await (self._mcp if scope["path"] == "/mcp" else self._app)(scope, receive, send_with_headers)
         finally:
             self._open[opened] -= 1
             if not self._open[opened]:
                 del self._open[opened]
 
     async def admits(self, scope: Scope) -> bool:
-        """Return whether a request is for this host and from a caller who may send it, without counting it."""
+        """Return whether a request would pass the checks of host, caller and scope, without counting it."""
         try:
             _check_scopes(await self._identify(scope, self._read_headers(scope)), scope["path"])
         except (Problem, ToolError):
@@ -115,7 +117,7 @@ class Access:
         return True
 
     async def _refusal(self, scope: Scope) -> ProblemResponse | None:
-        """Put the caller into the scope; return the response to a request that goes no further."""
+        """Put the caller into the scope, or return the response that rejects the request."""
         try:
             headers = self._read_headers(scope)
             path: str = scope["path"]
@@ -133,13 +135,13 @@ class Access:
         return None
 
     def _read_headers(self, scope: Scope) -> dict[bytes, bytes]:
-        """Return the headers of a request for this host that no foreign page made."""
+        """Return the headers of a request; raise Problem for another host or a page of another origin."""
         found: list[tuple[bytes, bytes]] = list(scope["headers"])
         if len(found) > _HEADERS or sum(len(name) + len(value) for name, value in found) > _HEADER_BYTES:
-            raise Problem(431, "headers_too_large", "the headers of the request are too many or too long")
+            raise Problem(431, "headers_too_large", "the request has too many headers, or its headers are too long")
         headers = dict(found)
         if len(headers) < len(found) and any(sum(name == one for name, _ in found) > 1 for one in _SINGLE):
-            raise Problem(400, "repeated_header", "Host, Origin and Authorization may be sent once")
+            raise Problem(400, "repeated_header", "Host, Origin and Authorization may be sent only once")
         host, port = _parse_host(headers.get(b"host", b""))
         if host not in self._hosts:
             raise Problem(421, "unknown_host", "this host name is not served here; set server.public_url")
@@ -149,7 +151,7 @@ class Access:
         return headers
 
     def _is_own(self, origin: bytes, host: str, port: int | None) -> bool:
-        """Return whether an origin is that of `public_url`, or this machine at the port that the request is for."""
+        """Return whether an origin is that of `public_url`, or this machine at the port of the request."""
         scheme, _, authority = origin.partition(b"://")
         named, at = _parse_host(authority)
         sent_by = (scheme, named, _port(scheme, at))
@@ -164,7 +166,8 @@ class Access:
             raise self._unauthorized("send `Authorization: Bearer TOKEN`")
         client: Any = scope.get("client")
         try:
-            return await self._callers.identify(bearer.strip(), is_local=client is not None and is_loopback(client[0]))
+            is_local = client is not None and (client[0] in _LOOPBACK or is_loopback(client[0]))
+            return await self._callers.identify(bearer.strip(), is_local=is_local)
         except ToolAuthError as error:
             if error.error_code != "invalid_token":
                 raise Problem(503, error.error_code, error.message, headers={"Retry-After": "5"}) from None
@@ -175,7 +178,7 @@ class Access:
         return Problem(401, "invalid_token", detail, headers={"WWW-Authenticate": challenge})
 
     def _check(self, caller: Caller, path: str) -> None:
-        """Refuse a caller that asks too much, or for what its scopes do not cover; the operator may do everything."""
+        """Raise Problem if a caller exceeds its limits or lacks the scope; the operator has no limits."""
         if caller.id == OPERATOR_ID:
             return
         wait_s = self._rates.take(caller.id)
@@ -183,27 +186,95 @@ class Access:
             after = {"Retry-After": str(max(1, round(wait_s)))}
             raise Problem(429, "too_many_requests", "this caller sends too many requests", headers=after)
         if self._open[caller.id] >= self._most_open:
-            detail = f"this caller has {self._most_open} requests open; event streams count, too"
+            detail = f"this caller has {self._most_open} open requests, including event streams"
             raise Problem(429, "too_many_requests", detail, headers={"Retry-After": "5"})
         _check_scopes(caller, path)
 
 
+class Callers:
+    """Authenticate callers by their bearer: the operator's token, a key, or a token of the issuer.
+
+    Requests with the data folder's `token` run as the principal `operator`.
+    """
+
+    def __init__(
+        self,
+        *,
+        operator: Principal,
+        token: str,
+        keys: CallerKeyStore,
+        oidc: OidcSettings | None = None,
+        tokens: CallerTokens | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.operator = Caller(OPERATOR_ID, operator, frozenset(SCOPES), interactive=True)
+        self.token = token
+        self._expected = token.encode()
+        self._keys = keys
+        self._oidc = oidc
+        self._tokens = tokens
+        self._clock = clock
+
+    async def identify(self, bearer: str, *, is_local: bool) -> Caller:
+        """Return the caller of a bearer, or raise ToolAuthError. The operator's token is valid only on this machine."""
+        if hmac.compare_digest(bearer.encode(), self._expected):
+            if is_local:
+                return self.operator
+            raise ToolAuthError("the operator's token is for this machine; create a key", code="invalid_token")
+        if bearer.startswith(KEY_PREFIX):
+            return await self._by_key(bearer)
+        if self._tokens is not None and self._oidc is not None and bearer.count(".") == 2:
+            return caller_of(await self._tokens.verify(bearer), self._oidc)
+        raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
+
+    async def _by_key(self, bearer: str) -> Caller:
+        key_id, _, secret = bearer.removeprefix(KEY_PREFIX).partition("_")
+        key = await self._keys.find(key_id) if key_id.isascii() else None
+        digest = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+        known = hmac.compare_digest(digest, b"" if key is None else key.digest)
+        if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):
+            raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
+        return Caller(f"{KEY_ID}{key.id}", key.principal, key.scopes, interactive=key.interactive)
+
+
+def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
+    """Return the caller named by the claims of a token; raise ToolAuthError without a user or a tenant."""
+    user = claim_at(claims, oidc.user_claim)
+    tenant = oidc.tenant if oidc.tenant_claim is None else claim_at(claims, oidc.tenant_claim)
+    if not isinstance(user, str) or not isinstance(tenant, str) or ":" in tenant:
+        raise ToolAuthError(_NO_USER, code="invalid_token")
+    try:
+        principal = Principal.parse(f"{tenant}:{user}")
+    except ValueError:
+        raise ToolAuthError(_NO_USER, code="invalid_token") from None
+    roles = [oidc.roles[name] for name in role_names(claim_at(claims, oidc.roles_claim)) if name in oidc.roles]
+    answers = (pattern for role in roles if "answer" in role.scopes for pattern in role.tools)
+    scopes = frozenset[CallerScope]().union(*(role.scopes for role in roles))
+    clients = {claims[name] for name in ("azp", "client_id") if isinstance(claims.get(name), str)}
+    is_person = bool(clients) and clients <= set(oidc.person_clients)
+    subject = claims.get("sub", user)
+    if not isinstance(subject, str) or has_control(subject):
+        raise ToolAuthError(_NO_USER, code="invalid_token")
+    name = f"{oidc.issuer} {subject}"
+    return Caller(name, principal, scopes, tuple(dict.fromkeys(answers)), person=is_person)
+
+
 def _check_scopes(caller: Caller, path: str) -> None:
-    if not caller.scopes:  # a token whose roles mean nothing here
+    if not caller.scopes:  # a token without a configured role
         raise insufficient_scope(*SCOPES)
     if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
         raise insufficient_scope("call")
 
 
 def insufficient_scope(*scopes: str) -> Problem:
-    """Return the problem of a caller that has none of these scopes; the challenge names the least of them."""
+    """Return the problem for a caller with none of these scopes; the challenge names the first."""
     challenge = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scopes[0]}"'}
     needed = " or ".join(map(repr, scopes))
-    return Problem(403, "insufficient_scope", f"this takes a caller with the scope {needed}", headers=challenge)
+    return Problem(403, "insufficient_scope", f"this needs a caller with the scope {needed}", headers=challenge)
 
 
 def _parse_host(header: bytes) -> tuple[str, int | None]:
-    """Return the host and the port of a Host header; an empty host where it has anything else (RFC 9110, 7.2)."""
+    """Return host and port of a Host header; an empty host if the header is invalid (RFC 9110, 7.2)."""
     match = _HOST.fullmatch(header)
     if match is None:
         return "", None

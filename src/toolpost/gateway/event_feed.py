@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict, deque
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-    from toolpost.contracts.events import EventFilter, RunEvent, StoredEvent
+    from toolpost.contracts.events import EventFilter, StoredEvent
     from toolpost.contracts.storage import EventLog
 
 _PAGE = 1000
 _MOST_WAITING = 5_000  # a listener that is further behind reads the log again
-_LOOK_S = 1.0  # other processes write to the log, too
-_RARER = 1.25
-_AT_ONCE_S = 0.02
+_LOOK_S = 15.0
+_STORE_RETRY_S = 1.0
+_MIN_PAUSE_S = 0.02
 
 
 async def events_after(
@@ -35,97 +35,55 @@ async def events_after(
         after = page[-1].id
 
 
-class _Listener:
-    """What one listener has not taken yet; `behind` says that it has to read the log again."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[StoredEvent] = deque()
-        self.behind = False
-        self.ready = asyncio.Event()
-
-    def put(self, event: StoredEvent) -> None:
-        if len(self.waiting) >= _MOST_WAITING:
-            self.waiting.clear()
-            self.behind = True
-        if not self.behind:
-            self.waiting.append(event)
-        self.ready.set()
-
-
 class RunWatch:
-    """Wait for news of one run: at once of what this process emits, after a while of what other processes write.
+    """Waits for new events of one run."""
 
-    The looks for others become rarer while there is nothing new, up to one in `2 * look_s` seconds.
-    """
-
-    def __init__(self, look_s: float) -> None:
-        self._first_s, self._longest_s = look_s / 10, look_s * 2
-        self._next_s = self._first_s
-        self._loop = asyncio.get_running_loop()
-        self._looked_at = self._loop.time()
-        self._news = self._loop.create_future()
-        self.wake()  # what was emitted before, nobody told
-
-    def wake(self) -> None:
-        """Let whoever waits look at once, and often for a while: what follows an event may come from elsewhere."""
-        self._next_s = self._first_s
-        if not self._news.done():
-            self._news.set_result(None)
+    def __init__(self, log: EventLog, run: tuple[str, str], closing: asyncio.Future[None]) -> None:
+        self._log = log
+        self._run = run
+        self._closing = closing
+        self._position = 0
+        self._read_at = 0.0
 
     async def wait(self, ending: asyncio.Future[Any] | None = None, *, at_most_s: float = math.inf) -> None:
-        """Wait until it is time to look at the run, or `ending` is done."""
-        ending = ending or self._loop.create_future()
-        limit_s = min(self._next_s, at_most_s)
-        await asyncio.wait([self._news, ending], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        if self._news.done():  # a tool that reports a thousand times a second is not read as often
-            await asyncio.wait([ending], timeout=max(0.0, self._looked_at + _AT_ONCE_S - self._loop.time()))
-            self._news = self._loop.create_future()
-        else:
-            self._next_s = min(self._next_s * _RARER, self._longest_s)
-        self._looked_at = self._loop.time()
+        """Wait until the run has new events, `ending` is done, the feed closes, or `at_most_s` are over."""
+        loop = asyncio.get_running_loop()
+        news = loop.create_task(self._log.wait(self._position, timeout_s=at_most_s, run=self._run))
+        closing = None if self._closing.done() else self._closing  # a wait that begins later is not ended by it
+        try:
+            await _first_of(news, ending, closing)
+            if news.done():
+                self._position = news.result()
+                # A tool that reports a thousand times a second is read less often.
+                pause_s = self._read_at + _MIN_PAUSE_S - loop.time()
+                if pause_s > 0:
+                    await _first_of(loop.create_task(asyncio.sleep(pause_s)), ending)
+        finally:
+            news.cancel()
+            await asyncio.gather(news, return_exceptions=True)
+        self._read_at = loop.time()
+
+
+async def _first_of(*futures: asyncio.Future[Any] | None) -> None:
+    await asyncio.wait([future for future in futures if future is not None], return_when=asyncio.FIRST_COMPLETED)
 
 
 class EventFeed:
-    """Event sink that tells listeners of new events in the log; it must be among the sinks of the Toolbox.
+    """Sends new events of the log, of any process, to many listeners.
 
-    Events are read from the log, so that each has its number, and those of other processes come too, within `look_s`
-    seconds.
+    Listeners get the events that are read from the log, so that each event has its position.
     """
 
-    def __init__(self, *, look_s: float = _LOOK_S) -> None:
-        self._look_s = look_s
-        self._written = asyncio.Event()
+    def __init__(self) -> None:
         self._listeners: defaultdict[tuple[str, str | None], set[_Listener]] = defaultdict(set)
+        self._has_listeners = asyncio.Event()
         self._position = 0
-        self._watches: defaultdict[tuple[str, str], set[RunWatch]] = defaultdict(set)
         self._joining = asyncio.Lock()
         self.is_closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def emit(self, event: RunEvent) -> None:
-        """Look at the log soon; progress may come from a worker thread."""
-        if self._loop is None:
-            return
-        if self._listeners:
-            self._loop.call_soon_threadsafe(self._written.set)
-        if self._watches and (event.call.tenant, event.call.run_id) in self._watches:
-            self._loop.call_soon_threadsafe(self._wake, event.call.tenant, event.call.run_id)
-
-    def _wake(self, tenant: str, run_id: str) -> None:
-        for watch in self._watches.get((tenant, run_id), ()):
-            watch.wake()
-
-    @contextmanager
-    def watching(self, run_id: str, *, tenant: str) -> Generator[RunWatch]:
-        """Wait for news of a run while this is open."""
-        watch = RunWatch(self._look_s)
-        self._watches[tenant, run_id].add(watch)
-        try:
-            yield watch
-        finally:
-            self._watches[tenant, run_id].discard(watch)
-            if not self._watches[tenant, run_id]:
-                del self._watches[tenant, run_id]
+    def watch(self, run_id: str, *, tenant: str) -> RunWatch:
+        """Return an object that waits for events of a run."""
+        return RunWatch(self._log, (tenant, run_id), self._closing)
 
     @property
     def listeners(self) -> int:
@@ -133,25 +91,24 @@ class EventFeed:
         return sum(map(len, self._listeners.values()))
 
     def close(self) -> None:
-        """Let everybody go who listens, so that the gateway can stop."""
+        """End all listeners and waits, so that the gateway can stop."""
         self.is_closed = True
+        if not self._closing.done():
+            self._closing.set_result(None)
         for listeners in self._listeners.values():
             for listener in listeners:
                 listener.ready.set()
-        for watches in self._watches.values():
-            for watch in watches:
-                watch.wake()
 
     @asynccontextmanager
     async def following(self, log: EventLog) -> AsyncGenerator[None]:
         """Read the log while this is open."""
         self._log = log
-        self._loop = asyncio.get_running_loop()
-        task = self._loop.create_task(self._follow())
+        loop = asyncio.get_running_loop()
+        self._closing: asyncio.Future[None] = loop.create_future()
+        task = loop.create_task(self._follow())
         try:
             yield
         finally:
-            self._loop = None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -203,6 +160,7 @@ class EventFeed:
                 newest = await self._log.read(limit=1, newest=True)
                 self._position = newest[0].id if newest else 0
             self._listeners[tenant, run_id].add(listener)
+            self._has_listeners.set()
         return listener, self._position
 
     def _leave(self, tenant: str, run_id: str | None, listener: _Listener) -> None:
@@ -210,6 +168,8 @@ class EventFeed:
         others.discard(listener)
         if not others:
             del self._listeners[tenant, run_id]
+        if not self._listeners:
+            self._has_listeners.clear()
 
     async def _catch_up(
         self, tenant: str, run_id: str | None, after: int, upto: int, only: EventFilter | None
@@ -223,17 +183,13 @@ class EventFeed:
 
     async def _follow(self) -> None:
         while True:
+            await self._has_listeners.wait()
             try:
-                async with asyncio.timeout(self._look_s):
-                    await self._written.wait()
-            except TimeoutError:
-                pass
-            self._written.clear()
-            if self._listeners:
-                try:
-                    await self._read_on()
-                except StoreError:
-                    continue  # whoever writes reports it; reading goes on when the store does
+                newest = await self._log.wait(self._position, timeout_s=_LOOK_S)
+                await self._read_on()
+                self._position = max(self._position, newest)  # also past events that are damaged
+            except StoreError:  # whoever writes reports it
+                await asyncio.sleep(_STORE_RETRY_S)
 
     async def _read_on(self) -> None:
         while True:
@@ -246,3 +202,20 @@ class EventFeed:
                 self._position = page[-1].id
             if len(page) < _PAGE:
                 return
+
+
+class _Listener:
+    """What one listener has not taken yet; `behind` says that it has to read the log again."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[StoredEvent] = deque()
+        self.behind = False
+        self.ready = asyncio.Event()
+
+    def put(self, event: StoredEvent) -> None:
+        if len(self.waiting) >= _MOST_WAITING:
+            self.waiting.clear()
+            self.behind = True
+        if not self.behind:
+            self.waiting.append(event)
+        self.ready.set()

@@ -1,4 +1,4 @@
-"""The gateway over HTTP, put together: MCP at `/mcp`, REST under `/api/v1`, behind the check of who is calling."""
+"""The gateway's ASGI application: MCP at `/mcp` and REST under `/api/v1`, behind access control."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from toolpost.auth.caller_tokens import CallerTokens
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
-from toolpost.gateway.access import METADATA, Access, is_loopback
-from toolpost.gateway.callers import Callers, local_token
+from toolpost.gateway.access import METADATA, Access, Callers
+from toolpost.gateway.caller_keys import local_token
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
 from toolpost.gateway.rates import Rates
-from toolpost.gateway.rest.routes import rest_routes
-from toolpost.gateway.rest.service import RestService
+from toolpost.gateway.rest.openapi import rest_routes
+from toolpost.gateway.rest.operations import RestService
 from toolpost.gateway.service_routes import service_routes
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.local_tools import network_policy
+from toolpost.wire.addresses import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.siblings import Siblings
@@ -50,14 +51,12 @@ def gateway_app(
     siblings: Siblings | None = None,
     changed_sources: ChangedSources | None = None,
 ) -> ASGIApp:
-    """Return the ASGI application of the gateway, which others reach at `public_url`.
+    """Return the ASGI application of the gateway, whose clients use `public_url`.
 
-    `mcp` is served at `/mcp` and below it. The `feed` must be among the sinks of the Toolbox.
-    `siblings` are the other workers, which were told of `changed_sources` before this one was started.
+    `mcp` is served at `/mcp` and below it. `siblings` are the other
+    workers; `changed_sources` are the changes of sources that they applied before this one started.
     """
-    rest = RestService(
-        box, feed, lambda: mcp.default, public_url=public_url, siblings=siblings, changed_sources=changed_sources
-    )
+    rest = RestService(box, feed, mcp, public_url=public_url, siblings=siblings, changed_sources=changed_sources)
 
     shared = None if siblings is None else siblings.rates
     rates = Rates(box.settings.server.requests_per_minute, shared=shared)
@@ -75,24 +74,20 @@ def gateway_app(
         *rest_routes(rest),
         *a2a_routes(rest),
     ]
-    if host is not None and is_loopback(host):  # whose browser it is elsewhere, a login has to say
+    if host is not None and is_loopback(host):  # elsewhere the user of the browser is unknown without a login
         routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
     app = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 500: _broken, ToolError: _refused}
     )
 
-    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
-        # What most requests are for does not pass the layers and routes of everything else.
-        is_mcp = scope["type"] == "http" and scope["path"] == "/mcp"
-        await (mcp.serve_default if is_mcp else app)(scope, receive, send)
-
     metadata_url = None if box.settings.server.oidc is None else f"{public_url}{METADATA}/mcp"
     access = Access(
-        routed,
+        app,
         callers,
         public_url=public_url,
         rates=rates,
         concurrent_requests=box.settings.server.concurrent_requests,
+        mcp=mcp.serve_default,
         metadata_url=metadata_url,
     )
     behind = observed(access)
@@ -100,7 +95,7 @@ def gateway_app(
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:
-    return ProblemResponse(404, "not_found", "there is nothing here; /openapi.json says what there is")
+    return ProblemResponse(404, "not_found", "unknown path; /openapi.json lists the operations")
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
@@ -108,21 +103,21 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 
 async def _broken(_request: Request, _error: Exception) -> Response:
-    return ProblemResponse(500, "internal_error", "this went wrong here; the log of the gateway says why")
+    return ProblemResponse(500, "internal_error", "internal error; see the log of the gateway")
 
 
 @asynccontextmanager
 async def open_callers(box: Toolbox, folder: Path, operator: str, *, host: str) -> AsyncGenerator[Callers]:
-    """Open what tells callers apart; ConfigError where an address is open to others and nobody could come in.
+    """Open the authentication of callers; raise ConfigError if `host` is public and no caller could authenticate.
 
-    `operator` is for whom requests with the token of the data `folder` are, and `host` the address of the socket.
+    Requests with the token of the data `folder` run as `operator`. `host` is the address of the socket.
     """
     settings, keys = box.settings, box.store.caller_keys
     oidc = settings.server.oidc
     if not is_loopback(host):
         if oidc is None and not await keys.list():
             raise ConfigError(
-                f"{host} is open to other machines, and no caller could come in: create a key "
+                f"{host} is open to other machines, but no caller could authenticate: create a key "
                 "(`toolpost keys create NAME`), or set server.oidc"
             )
         if settings.server.public_url is None:

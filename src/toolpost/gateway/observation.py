@@ -1,4 +1,4 @@
-"""What the gateway tells of its requests and calls while it serves: spans of OpenTelemetry, and lines of a log."""
+"""Observation of requests and calls: OpenTelemetry spans and log lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts.events import EventCode
 from toolpost.gateway.access import CALLER
-from toolpost.policy.redaction import LOG_FIELDS, one_line
+from toolpost.policy.log_redaction import LOG_FIELDS, escape_controls
 from toolpost.wire.tracing import current_trace_id, find_tracer, remote_parent
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ _OUTCOMES = {
 
 
 def observed(app: ASGIApp) -> ASGIApp:
-    """Return the application with spans and lines of its requests; as it is where neither is wanted."""
+    """Return the application with spans and log lines, or unchanged if both are disabled."""
     tracer = find_tracer()
     return app if tracer is None and not _log.isEnabledFor(logging.INFO) else _Observation(app, tracer)
 
 
 class _Observation:
-    """ASGI middleware: a server span for each request, below the span that its caller names, and a line of the log."""
+    """ASGI middleware: a server span per request, as a child of the caller's span, and a log line."""
 
     def __init__(self, app: ASGIApp, tracer: Tracer | None) -> None:
         self._app = app
@@ -107,7 +107,7 @@ def _log_request(scope: Scope, status: int, duration_ms: float) -> None:
     caller: Caller | None = scope.get(CALLER)
     fields = {
         "method": scope["method"],
-        "path": scope["path"],  # without the query, which may hold a secret
+        "path": scope["path"],  # without the query, which may contain a secret
         "status": status,
         "duration_ms": round(duration_ms, 3),
         "principal": None if caller is None else str(caller.principal),
@@ -118,7 +118,7 @@ def _log_request(scope: Scope, status: int, duration_ms: float) -> None:
 
 
 class CallLog:
-    """Event sink that writes a line of the log for each call that ended or waits for a person; failures as warnings."""
+    """Event sink that logs each ended or paused call; failures as warnings."""
 
     def emit(self, event: RunEvent) -> None:
         outcome = _OUTCOMES.get(event.code)
@@ -144,7 +144,7 @@ class CallLog:
 
 @contextmanager
 def logging_to_stderr(form: LogFormat | None) -> Generator[None]:
-    """Write a line for each request, call and warning to stderr while this is open; None changes nothing."""
+    """Log requests, calls and warnings to stderr while this is open; None disables it."""
     if form is None:
         yield
         return
@@ -162,12 +162,12 @@ def logging_to_stderr(form: LogFormat | None) -> Generator[None]:
 
 
 class _TextFormatter(logging.Formatter):
-    """One line for each record: time, level, message and fields. A traceback follows it, each line after a bar."""
+    """One line per record: time, level, message and fields. Lines of a traceback follow with a bar."""
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [_time_of(record), record.levelname, one_line(record.getMessage())]
-        parts += [f"{name}={one_line(str(value))}" for name, value in _fields_of(record)]
-        below = [f"  | {one_line(line)}" for line in self._exception_of(record).splitlines()]
+        parts = [_time_of(record), record.levelname, escape_controls(record.getMessage())]
+        parts += [f"{name}={escape_controls(str(value))}" for name, value in _fields_of(record)]
+        below = [f"  | {escape_controls(line)}" for line in self._exception_of(record).splitlines()]
         return "\n".join([" ".join(parts), *below])
 
     def _exception_of(self, record: logging.LogRecord) -> str:
@@ -175,7 +175,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object for each record."""
+    """One JSON object per record."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -195,6 +195,5 @@ def _time_of(record: logging.LogRecord) -> str:
 
 
 def _fields_of(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a record that have a value."""
     fields: dict[str, Any] = getattr(record, LOG_FIELDS, {})
     yield from ((name, value) for name, value in fields.items() if value is not None)

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): what happened, to what, and what to do next."""
+"""Errors as problem details (RFC 9457): status, code, cause and next action."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from toolpost.contracts.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The row of an error's own class counts, else that of the nearest one above; 400 is for what a tool refused.
+# Status by class; the nearest base class applies. 400 is for errors of the tool itself.
 _STATUSES: Mapping[type, int] = {
     PendingNotFoundError: 404,
     ToolNotFoundError: 404,
@@ -56,9 +56,8 @@ _STATUSES: Mapping[type, int] = {
     ToolExecutionError: 500,
     ToolError: 400,
 }
-_INTERRUPTED = "interrupted"  # the process died, and calling again is safe
-
-OPEN_ONES = "GET /api/v1/pending lists what is open"
+_INTERRUPTED = "interrupted"  # the process was killed, and calling again is safe
+LIST_PENDING = "GET /api/v1/pending lists open pending actions"
 
 
 class ProblemResponse(JSONResponse):
@@ -75,14 +74,14 @@ class ProblemResponse(JSONResponse):
 
 
 class Problem(Exception):  # noqa: N818 - what RFC 9457 calls it
-    """A refusal of a request, raised where it is found."""
+    """An error response to a request, raised by its handler."""
 
     def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.status, self.code, self.detail, self.more = status, code, detail, more
 
     def response(self) -> ProblemResponse:
-        """Return the response that says so."""
+        """Return the response with the problem details."""
         return ProblemResponse(self.status, self.code, self.detail, **self.more)
 
 
@@ -93,5 +92,5 @@ def problem_of(error: ToolError) -> ProblemResponse:
         status = 503
     after = error.retry_after_s
     headers = None if after is None else {"Retry-After": str(max(1, round(after)))}
-    message = f"{error.message} {OPEN_ONES}." if isinstance(error, PendingNotFoundError) else error.message
+    message = f"{error.message} {LIST_PENDING}." if isinstance(error, PendingNotFoundError) else error.message
     return ProblemResponse(status, error.error_code, message, headers=headers)

@@ -77,10 +77,11 @@ if sys.platform == "win32":
         raise NotImplementedError("there is one worker on Windows")
 
 else:
-    import fcntl
 
     @contextmanager
     def _locked(descriptor: int) -> Generator[None]:
+        import fcntl  # noqa: PLC0415 - not on Windows
+
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Routes beside the interfaces: whether it lives and is ready, figures for Prometheus, and well-known documents."""
+"""Service routes: health and readiness checks, Prometheus metrics, and well-known documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from toolpost.contracts.callers import Caller
-    from toolpost.gateway.rest.service import RestService
+    from toolpost.gateway.rest.operations import RestService
     from toolpost.toolbox.box import Toolbox
 
 _LEAST_SPACE = 64 * 1024  # bytes; a transaction writes a few pages
@@ -31,17 +31,17 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def service_routes(service: RestService) -> list[Route]:
-    """Return the routes; `/healthz`, `/readyz` and the resource's metadata need no caller."""
+    """Return the routes; `/healthz`, `/readyz` and the resource metadata need no authentication."""
     box = service.box
 
     async def healthz(_request: Request) -> PlainTextResponse:
         return PlainTextResponse("ok\n")
 
     async def resource_metadata(_request: Request) -> JSONResponse:
-        """Tell clients of whom they get tokens for `/mcp` (RFC 9728)."""
+        """Return the issuer of tokens for `/mcp` (RFC 9728)."""
         oidc = box.settings.server.oidc
         if oidc is None:
-            return ProblemResponse(404, "no_issuer", "no issuer is configured here; callers use keys")
+            return ProblemResponse(404, "no_issuer", "no issuer is configured; callers use keys")
         return JSONResponse(
             {
                 "resource": f"{service.public_url}/mcp",
@@ -53,9 +53,9 @@ def service_routes(service: RestService) -> list[Route]:
         )
 
     async def readyz(_request: Request) -> Response:
-        """Tell whether calls can be taken: the store answers and can be written, and the gateway is not stopping."""
+        """Return whether calls are accepted: the store works, and the gateway is not shutting down."""
         if service.is_stopping:
-            return ProblemResponse(503, "stopping", "the gateway is stopping")
+            return ProblemResponse(503, "stopping", "the gateway is shutting down")
         if reason := _write_problem(box):
             return ProblemResponse(503, "store_unavailable", f"calls cannot be recorded: {reason}")
         await box.store.caller_keys.find("")
@@ -68,7 +68,7 @@ def service_routes(service: RestService) -> list[Route]:
         return await _show_metrics(service, request)
 
     async def utcp_manual(request: Request) -> Response:
-        """Describe the catalog as a UTCP manual, whose tools are called over REST."""
+        """Return the catalog as a UTCP manual with REST call templates."""
         route = http_route(f"{service.public_url}/api/v1/tools", headers={"Authorization": "Bearer ${TOOLPOST_TOKEN}"})
         specs = [entry.spec for entry in service.tools_for(request.scope[CALLER]).entries()]
         manual = await asyncio.to_thread(export_manual, specs, route)
@@ -86,7 +86,7 @@ def service_routes(service: RestService) -> list[Route]:
 
 
 def _write_problem(box: Toolbox) -> str:
-    """Return why nothing can be written to the data folder; empty where it can. The reason names no path."""
+    """Return why the data folder is not writable, without its path; empty if it is writable."""
     folder = box.settings.data_dir
     if reason := box.store.events.health.reason:
         return reason
@@ -94,25 +94,25 @@ def _write_problem(box: Toolbox) -> str:
 
 
 async def _show_source_changes(service: RestService, request: Request) -> Response:
-    """Tell a worker that was started again how sources were changed since the gateway runs."""
+    """Return the changes of sources since the gateway started, to a restarted worker."""
     if not request.scope.get(FROM_SIBLING):
-        return ProblemResponse(404, "not_found", "there is nothing here; /openapi.json says what there is")
+        return ProblemResponse(404, "not_found", "unknown path; /openapi.json lists the operations")
     return JSONResponse(service.changed_sources.to_dict())
 
 
 async def _show_metrics(service: RestService, request: Request) -> Response:
-    """Return the figures of this worker and the others; to another one as data, its own alone."""
+    """Return the metrics of all workers as text; to a sibling, those of this worker as JSON."""
     worker = "" if service.siblings is None else str(service.siblings.number)
     metrics = await metrics_of(service.box, listeners=service.feed.listeners, worker=worker)
     if request.scope.get(FROM_SIBLING):
         return JSONResponse(metrics)
-    for others in await service.ask_siblings(request.scope, "GET", request.url.path):
+    for others in await service.request_siblings(request):
         metrics += [Metric(*one) for one in others]
     return PlainTextResponse(metrics_text(metrics), media_type=MEDIA_TYPE)
 
 
 class Metric(NamedTuple):
-    """One figure, with a value for each label; `worker` is the one that counted it, if there are several."""
+    """A metric with a value per label; `worker` is the number of the worker that counted it, if there are several."""
 
     name: str
     kind: str
@@ -123,22 +123,22 @@ class Metric(NamedTuple):
 
 
 async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[Metric]:
-    """Return the figures of one process: calls by tool, sources, what waits for people, and who listens.
+    """Return the metrics of one process: calls by tool, sources, pending actions, webhooks and listeners.
 
-    What waits for people, and how webhooks stand, is the same in all workers, and names none.
+    Pending actions and webhooks are the same in all workers, so these metrics name no worker.
     """
     calls, report, health = box.registry.get_stats().call_stats, box.report, box.store.events.health
     seconds = {name: one.count * one.avg_duration / 1000 for name, one in calls.items()}
     figures: list[tuple[str, str, str, str, Mapping[str, float]]] = [
-        ("tool_calls_total", "counter", "Calls that have ended", "tool", {n: c.count for n, c in calls.items()}),
-        ("tool_failures_total", "counter", "Calls that failed", "tool", {n: c.failures for n, c in calls.items()}),
-        ("tool_call_seconds_total", "counter", "How long calls took together", "tool", seconds),
+        ("tool_calls_total", "counter", "Ended calls", "tool", {n: c.count for n, c in calls.items()}),
+        ("tool_failures_total", "counter", "Failed calls", "tool", {n: c.failures for n, c in calls.items()}),
+        ("tool_call_seconds_total", "counter", "Total duration of calls", "tool", seconds),
         ("source_up", "gauge", "Whether a source is up", "source", {one.name: int(one.ok) for one in report}),
         ("source_tools", "gauge", "Tools of a source", "source", {one.name: one.tools for one in report}),
         ("store_writable", "gauge", "Whether calls can be recorded", "", {"": int(not _write_problem(box))}),
-        ("store_write_failures_total", "counter", "Transactions that failed", "", {"": health.failures}),
+        ("store_write_failures_total", "counter", "Failed transactions", "", {"": health.failures}),
         ("events_waiting", "gauge", "Events that are not written yet", "", {"": health.waiting}),
-        ("event_listeners", "gauge", "Clients that listen to events", "", {"": listeners}),
+        ("event_listeners", "gauge", "Clients that stream events", "", {"": listeners}),
     ]
     figures += _sign_in_figures(box)
     waiting = await box.store.pending.count_open()
@@ -149,30 +149,29 @@ async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[
 
     return [
         *(Metric(*figure, worker) for figure in figures),
-        Metric("pending_actions", "gauge", "Calls that wait for a person", "", {"": waiting}),
-        webhook("webhook_delivered_total", "counter", "Events that a webhook has received", "delivered"),
-        webhook("webhook_behind", "gauge", "Events that a webhook has not come to", "behind"),
-        webhook("webhook_failures", "gauge", "Failed tries in a row", "failures"),
+        Metric("pending_actions", "gauge", "Open pending actions", "", {"": waiting}),
+        webhook("webhook_delivered_total", "counter", "Events delivered to a webhook", "delivered"),
+        webhook("webhook_behind", "gauge", "Events not yet delivered to a webhook", "behind"),
+        webhook("webhook_failures", "gauge", "Consecutive failed attempts", "failures"),
     ]
 
 
 def _sign_in_figures(box: Toolbox) -> list[tuple[str, str, str, str, Mapping[str, float]]]:
-    """Return the figures of sign-ins at services, wherever in the process they are counted."""
     counted = box.account_counts().snapshot()
     waits = counted["time_to_resume_s"]
     quantiles = {f"{int(name[1:]) / 100:g}": value for name, value in waits.items() if value is not None}
     return [
         ("oauth_pauses_total", "counter", "Calls that paused for a sign-in", "provider", counted["pauses"]),
         ("oauth_callbacks_total", "counter", "Callbacks of sign-ins by their result", "result", counted["callbacks"]),
-        ("oauth_token_hits_total", "counter", "Look-ups that found a token", "provider", counted["token_hits"]),
-        ("oauth_token_misses_total", "counter", "Look-ups that found no token", "provider", counted["token_misses"]),
+        ("oauth_token_hits_total", "counter", "Lookups that found a token", "provider", counted["token_hits"]),
+        ("oauth_token_misses_total", "counter", "Lookups that found no token", "provider", counted["token_misses"]),
         ("oauth_resumes_total", "counter", "Calls that resumed after a sign-in", "", {"": counted["resumes"]}),
-        ("oauth_resume_seconds", "gauge", "How long calls waited for a sign-in", "quantile", quantiles),
+        ("oauth_resume_seconds", "gauge", "Seconds until calls resumed after a sign-in", "quantile", quantiles),
     ]
 
 
 def metrics_text(metrics: Iterable[Metric]) -> str:
-    """Return figures as text; those of one name stand together, whichever worker they are of."""
+    """Return metrics in the text format of Prometheus, grouped by name."""
     by_name: dict[str, list[Metric]] = {}
     for metric in metrics:
         by_name.setdefault(metric.name, []).append(metric)

@@ -1,7 +1,7 @@
-"""Worker processes of one gateway among themselves: requests go to the worker that can answer them.
+"""Requests between the worker processes of one gateway.
 
-All of them take connections from the same port and work on the same store. What lives in the memory of one worker
-alone are sessions of older MCP clients, counters, and sources that were added while it runs.
+All workers accept connections from the same port and use the same store. Session-based MCP clients, counters, and
+sources added at runtime are in the memory of one worker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolpost.gateway.problems import ProblemResponse
 from toolpost.gateway.source_changes import FROM_SIBLING, SOURCE_CHANGES, ChangedSources
-from toolpost.stores.liveness import try_lock
+from toolpost.stores.durable_files import try_lock
 from toolpost.wire.unix_http import UnixHttpError, unix_request
 
 if TYPE_CHECKING:
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
     from toolpost.wire.unix_http import StreamedReply
 
 _SESSION = b"mcp-session-id"
-_CLIENT = b"x-toolpost-client"  # the address of a client whose request was passed on; from siblings alone
+_CLIENT = b"x-toolpost-client"  # the client's address in a forwarded request; accepted only from siblings
 _MOST_BODY = 4_100_000
-_ASK_S = 10.0
-_MARK = "."
-# RFC 9110, 7.6.1; the server adds the last two by itself.
-_OF_A_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"date", b"server"})
+_REQUEST_S = 10.0
+_SUFFIX = "."
+# RFC 9110, 7.6.1; the server adds the last two automatically.
+_HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"date", b"server"})
 _log = logging.getLogger("toolpost.gateway")
 
 
 class WorkerPlace(NamedTuple):
-    """Which worker of how many a process is, and the folder with the socket of each."""
+    """The number of a worker, the number of all workers, and the folder with their sockets."""
 
     number: int
     workers: int
     folder: str
 
     def socket_of(self, number: int) -> Path:
-        """Return where a worker listens to its siblings."""
+        """Return the socket on which a worker listens for its siblings."""
         return Path(self.folder) / f"{number}.sock"
 
     def lock_of(self, number: int) -> Path:
-        """Return the file that a worker has locked while it serves; the kernel unlocks it when the worker dies."""
+        """Return the file that a worker locks while it serves; the kernel unlocks it if the worker is killed."""
         return Path(self.folder) / f"{number}.serving"
 
 
 class Siblings:
-    """The other workers, as one of them sees them. `token` is the operator's, for what a worker asks by itself."""
+    """The other workers of the gateway; `token` is the operator's, for requests of this worker."""
 
     def __init__(self, place: WorkerPlace, token: str) -> None:
         self._place = place
@@ -62,35 +62,35 @@ class Siblings:
         self.rates = Path(place.folder) / "rates"  # the file by which all workers count requests
 
     @property
-    def mark(self) -> str:
-        """What the ids of this worker's sessions end with."""
-        return f"{_MARK}{self.number}"
+    def suffix(self) -> str:
+        """The suffix of this worker's session IDs."""
+        return f"{_SUFFIX}{self.number}"
 
     def routed(self, app: ASGIApp, admits: Callable[[Scope], Awaitable[bool]]) -> ASGIApp:
-        """Return the application for all requests: those for a session of another worker go there.
+        """Return an application that forwards requests for sessions of other workers, and passes all others to `app`.
 
-        A request that `admits` does not let through is refused by `app` itself, before its body is read.
+        `app` rejects requests that fail `admits`, before their body is read.
         """
 
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            is_passed_on = self._admit(scope)
+            is_forwarded = self._admit(scope)
             if not scope["path"].startswith("/mcp"):
                 await app(scope, receive, send)
                 return
             owner = self._owner_of(scope)
-            if owner != self.number and not is_passed_on and await admits(scope):
-                await self._pass_on(owner, scope, receive, send)
+            if owner != self.number and not is_forwarded and await admits(scope):
+                await self._forward(owner, scope, receive, send)
                 return
-            _without_mark(scope, self.mark)
-            await app(scope, receive, self._marking(send))
+            _strip_suffix(scope, self.suffix)
+            await app(scope, receive, self._with_suffix(send))
 
         return call
 
     def _admit(self, scope: Scope) -> bool:
-        """Take in who sends a request; return whether a sibling does, which no client can claim."""
+        """Record whether a sibling sent the request, which clients cannot forge, and return it."""
         headers = dict(scope["headers"])
         is_sibling: bool = scope["server"] == (str(self._place.socket_of(self.number)), None)
         if is_sibling:
@@ -100,17 +100,17 @@ class Siblings:
         return is_sibling
 
     def _owner_of(self, scope: Scope) -> int:
-        """Return the worker that has the session of a request; this one, if the request names none."""
+        """Return the worker that owns the session of a request; this worker if it has no session."""
         headers = dict(scope["headers"])
-        number = headers.get(_SESSION, b"").rpartition(_MARK.encode())[2]
+        number = headers.get(_SESSION, b"").rpartition(_SUFFIX.encode())[2]
         return self._numbers.get(number, self.number)
 
-    def _marking(self, send: Send) -> Send:
-        """Return a sender that marks the id of a session as this worker's."""
+    def _with_suffix(self, send: Send) -> Send:
+        """Return a sender that adds this worker's suffix to session IDs."""
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                mark = self.mark.encode()
+                mark = self.suffix.encode()
                 headers = [
                     (name, value + mark if name.lower() == _SESSION else value) for name, value in message["headers"]
                 ]
@@ -119,8 +119,8 @@ class Siblings:
 
         return marked
 
-    async def _pass_on(self, owner: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let another worker answer a request; it ends when the client goes away."""
+    async def _forward(self, owner: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request to another worker, until the response ends or the client disconnects."""
         body = await _read(receive)
         if body is None:
             await ProblemResponse(413, "body_too_large", "the body is too large")(scope, receive, send)
@@ -137,13 +137,13 @@ class Siblings:
         if isinstance(ended[0], UnixHttpError):
             _log.warning("worker %d did not answer: %s", owner, ended[0])
             headers = {"Retry-After": "1"}
-            response = ProblemResponse(503, "worker_gone", "the worker of this session starts again", headers=headers)
-            with suppress(RuntimeError):  # a response may have begun
+            response = ProblemResponse(503, "worker_gone", "the worker of this session is restarting", headers=headers)
+            with suppress(RuntimeError):  # a response may have started
                 await response(scope, receive, send)
 
     async def _relay(self, owner: int, scope: Scope, body: bytes, send: Send) -> None:
         client: Any = scope["client"]
-        headers = [(name, value) for name, value in scope["headers"] if name not in _OF_A_HOP]
+        headers = [(name, value) for name, value in scope["headers"] if name not in _HOP_BY_HOP]
         given = [*headers, (_CLIENT, str(client[0]).encode())]
         query = scope["query_string"].decode("latin-1")
         target = scope["raw_path"].decode("latin-1") + (f"?{query}" if query else "")
@@ -158,7 +158,7 @@ class Siblings:
 
     @contextmanager
     def serving(self) -> Generator[None]:
-        """Let the others know that this worker answers them."""
+        """Hold the lock that shows that this worker responds to its siblings."""
         with self._place.lock_of(self.number).open("wb") as file:
             try_lock(file.fileno(), shared=False)
             yield
@@ -171,27 +171,27 @@ class Siblings:
             return False
 
     async def changed_sources(self) -> ChangedSources:
-        """Return how sources were changed before this worker was started, as the one tells it that saw most of it.
+        """Return the changes of sources before this worker started, from the sibling that has seen most of them.
 
-        A sibling that is only starting is not asked: it knows nothing, and would wait for this one.
+        A sibling that is still starting is skipped: it knows no changes, and would wait for this worker.
         """
         serving = [number for number in self._others if self._is_serving(number)]
-        replies = [ChangedSources(**reply) for reply in await self._ask_all(serving, "GET", SOURCE_CHANGES)]
+        replies = [ChangedSources(**reply) for reply in await self._request_all(serving, "GET", SOURCE_CHANGES)]
         return max([*replies, ChangedSources()], key=lambda known: known.count)
 
-    async def ask(self, method: str, target: str, value: Any = None) -> list[Any]:
-        """Send a request of this worker's own to all others, and return what those say that answer with JSON."""
-        return await self._ask_all(self._others, method, target, value)
+    async def broadcast(self, method: str, target: str, value: Any = None) -> list[Any]:
+        """Send a request to all other workers, and return the JSON of those that respond."""
+        return await self._request_all(self._others, method, target, value)
 
     @property
     def _others(self) -> list[int]:
         return [number for number in range(self._place.workers) if number != self.number]
 
-    async def _ask_all(self, numbers: Sequence[int], method: str, target: str, value: Any = None) -> list[Any]:
-        replies = await asyncio.gather(*(self._ask(number, method, target, value) for number in numbers))
+    async def _request_all(self, numbers: Sequence[int], method: str, target: str, value: Any = None) -> list[Any]:
+        replies = await asyncio.gather(*(self._request(number, method, target, value) for number in numbers))
         return [reply for reply in replies if reply is not None]
 
-    async def _ask(self, number: int, method: str, target: str, value: Any) -> Any:
+    async def _request(self, number: int, method: str, target: str, value: Any) -> Any:
         body = b"" if value is None else json.dumps(value).encode()
         headers = [
             ("Host", "localhost"),
@@ -201,7 +201,7 @@ class Siblings:
         ]
         try:
             async with unix_request(
-                self._place.socket_of(number), method, target, headers=headers, body=body, timeout_s=_ASK_S
+                self._place.socket_of(number), method, target, headers=headers, body=body, timeout_s=_REQUEST_S
             ) as reply:
                 text = b"".join([chunk async for chunk in reply.chunks])
         except UnixHttpError as error:
@@ -213,8 +213,7 @@ class Siblings:
         return json.loads(text) if text else None
 
 
-def _without_mark(scope: Scope, mark: str) -> None:
-    """Take the mark off the id of a session."""
+def _strip_suffix(scope: Scope, mark: str) -> None:
     suffix = mark.encode()
     scope["headers"] = [
         (name, value.removesuffix(suffix) if name == _SESSION else value) for name, value in scope["headers"]
@@ -222,7 +221,7 @@ def _without_mark(scope: Scope, mark: str) -> None:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """Return the body of a request; None if it is too large."""
+    """Return the body of a request, or None if it is too large."""
     parts, size = list[bytes](), 0
     while True:
         message = await receive()
@@ -240,7 +239,7 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def _send_reply(reply: StreamedReply, send: Send) -> None:
-    headers = [(name.lower(), value) for name, value in reply.headers if name.lower() not in _OF_A_HOP]
+    headers = [(name.lower(), value) for name, value in reply.headers if name.lower() not in _HOP_BY_HOP]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     async for chunk in reply.chunks:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})

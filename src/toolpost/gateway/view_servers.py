@@ -1,7 +1,7 @@
-"""The MCP servers of a gateway: of its default view at `/mcp`, of named views at `/mcp/NAME`.
+"""The MCP servers of a gateway: the default view at `/mcp`, and named views at `/mcp/NAME`.
 
-Each is started by the first request for it. Until then nothing of the SDK is loaded, which takes longer to import than
-all the rest of the gateway, and which callers of the REST interface never need.
+A server is started by the first request for it. Until then the MCP SDK is not imported: it takes longer to import than
+the rest of the gateway, and clients of the REST interface do not need it.
 """
 
 from __future__ import annotations
@@ -23,56 +23,21 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller
-    from toolpost.gateway.mcp_progress import ProgressRelay
-    from toolpost.gateway.mcp_server import McpServer
+    from toolpost.gateway.mcp.progress import ProgressRelay
+    from toolpost.gateway.mcp.server import McpServer
     from toolpost.gateway.views import View
     from toolpost.toolbox.box import Toolbox
 
-_SESSION_HEADER = "mcp-session-id"  # of the older protocol
-_DEFAULT = ""  # stands for the name of the view at `/mcp` itself
-_MODULES = ("toolpost.gateway.mcp_http", "toolpost.gateway.mcp_server")
-
-
-class _Server:
-    """One MCP server while it runs, with its sessions and the task that keeps them open."""
-
-    def __init__(self, mcp: McpServer, sessions: StreamableHTTPSessionManager) -> None:
-        self.mcp = mcp
-        self.sessions = sessions
-        self._stopping = asyncio.Event()
-        self._ready = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self, context: Context) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), context=context)
-        ready = asyncio.ensure_future(self._ready.wait())
-        try:
-            await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self._stopping.set()
-            raise
-        finally:
-            ready.cancel()
-        if self._task.done():
-            await self._task  # raises what went wrong
-
-    async def _run(self) -> None:
-        # In one task: a task group is left where it was entered.
-        async with self.mcp.publishing(), self.sessions.run():
-            self._ready.set()
-            await self._stopping.wait()
-
-    async def stop(self) -> None:
-        self._stopping.set()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+_SESSION_HEADER = "mcp-session-id"  # of protocol 2025-11-25 and earlier
+_DEFAULT = ""  # the name of the view at `/mcp` itself
+_MODULES = ("toolpost.gateway.mcp.http", "toolpost.gateway.mcp.server")
 
 
 class ViewServers:
-    """The servers of a default view and of named ones, by what follows `/mcp/`.
+    """MCP servers of the default view at `/mcp` and of named views at `/mcp/NAME`.
 
-    As an ASGI application it serves the named views; one that is gone, or not for a caller, is not found. `relay` must
-    be among the sinks of the Toolbox for progress to reach clients.
+    As an ASGI application it serves the named views; a view that does not exist or is not visible to the caller is not
+    found. Clients receive progress only if `relay` is among the sinks of the Toolbox.
     """
 
     def __init__(
@@ -80,20 +45,17 @@ class ViewServers:
     ) -> None:
         self._box = box
         self._relay = relay
+        self.default = default
         self._views: dict[str, View] = {**(named or {}), _DEFAULT: default}
         self._servers: dict[str, _Server] = {}
         self._running = False
         self._changing = asyncio.Lock()
         self._context = copy_context()  # a server outlives the request that starts it
 
-    @property
-    def default(self) -> View:
-        """What clients see at `/mcp`."""
-        return self._views[_DEFAULT]
-
     async def show(self, default: View, named: Mapping[str, View]) -> None:
-        """Serve these views: change the servers that run, stop those of views that are gone."""
+        """Serve these views from now on: update running servers and stop those of removed views."""
         async with self._changing:
+            self.default = default
             self._views = {**named, _DEFAULT: default}
             await self._stop([name for name in self._servers if name not in self._views])
             for name, server in self._servers.items():
@@ -134,14 +96,14 @@ class ViewServers:
         await server.sessions.handle_request(scope, receive, send)
 
     async def _start(self, name: str) -> _Server | None:
-        """Return the server of a view, which is started now if no other request was faster; None if it is gone."""
+        """Return the server of a view, after starting it if needed; None if the view does not exist."""
         async with self._changing:
             server, view = self._servers.get(name), self._views.get(name)
             if server is not None or view is None:
                 return server
             if not self._running:
                 raise RuntimeError("the gateway has ended")
-            for module in _MODULES:  # in a thread: other requests are answered meanwhile
+            for module in _MODULES:  # in a thread, so that other requests are served
                 await asyncio.to_thread(import_module, module)
             server = self._make(view)
             await server.start(self._context)
@@ -149,8 +111,8 @@ class ViewServers:
             return server
 
     def _make(self, view: View) -> _Server:
-        from toolpost.gateway.mcp_http import gateway_sessions  # noqa: PLC0415 - as said above
-        from toolpost.gateway.mcp_server import McpServer  # noqa: PLC0415
+        from toolpost.gateway.mcp.http import gateway_sessions  # noqa: PLC0415 - loads the SDK
+        from toolpost.gateway.mcp.server import McpServer  # noqa: PLC0415 - as above
 
         mcp = McpServer(
             self._box,
@@ -163,22 +125,57 @@ class ViewServers:
         return _Server(mcp, gateway_sessions(mcp))
 
 
+class _Server:
+    """A running MCP server with its sessions and the task that keeps them open."""
+
+    def __init__(self, mcp: McpServer, sessions: StreamableHTTPSessionManager) -> None:
+        self.mcp = mcp
+        self.sessions = sessions
+        self._stopping = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, context: Context) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), context=context)
+        ready = asyncio.ensure_future(self._ready.wait())
+        try:
+            await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._stopping.set()
+            raise
+        finally:
+            ready.cancel()
+        if self._task.done():
+            await self._task  # raises the exception of a failed start
+
+    async def _run(self) -> None:
+        # In one task, because a task group must be left in the task that entered it.
+        async with self.mcp.publishing(), self.sessions.run():
+            self._ready.set()
+            await self._stopping.wait()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
 def _not_found(name: str) -> ProblemResponse:
-    return ProblemResponse(404, "view_not_found", f"there is no view {name!r}")
+    return ProblemResponse(404, "view_not_found", f"unknown view {name!r}")
 
 
 def _principal_of(ctx: Any) -> str:
-    """Return for whom a request is that an MCP server handles."""
+    """Return the principal of a request to an MCP server."""
     return str(_caller_of(ctx.request.scope).principal)
 
 
 def _is_interactive(ctx: Any) -> bool:
-    """Return whether a person uses the client of a request that an MCP server handles."""
+    """Return whether a user operates the client of a request to an MCP server."""
     return _caller_of(ctx.request.scope).interactive
 
 
 def _session_of(ctx: Any) -> str:
-    """Return the session of a request: of its caller, and of its connection where the protocol has such."""
+    """Return the session of a request: its caller, and its MCP session if the protocol has one."""
     return f"{_caller_of(ctx.request.scope).id} {ctx.request.headers.get(_SESSION_HEADER, '')}"
 
 

@@ -1,4 +1,4 @@
-"""Views: which tools of the catalog a client of the gateway sees and can call, and how they are shown to it."""
+"""Views: the tools that a client of the gateway sees and can call, and the names they are shown under."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
 
 class View:
-    """The tools of an open Toolbox that clients see: each of them, or three that find, describe and call them.
+    """The tools of an open Toolbox that clients see: every tool, or three tools that search, describe and call them.
 
-    For its clients there are no other tools. Calls take the way of all others. `only` is the source that is shown as it
-    is, under its own names, if that is what the view does. `links_large` says that structured content of a large result
-    is a reference to its artifact.
+    Clients cannot find or call other tools. If the view shows one source unchanged, under its own names, `only` is that
+    source. With `links_large`, the structured content of a large result is a reference to its artifact.
     """
 
     def __init__(self, box: Toolbox, name: str, settings: ViewSettings) -> None:
@@ -44,15 +43,15 @@ class View:
 
     @property
     def tools(self) -> SelectedTools:
-        """The tools of the view, however they are shown."""
+        """The selected tools, regardless of how they are shown."""
         return self._tools
 
     def is_for(self, user: str) -> bool:
-        """Return whether a caller, `tenant:user`, sees anything at all."""
+        """Return whether the view is visible to a caller, `tenant:user`."""
         return self._principals is None or any(fnmatchcase(user, pattern) for pattern in self._principals)
 
     def shown(self) -> Shown:
-        """Return the records of the tools in the list, by the names that clients use."""
+        """Return the specs of the listed tools by the names that clients use."""
         if self.only is not None:
             specs = [entry.spec for entry in self._tools.entries()]
             return {
@@ -66,48 +65,48 @@ class View:
         }
 
     def is_own(self, name: str) -> bool:
-        """Return whether this is one of the three tools that stand for all."""
+        """Return whether this is one of the three tools of a search view."""
         return self._search is not None and name in OWN
 
     def has(self, tool_name: str) -> bool:
-        """Return whether calls of this tool can be made, or were made, through the view."""
+        """Return whether this tool can be called, or was called, through the view."""
         return self._tools.has(tool_name)
 
     def spec(self, tool_name: str) -> ToolSpec:
-        """Return the record of a tool; a bare one for the view's own, and for tools that are gone."""
+        """Return the spec of a tool; only its name for the tools of a search view and for removed tools."""
         return self._registry.find(tool_name).spec if self._registry.has(tool_name) else ToolSpec(name=tool_name)
 
     def unwrap(self, name: str, arguments: Any) -> tuple[str, Any]:
-        """Return the tool and the arguments that a call means: those within `call_tool`, or as they are."""
+        """Return the tool and arguments of a call, taken out of `call_tool` in a search view."""
         return (name, arguments) if self._search is None else self._search.unwrap(name, arguments)
 
     async def call(self, name: str, arguments: dict[str, Any] | None, **options: Unpack[CallOptions]) -> Outcome:
-        """Call a tool; one that the view leaves out is not found, as one that does not exist."""
+        """Call a tool; a tool outside the view is not found."""
         callee = self._tools if self._search is None else self._search
         return await callee.call(name, arguments, **options)
 
 
 def _own_spec(name: str, description: str, schema: dict[str, Any]) -> ToolSpec:
-    if name == CALL:  # it may be anything
+    if name == CALL:  # it can call any tool
         return ToolSpec(name=name, description=description, input_schema=schema, side_effects="external")
     safety = SafetyProfile(destructive=False)
     return ToolSpec(name=name, description=description, input_schema=schema, side_effects="pure", safety=safety)
 
 
 def make_views(box: Toolbox, default: str | None = None) -> dict[str, View]:
-    """Make the views of a Toolbox's settings, by name; `default` replaces the default of the settings.
+    """Create the views of a Toolbox's settings by name; `default` replaces the default view of the settings.
 
-    ConfigError when a view names a collection that does not exist, or there is no such default.
+    Raise ConfigError if a view names an unknown collection or `default` does not exist.
     """
     settings = box.settings
     if default is not None and default != settings.view:
         known = {**PLAIN_VIEWS, **settings.views}
         if default not in known:
-            raise ConfigError(f"there is no view {default!r}; there are: {', '.join(known)}; add it to `views`")
+            raise ConfigError(f"unknown view {default!r}; there are: {', '.join(known)}; add it to `views`")
         settings = settings.model_copy(update={"view": default})
     return {name: View(box, name, given) for name, given in settings.all_views().items()}
 
 
 def default_view(box: Toolbox, default: str | None = None) -> View:
-    """Make the view of clients that name none."""
+    """Create the view for clients that name none."""
     return make_views(box, default)[default or box.settings.view]

@@ -18,20 +18,20 @@ from typing import NamedTuple
 
 from toolpost.contracts.context import ProtectedPath
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
-from toolpost.files.segments import path_segment
+from toolpost.stores.path_segments import path_segment
 
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 _MOST_KNOWN = 10_000
-
-
+_MOST_LINKS = 40  # as many as Linux follows
 TENANT, USER = "{tenant}", "{user}"
+Identity = tuple[int, int]
 
 
 class AllowedPaths:
-    """The folders that the calls of each user may reach; None is no restriction.
+    """The folders that the calls of each user may reach; None means no restriction.
 
     A path with `{tenant}` or `{user}` as a segment is a template. A list with a template applies to every tenant. Other
-    lists apply to the local tenant alone: the calls of every other tenant reach its folder below `tenants`.
+    lists apply only to the local tenant: the calls of every other tenant reach its folder below `tenants`.
     """
 
     __slots__ = ("_is_for_all", "_known", "_other", "_paths")
@@ -57,12 +57,12 @@ class AllowedPaths:
 
 
 def is_template(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path has a segment for each tenant or user."""
+    """Return whether a path contains a placeholder for the tenant or the user."""
     return TENANT in os.fspath(path) or USER in os.fspath(path)
 
 
 def template_problem(path: str | os.PathLike[str]) -> str:
-    """Return what is wrong with the template of a path; empty for one that keeps users apart, and for other paths."""
+    """Return the problem of a path template; empty for one that separates users, and for paths without placeholders."""
     segments = os.fspath(path).replace("\\", "/").split("/")
     for segment in segments:
         name = _PLACEHOLDER.search(segment)
@@ -89,13 +89,13 @@ def is_path_allowed(
 ) -> bool:
     """Return whether `path` lies in or below an allowed folder, and in no protected one.
 
-    None for the allowed folders allows everything, an empty list nothing.
+    If the allowed folders are None, every path is allowed; with an empty list, none is.
     """
     if allowed_paths is None and not protected_paths:
         return True
     try:
         real = os.path.realpath(path)
-    except ValueError:  # a null byte, which no file name has
+    except ValueError:  # a null byte
         return False
     if is_protected(real, protected_paths, writes=True):
         return False
@@ -120,10 +120,6 @@ def is_protected(real: str, protected_paths: Sequence[ProtectedPath], *, writes:
         return False
 
 
-_MOST_LINKS = 40  # as many as Linux follows
-Identity = tuple[int, int]
-
-
 class _Known(NamedTuple):
     """A resolved protected path: `ends` are the path and its link targets, `ways` the folders above."""
 
@@ -134,7 +130,7 @@ class _Known(NamedTuple):
 
 
 class Protection:
-    """Lookup of protected paths for one call; the file system is read on first use."""
+    """Lookup of protected paths for one call; reads the file system on first use."""
 
     __slots__ = ("_inodes", "_known", "_linked", "_paths")
 
@@ -153,7 +149,7 @@ class Protection:
         return None
 
     def of_status(self, status: os.stat_result, *, writes: bool) -> ProtectedPath | None:
-        """Return the protected path that a file or folder is by its inode, under whatever name it was opened."""
+        """Return the protected path with the inode of a file or folder, regardless of its name."""
         identity = (status.st_dev, status.st_ino)
         for entry in self._applying(writes=writes):
             if identity in entry.things:
@@ -182,7 +178,7 @@ class Protection:
         return None
 
     def hides(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether a folder listing omits an entry; the inode alone decides for most."""
+        """Return whether a folder listing omits an entry; for most entries the inode is sufficient."""
         if self._inodes is None:
             applying = self._applying(writes=False)
             self._inodes = frozenset(inode for one in applying for _, inode in one.things)
@@ -190,13 +186,13 @@ class Protection:
             return False
         try:
             return self.of_status(entry.stat(follow_symlinks=False), writes=False) is not None
-        except OSError:  # gone since
+        except OSError:  # deleted since
             return True
 
     def _applying(self, *, writes: bool) -> list[_Known]:
         if writes not in self._known:
             folders = _Folders()
-            self._known[writes] = [folders.look_up(path) for path in self._paths if writes or not path.readable]
+            self._known[writes] = [folders.resolve(path) for path in self._paths if writes or not path.readable]
         return self._known[writes]
 
     def _hard_links(self) -> dict[Identity, ProtectedPath]:
@@ -210,12 +206,12 @@ class Protection:
 
 
 class _Folders:
-    """Resolve folders link by link, so that every link on the way is known; results are cached."""
+    """Resolve folders link by link, to record every link on the way; results are cached."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, frozenset[Identity]]] = {}
 
-    def look_up(self, path: ProtectedPath) -> _Known:
+    def resolve(self, path: ProtectedPath) -> _Known:
         """Resolve an absolute protected path."""
         ends, things, ways = list[str](), set[Identity](), frozenset[Identity]()
         place: str | None = path.path
@@ -260,7 +256,7 @@ def _above(path: str) -> str:
 
 
 def _target(place: str, above: str, status: os.stat_result | None) -> str | None:
-    """Return the target of a link as an absolute path; None where the path is no link."""
+    """Return the target of a link as an absolute path; None if the path is not a link."""
     if status is None or not stat.S_ISLNK(status.st_mode):
         return None
     try:
@@ -294,7 +290,7 @@ def _linked_files(folder: str) -> Iterator[Identity]:
 
 
 def _fold(path: str) -> str:
-    """Return a path folded as file systems do that ignore case and Unicode forms."""
+    """Return a path folded as by file systems that ignore case and Unicode forms."""
     if path.isascii():
         return path.lower() if os.name != "nt" else path.lower().rstrip(". ")
     plain = "".join(letter for letter in path if unicodedata.category(letter) != "Cf")

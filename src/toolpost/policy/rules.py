@@ -13,11 +13,17 @@ from toolpost.contracts.calls import PermittedCall, ValidatedCall
 from toolpost.contracts.errors import ToolPermissionError
 from toolpost.contracts.questions import CallPreview, Question
 from toolpost.contracts.spec import AGENT_TARGET, SideEffects, ToolSpec
-from toolpost.policy.approvals import ANYBODY, Approvals, call_hash
+from toolpost.policy.approvals import ANYBODY, Approvals
+from toolpost.policy.call_hashes import call_hash
 from toolpost.schema.json_values import is_object
 
 Action = Literal["allow", "ask", "deny"]
 Template = Literal["exploratory", "standard", "regulated", "audit"]
+_LEAVES = "it reaches outside this machine"
+_UNDECLARED = "its effects are not declared"
+_CLAIMED = "only its own source, which is not trusted, says that it is harmless"
+_MARKED = "it is marked destructive"
+_NO_PREVIEW = CallPreview()
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -44,23 +50,20 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 def _may_destroy(spec: ToolSpec) -> bool:
-    """Return whether a call may delete, overwrite, send or pay; unknown counts as yes."""
+    """Return whether a call may delete, overwrite, send or pay; True if unknown."""
     return spec.safety.destructive is not False
-
-
-_LEAVES = "it reaches outside this machine"
 
 
 def _why_destructive(spec: ToolSpec) -> str:
     if spec.safety.destructive is None:
         if _is_claimed(spec):
             return f"{_LEAVES}, and {_CLAIMED}" if spec.safety.network else _CLAIMED
-        return f"{_LEAVES}, and nobody has said that it is harmless" if spec.safety.network else _UNSAID
+        return f"{_LEAVES}, and it is not declared harmless" if spec.safety.network else _UNDECLARED
     return _MARKED if spec.safety.destructive else ""
 
 
 def _is_claimed(spec: ToolSpec) -> bool:
-    """Return whether MCP annotations say that a tool is harmless; they count only where the source is trusted."""
+    """Return whether MCP annotations say that a tool is harmless; they apply only if the source is trusted."""
     annotations = spec.extra.get("annotations")
     return is_object(annotations) and (
         annotations.get("readOnlyHint") is True or annotations.get("destructiveHint") is False
@@ -68,16 +71,11 @@ def _is_claimed(spec: ToolSpec) -> bool:
 
 
 def _stays_inside(spec: ToolSpec) -> bool:
-    """Return whether a tool acts inside an agent; without its agent nobody could carry out an approval."""
+    """Return whether a tool acts inside an agent; an approval could not run it without that agent."""
     return spec.target is not None and spec.target.kind == AGENT_TARGET
 
 
-_UNSAID = "nobody has said what it does"
-_CLAIMED = "only its own source, which is not trusted, says that it is harmless"
-_MARKED = "it is marked destructive"
-
-
-_ASKS: dict[Template, Callable[[ToolSpec], str]] = {
+_approval_reasons: dict[Template, Callable[[ToolSpec], str]] = {
     "exploratory": lambda _spec: "",
     "standard": _why_destructive,
     "regulated": lambda spec: _why_destructive(spec) or (_LEAVES if spec.leaves_machine else ""),
@@ -85,11 +83,8 @@ _ASKS: dict[Template, Callable[[ToolSpec], str]] = {
 }
 
 
-_NO_PREVIEW = CallPreview()
-
-
 class Verdict:
-    """The policy's decision about one tool, computed once for all its calls; `question` replaces the approval's."""
+    """The policy's decision about one tool, computed once for all its calls; `question` replaces the default one."""
 
     __slots__ = ("action", "approvals", "question", "reason", "spec")
 
@@ -101,7 +96,7 @@ class Verdict:
         self.question: Question | None = None
 
     def with_question(self, question: Question) -> Verdict:
-        """Return a verdict that asks this question before every call; a denial stays one."""
+        """Return a verdict that requires an answer to this question before every call; a denial stays a denial."""
         if self.action == "deny":
             return self
         asking = Verdict("ask", self.reason, self.spec, self.approvals)
@@ -109,7 +104,7 @@ class Verdict:
         return asking
 
     def review(self, call: ValidatedCall, preview: CallPreview | None = None) -> PermittedCall | Question:
-        """Permit a call, return a question, or raise ToolPermissionError; an approval holds for its preview."""
+        """Permit a call, return a question, or raise ToolPermissionError; an approval is valid for its preview."""
         if self.action == "allow":
             return PermittedCall(call, None)
         if self.action == "deny":
@@ -128,7 +123,7 @@ class Verdict:
         why = shown.reason if shown.reason and self.reason == _MARKED else self.reason
         return Question(
             kind="approval",
-            prompt=f"{before}Allow {self.spec.name}? It needs a person's yes: {why}.",
+            prompt=f"{before}Allow {self.spec.name}? Approval is required: {why}.",
             payload={"preview": shown.text} if shown.text else {},
             state=shown.state or None,
         )
@@ -137,26 +132,26 @@ class Verdict:
 class Policy:
     """Rules and a template: the first rule that matches decides, else the template.
 
-    Give it to a ToolRouter; `Settings(policy=...)` takes a template's name, or rules as mappings. `approvals` say who
-    may answer where a rule does not.
+    A ToolRouter takes a policy; `Settings(policy=...)` takes the name of a template, or rules as mappings. `approvals`
+    define who may answer if a rule does not.
     """
 
     def __init__(
         self, template: Template = "standard", rules: Sequence[Rule] = (), *, approvals: Approvals = ANYBODY
     ) -> None:
-        self._asks = _ASKS[template]
-        self.blocks_changes = template in ("regulated", "audit")  # of definitions, where no lock file pins them
+        self._approval_reason = _approval_reasons[template]
+        self.blocks_changes = template in ("regulated", "audit")  # of definitions that no lock file pins
         self._rules = tuple(rules)
         self._approvals = approvals
 
     def verdict(self, spec: ToolSpec, *, destructive: bool | None = None) -> Verdict:
-        """Return the verdict for a tool, or for those of its calls that are `destructive` or not."""
-        judged = spec
+        """Return the verdict for a tool, or for its calls that are `destructive` or not."""
+        reviewed = spec
         if destructive is not None:
-            judged = replace(spec, safety=spec.safety._replace(destructive=destructive))
+            reviewed = replace(spec, safety=spec.safety._replace(destructive=destructive))
         for rule in self._rules:
-            if rule.matches(judged):
+            if rule.matches(reviewed):
                 approvals = rule.approvals.over(self._approvals)
                 return Verdict(rule.action, rule.reason or f"a policy rule says {rule.action}", spec, approvals)
-        why = self._asks(judged)
+        why = self._approval_reason(reviewed)
         return Verdict("ask" if why else "allow", why, spec, self._approvals)

@@ -1,4 +1,4 @@
-"""Commands: run a program to its end with limits on time and output, leaving no process behind."""
+"""Commands: run a program to its end with limits on time and output; no process is left behind."""
 
 from __future__ import annotations
 
@@ -10,27 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Self
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
-from toolpost.contracts.lines import LineSplitter
 from toolpost.processes.launch import Launch, launch_error, locate, working_directory
-from toolpost.processes.process_supervisor import (
-    END_S,
-    OutputPipe,
-    OutputTail,
-    Process,
-    ProcessSupervisor,
-    WorkerConnection,
-    input_file,
-    pack_request,
-    start,
-    start_error,
-)
+from toolpost.processes.line_splitter import LineSplitter
+from toolpost.processes.pipes import OutputPipe, OutputTail, input_file
+from toolpost.processes.process import Process, start
+from toolpost.processes.process_supervisor import END_S, ProcessSupervisor, WorkerConnection, pack_request, start_error
 
 OnLine = Callable[[str, "Stream"], None]
 
 Stream = Literal["stdout", "stderr"]
 
 SUPERVISED = sys.platform != "win32"
-"""Whether commands share a supervisor; on Windows there is none."""
+"""Whether commands share a supervisor; there is none on Windows."""
 
 _LONGEST_LINE = 64 * 1024
 _LINES_AT_ONCE = 100
@@ -40,9 +31,9 @@ _MOST_IDLE = 16
 
 
 class CommandResult(NamedTuple):
-    """Exit code and output of a command; of stderr the tail.
+    """Exit code and output of a command; for stderr, only the tail.
 
-    `exit_code` is minus the number of the signal where one ended the command. Any code is a result, not an error.
+    If a signal ended the command, `exit_code` is minus the number of the signal. Any code is a result, not an error.
     """
 
     exit_code: int
@@ -69,15 +60,15 @@ async def run_command(
     on_line: OnLine | None = None,
     commands: CommandRunner | None = None,
 ) -> CommandResult:
-    """Run a program with these arguments (no shell) and this whole environment until all of it has ended.
+    """Run a program with these arguments (no shell) and exactly this environment until all processes of it have ended.
 
-    The program is looked up on the PATH of `env`. It reads `stdin`, and then end of file. `on_line(text, stream)` gets
-    the lines of stdout and stderr while the command runs, without their ends, of a flood only some; it must not
-    raise. Without `commands` a supervisor is started for this run, which costs a few hundredths of a second.
+    The program is searched on the PATH of `env`. It reads `stdin`, then end of file. `on_line(text, stream)` receives
+    the lines of stdout and stderr while the command runs, without line ends, and only some lines of a flood; it must
+    not raise. Without `commands`, a supervisor is started for this run, which takes a few hundredths of a second.
 
-    Whatever the program started is ended with it: when it exits, at the deadline, when the caller is cancelled.
-    Raises ToolConnectionError(sent=False) when it cannot be started (not there, not executable, bad folder, NUL in
-    an argument), ToolTimeoutError at the deadline, ToolClientError(code="output_too_large") when stdout is too long.
+    All processes that the program started end with it: when it exits, at the deadline, or if the caller is canceled.
+    Raises ToolConnectionError(sent=False) if it cannot be started (not found, not executable, invalid folder, NUL in an
+    argument), ToolTimeoutError at the deadline, and ToolClientError(code="output_too_large") if stdout is too long.
     """
     launch, limits = Launch(argv=tuple(argv), env=env, cwd=cwd), CommandLimits(timeout_s, max_output_bytes)
     if commands is not None:
@@ -87,10 +78,10 @@ async def run_command(
 
 
 class CommandRunner:
-    """Runs commands below one supervisor, which is started with the first and ends with `close` or with this process.
+    """Runs commands under one supervisor, which starts with the first command and ends with `close` or this process.
 
     Each source has its own: `async with CommandRunner() as commands`, or `await commands.close()`. It belongs to the
-    loop that it is first used on.
+    event loop of its first use.
     """
 
     def __init__(self) -> None:
@@ -102,7 +93,7 @@ class CommandRunner:
 
     @property
     def supervisor_pid(self) -> int | None:
-        """Process id of the supervisor, once there is one."""
+        """Process id of the supervisor, if it runs."""
         return None if self._supervisor is None else self._supervisor.pid
 
     async def run(
@@ -127,11 +118,11 @@ class CommandRunner:
         return run.result(self._exit_code(words, launch))
 
     async def close(self) -> None:
-        """End every command that still runs, and start no other; safe to call twice."""
+        """End every running command and start no other; safe to call twice."""
         self._closed = True
         supervisor, self._supervisor = self._supervisor, None
         for run in self._runs:
-            run.end(ToolConnectionError(f"Command {run.name!r} was ended: its source, or whatever ran it, was closed."))
+            run.end(ToolConnectionError(f"Command {run.name!r} was ended: its source or its runner was closed."))
         while self._idle:
             self._idle.pop().close()
         if supervisor is not None:
@@ -144,14 +135,14 @@ class CommandRunner:
         await self.close()
 
     async def _submit(self, request: bytes, run: RunningCommand) -> WorkerConnection:
-        """Send the request to an idle worker or a new one; idle workers that are gone are passed over."""
+        """Send the request to an idle worker or a new one; idle workers that have ended are skipped."""
         while self._idle:
             with contextlib.suppress(OSError):
                 return await _submit_to(self._idle.pop(), request, run)
         try:
             return await _submit_to(await self._new_worker(), request, run)
         except OSError as failed:
-            msg = f"Command {run.name!r} was not started: its worker could not be ({failed}); check the limit on files."
+            msg = f"Command {run.name!r} was not started: it has no worker ({failed}); check the limit on files."
             raise ToolConnectionError(msg, sent=False) from failed
 
     async def _new_worker(self) -> WorkerConnection:
@@ -161,10 +152,8 @@ class CommandRunner:
             supervisor, self._supervisor = self._supervisor, None
             await supervisor.close()
         if self._closed:
-            raise launch_error(
-                "No command is started any more: its source, or whatever ran it, was closed; open it anew."
-            )
-        if self._supervisor is None:  # Another run may have started one in the meantime.
+            raise launch_error("No more commands are started: its source or its runner was closed; open it again.")
+        if self._supervisor is None:  # Another run may have started one concurrently.
             self._supervisor = ProcessSupervisor()
         return self._supervisor.worker()
 
@@ -184,14 +173,14 @@ class CommandRunner:
                 worker.close()
 
     def _exit_code(self, words: list[str], launch: Launch) -> int | None:
-        """Read the exit code from the worker's last reply; None when nobody knows it."""
+        """Read the exit code from the worker's last reply; None if it is unknown."""
         match words:
             case ["ended", code]:
                 return int(code)
             case ["failed", "exec", number]:
                 before, now = self._programs.pop(_lookup_key(launch), None), locate(launch)
                 if before not in (None, now):
-                    msg = f"Command {launch.argv[0]!r} is no longer where it was, but in {now!r}; run it again."
+                    msg = f"Command {launch.argv[0]!r} has moved to {now!r}; run it again."
                     raise ToolConnectionError(msg, sent=False)
                 raise start_error(launch, "exec", number)
             case ["failed", stage, number]:
@@ -201,7 +190,7 @@ class CommandRunner:
 
 
 def _lookup_key(launch: Launch) -> tuple[str, ...]:
-    """Return all that decides which program a launch means."""
+    """Return everything that determines the program file of a launch."""
     return launch.argv[0] if launch.argv else "", launch.env.get("PATH", ""), working_directory(launch)
 
 
@@ -215,7 +204,7 @@ async def _submit_to(worker: WorkerConnection, request: bytes, run: RunningComma
 
 
 class RunningCommand:
-    """A running command: its output is read as it comes, within its limits."""
+    """A running command; its output is read as it arrives, within its limits."""
 
     worker: WorkerConnection
 
@@ -233,7 +222,6 @@ class RunningCommand:
         self._pipes: list[OutputPipe] = []
 
     def open_pipes(self, stdin: bytes) -> None:
-        """Make the pipes."""
         try:
             for keep in (self._keep_stdout, self._keep_stderr):
                 self._pipes.append(OutputPipe(keep))
@@ -242,12 +230,12 @@ class RunningCommand:
                 self.descriptors.append(input_file(stdin))
         except OSError as failed:
             raise launch_error(
-                f"Command {self.name!r} was not started: there was no pipe to be had for it ({failed.strerror}); "
+                f"Command {self.name!r} was not started: no pipe could be created ({failed.strerror}); "
                 "check the limit on open files."
             ) from failed
 
     def begin(self, worker: WorkerConnection) -> None:
-        """Read output from now on, and set the deadline."""
+        """Start reading output, and set the deadline."""
         self.worker = worker
         self._close_descriptors()
         for pipe in self._pipes:
@@ -255,7 +243,7 @@ class RunningCommand:
         self._timer = self._loop.call_later(self._limits.timeout_s, self._on_deadline)
 
     def end(self, error: ToolError | None) -> None:
-        """Have the command ended with this error; a process that cannot be killed is not waited for."""
+        """End the command with this error, without waiting for a process that cannot be killed."""
         self._error = self._error or error
         if self._timer is not None:
             self._timer.cancel()
@@ -263,7 +251,7 @@ class RunningCommand:
             self._timer = self._loop.call_later(END_S, self.worker.give_up)
 
     def close(self) -> None:
-        """Read what is left in the pipes, and close everything."""
+        """Read the rest of the pipes, and close everything."""
         self._close_descriptors()
         for pipe in self._pipes:
             pipe.drain()
@@ -274,18 +262,18 @@ class RunningCommand:
             self._timer.cancel()
 
     def result(self, code: int | None) -> CommandResult:
-        """Return the result, or raise why the command was ended."""
+        """Return the result, or raise the error that ended the command."""
         if self._error is not None:
             raise self._error
         if code is None:
             raise ToolConnectionError(
-                f"Nobody knows how command {self.name!r} ended: the process above it was killed, or could not be "
+                f"It is unknown how command {self.name!r} ended: the process above it was killed, or could not be "
                 "started; check the limits on processes and memory."
             )
         return CommandResult(code, bytes(self._stdout), self._stderr.text, self._loop.time() - self._began)
 
     def _close_descriptors(self) -> None:
-        """Close the command's ends of the pipes, so that end of file is seen when it closes them."""
+        """Close the command's ends of the pipes, so that end of file is detected when it closes them."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 
@@ -315,14 +303,13 @@ class OutputLines:
         self._lines = LineSplitter()
 
     def feed(self, data: bytes) -> None:
-        """Report the lines that are complete now; of very many that came at once, the last."""
+        """Report the complete lines; of very many in one chunk, only the last."""
         for line in self._lines.feed(data)[-_LINES_AT_ONCE:]:
             self._report(line)
         if self._lines.pending_bytes > _LONGEST_LINE:
             self.flush()
 
     def flush(self) -> None:
-        """Report what is left."""
         if self._lines.pending_bytes:
             self._report(self._lines.take_rest())
 
@@ -349,7 +336,7 @@ def _output_error(name: str, limit: int) -> ToolClientError:
 async def _run_unsupervised(
     launch: Launch, limits: CommandLimits, stdin: bytes, on_line: OnLine | None
 ) -> CommandResult:
-    """Run a command by the streams of a `Process`, as Windows needs; lines of stderr are not reported here."""
+    """Run a command with the streams of a `Process`, as on Windows; lines of stderr are not reported."""
     name, loop = launch.argv[0] if launch.argv else "", asyncio.get_running_loop()
     began = loop.time()
     process = await start(launch, stderr_bytes=_STDERR_BYTES)
@@ -377,7 +364,7 @@ async def _feed(process: Process, stdin: bytes) -> None:
 
 
 async def _read_all(process: Process, limit: int, lines: OutputLines | None) -> bytes | None:
-    """Read stdout to its end; return None when it is longer than the limit, and the command is ended."""
+    """Read stdout to its end; None if it exceeds the limit, and the command is then ended."""
     output = bytearray()
     while data := await process.stdout.read(_CHUNK):
         output += data

@@ -1,7 +1,7 @@
-"""The program of a process that checks one JSON document and cuts a part out of it. Standard library only.
+"""Program of a process that checks one JSON document and cuts a part out of it, with the standard library only.
 
-Stdin is a line of JSON with the path of the part, then the document. Stdout is a line of JSON that says how many bytes
-the document has without the part (or what is wrong), then that document, then the part as it was written.
+Stdin is a line of JSON with the path of the part, then the document. Stdout is a line of JSON with the size of the
+document without the part (or the error), then that document, then the part unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def main() -> None:
-    """Check the document on stdin; answer on stdout. Others go first: it may take a second of a core."""
+    """Check the document on stdin and answer on stdout, with low priority: it may use a core for a second."""
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
     options, _, data = sys.stdin.buffer.read().partition(b"\n")
@@ -33,10 +33,10 @@ def main() -> None:
 
 
 def cut(text: str, path: list[str]) -> tuple[Any, str | None]:
-    """Return a document with null in place of the part, and the part; None where the document has none."""
+    """Return a document with null in place of the part, and the part; None if the document does not have it."""
     value, part, end = _cut(text, _skip(text, 0), path)
     if _skip(text, end) != len(text):
-        raise ValueError("it goes on after the end of the document")
+        raise ValueError("it continues after the end of the document")
     return value, part
 
 
@@ -81,7 +81,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _answer(facts: dict[str, Any], *parts: bytes) -> None:

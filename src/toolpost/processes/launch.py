@@ -1,4 +1,4 @@
-"""Program to start: its arguments and environment, where its file is, and why it cannot be started."""
+"""Launch of a program: its arguments and environment, its file, and errors of starting it."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ _WINDOWS = (
     "TEMP", "USERNAME", "USERPROFILE",
 )  # fmt: skip
 INHERITED = _WINDOWS if sys.platform == "win32" else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""Variables that every child inherits from this process, beside those for the network; any other may be a secret."""
+"""Variables that every child inherits from this process, besides those for the network; others may be secret."""
 LOCALE_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 _LOADER = ("DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
 _REASONS = {
-    errno.E2BIG: "its arguments and environment together are too long, or one of them is; "
-    "shorten them, or have it read what is long from its stdin",
+    errno.E2BIG: "its arguments or its environment are too long; shorten them, or pass long data by stdin",
     errno.EACCES: "permission denied; check that it and the folders above it may be read and executed",
-    errno.EAGAIN: "no more processes may be had; check the limit on them",
-    errno.ENOENT: "the interpreter that its first line names is missing; install that, or correct the line",
+    errno.EAGAIN: "the limit on processes is reached; check it",
+    errno.ENOENT: "the interpreter in its first line is missing; install it, or correct the line",
     errno.ENOEXEC: "it is not a program for this machine; a script needs a first line such as `#!/bin/sh`",
-    errno.ETXTBSY: "somebody is still writing it; let that come to its end",
+    errno.ETXTBSY: "another program is still writing the file; wait until it has finished",
 }
 _PYTHON = frozenset({"python", "python3"})
 _TEMPORARY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY})
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """A program with its arguments, its whole environment and its working directory (None: that of this process)."""
+    """A program with its arguments, its complete environment and its working directory (None: that of this process)."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -49,9 +48,9 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole environment of a child: the inherited variables and those for the network, then the given ones.
+    """Return the complete environment of a child: inherited variables and those for the network, then the given ones.
 
-    A proxy that is given in one case does not come in the other from this process.
+    A proxy that is given in one case is not inherited in the other case.
     """
     given = {name.upper() for name in extra}
     network = network_variables().passed_on
@@ -60,17 +59,17 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def supervisor_environment() -> dict[str, str]:
-    """Return what this interpreter needs to start once more; programs do not inherit it."""
+    """Return the variables that this interpreter needs to start again; programs do not inherit them."""
     return inherited_variables(_LOADER)
 
 
 def inherited_variables(names: Iterable[str]) -> dict[str, str]:
-    """Return those of the variables that this process has."""
+    """Return the named variables that this process has."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def locate(launch: Launch) -> str:
-    """Find the program's file on the child's own PATH; raise with what to do if it cannot be started."""
+    """Find the program's file on the child's PATH; raise an error with the remedy if it cannot be started."""
     if not launch.argv or not launch.argv[0]:
         raise launch_error("No command is given; write the program and its arguments.")
     if launch.cwd is not None and not (_accessible(Path(launch.cwd), os.X_OK) and Path(launch.cwd).is_dir()):
@@ -82,27 +81,29 @@ def locate(launch: Launch) -> str:
     for path in candidates:
         if _accessible(path, os.F_OK):
             raise launch_error(
-                f"Command {command!r} cannot be started: {str(path)!r} is no executable file; see its mode."
+                f"Command {command!r} cannot be started: {str(path)!r} is not an executable file; check its mode."
             )
-    if command in _PYTHON:  # an environment that is not activated has no `python` on its PATH; this program has one
+    if (
+        command in _PYTHON
+    ):  # without an activated environment there may be no `python` on PATH; this interpreter is used
         return sys.executable
-    where = "its path" if os.sep in command else "that PATH holds its folder"
+    where = "its path" if os.sep in command else "that PATH contains its folder"
     raise launch_error(f"Command {command!r} was not found; install it, or check {where}.")
 
 
 def working_directory(launch: Launch) -> str:
-    """Return the absolute path of the directory to run in; a supervisor runs in another one than this process."""
-    if launch.cwd and os.path.isabs(launch.cwd):  # noqa: PTH117 - half the price, on the way of every call
+    """Return the absolute path of the working directory; a supervisor runs in another directory than this process."""
+    if launch.cwd and os.path.isabs(launch.cwd):  # noqa: PTH117 - half the cost, for every call
         return launch.cwd
     try:
         here = os.getcwd()  # noqa: PTH109 - likewise
     except FileNotFoundError:
-        raise launch_error("No command can be run in a folder that is gone: ours is; give it a `cwd`.") from None
+        raise launch_error("The working directory of this process was deleted; set `cwd`.") from None
     return os.path.join(here, launch.cwd) if launch.cwd else here  # noqa: PTH118 - likewise
 
 
 def launch_error(message: str) -> ToolConnectionError:
-    """Return an error for a program that was not started and will not be by trying again."""
+    """Return an error for a program that was not started; trying again will not help."""
     return ToolConnectionError(message, sent=False, category=ErrorCategory.NON_RETRYABLE_CLIENT)
 
 
@@ -121,7 +122,7 @@ def exec_error(launch: Launch, number: int) -> ToolConnectionError:
 
 
 def invalid_launch_error(launch: Launch) -> ToolConnectionError:
-    """Return the error for arguments or variables that no process can be given."""
+    """Return the error for arguments or variables that cannot be passed to a process."""
     return launch_error(
         f"Command {launch.argv[0]!r} cannot be started: its arguments, its environment or its folder hold what no "
         "process can be given; look for NUL, for half a surrogate pair, and for variables whose name is empty or "
@@ -130,7 +131,7 @@ def invalid_launch_error(launch: Launch) -> ToolConnectionError:
 
 
 def _candidates(launch: Launch) -> list[Path]:
-    """List where the program may be, in the order of PATH; relative paths start from its working directory."""
+    """List the possible files of the program in the order of PATH; relative paths start at its working directory."""
     command, base = launch.argv[0], Path(launch.cwd or ".").absolute()
     if sys.platform == "win32":  # PATHEXT makes npx into npx.cmd
         program = shutil.which(command, path=launch.env.get("PATH"))
@@ -141,8 +142,8 @@ def _candidates(launch: Launch) -> list[Path]:
 
 
 def _accessible(path: Path, mode: int) -> bool:
-    """Check access to a path; one that we may not look at is passed over, as shells do."""
+    """Check access to a path; a path without permission is skipped, as by shells."""
     try:
         return os.access(path, mode)
-    except ValueError:  # a name that no file can have
+    except ValueError:  # an invalid file name
         return False

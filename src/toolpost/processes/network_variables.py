@@ -1,6 +1,6 @@
-"""Variables by which programs reach the network: certificates, proxies, caches and registries of packages.
+"""Variables that programs need for the network: certificates, proxies, caches and package registries.
 
-A program that is started inherits them by name, and only where their value holds no secret.
+A started program inherits them by name, unless their value contains a secret.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ NETWORK_VARIABLES = (
     *(f"npm_config_{name}" for name in _NPM),
     *(f"NPM_CONFIG_{name.upper()}" for name in _NPM),
 )  # fmt: skip
-"""The names of all of them; none looks like the name of a secret."""
+"""All their names; none looks like the name of a secret."""
 
 _LOGIN = re.compile(r"(?:^|[\s,=]|//)[^/\s,]*@")  # name and password before a host, with a scheme or without
-# Beginnings that issuers give their tokens, and long words of letters and digits in a row.
+# Token prefixes of issuers, and long words of letters and digits.
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:gh[opsur]_|github_pat_|glpat-|xox[abprs]-|npm_|AKIA)(?=[A-Za-z_-]*\d)|pypi-AgE|eyJ|"
     r"sk-(?=[A-Za-z_-]*\d))[A-Za-z0-9_-]{16,}"
@@ -52,14 +52,14 @@ _TOKEN = re.compile(
 
 
 class NetworkVariables(NamedTuple):
-    """Variables that a started program inherits, and the names of those that it does not, because of their value."""
+    """Variables that a started program inherits, and the names of those withheld because of their value."""
 
     passed_on: dict[str, str]
     withheld: tuple[str, ...]
 
 
 def network_variables(environ: Mapping[str, str] | None = None) -> NetworkVariables:
-    """Return which variables of this process, or of an environment, a started program inherits for the network."""
+    """Return the network variables of this process, or of an environment, that a started program inherits."""
     given = os.environ if environ is None else environ
     found = {name: given[name] for name in NETWORK_VARIABLES if given.get(name)}
     passed_on = {name: value for name, value in found.items() if not _holds_secret(value)}
@@ -67,7 +67,7 @@ def network_variables(environ: Mapping[str, str] | None = None) -> NetworkVariab
 
 
 def _holds_secret(value: str) -> bool:
-    """Return whether a value has a login, a query with a secret, or a word that looks like a token; no path does."""
+    """Return whether a value contains a login, a query with a secret, or a word like a token; paths are safe."""
     if Path(value).is_absolute():
         return False
     if _LOGIN.search(value) or _TOKEN.search(value):

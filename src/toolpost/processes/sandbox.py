@@ -1,4 +1,4 @@
-"""Control groups for child processes (Linux, cgroup v2), and a report of what this machine has to contain them."""
+"""Control groups for child processes (Linux, cgroup v2), and a report of the containment that this machine supports."""
 
 from __future__ import annotations
 
@@ -17,20 +17,39 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _MEMBERSHIPS = Path("/proc/self/cgroup")
 _PR_GET_PDEATHSIG = 2
 _PR_GET_CHILD_SUBREAPER = 37
+_WITHOUT_SUPERVISOR = (
+    "A server is ended when its source is closed, but its child processes may remain, and so may the server if "
+    "Toolpost is killed; run Toolpost on Linux, or in a container that ends with it."
+)
+_GROUPS_ONLY = (
+    "Servers and commands end with Toolpost even if it is killed, by process group: a program that leaves its "
+    "group may remain; run Toolpost on Linux, or in a container that ends with it."
+)
+_WITHOUT_CGROUP = (
+    "Servers and commands end with Toolpost, with all their child processes, even if it or one supervisor process is "
+    "killed. If a program kills both processes above it, Toolpost finds the rest by their environment, unless "
+    "the program has cleared it or Toolpost is killed too. A control group closes that gap: run Toolpost where it may "
+    "create one, such as "
+    "`systemd-run --user --scope -p Delegate=yes`."
+)
+_EVERYTHING = (
+    "Servers and commands end with Toolpost, with all their child processes, even if it or their supervisors are "
+    "killed: supervisors adopt orphans, and control groups contain them."
+)
 
 
 class ControlGroup(Struct, frozen=True, kw_only=True):
-    """A group of processes that is killed as one: a member's children are members, whatever session they make."""
+    """A group of processes that is killed as a whole: children of members are members, in any session."""
 
     path: Path
 
     def kill(self) -> None:
-        """Kill every member, also of the groups below."""
+        """Kill every member, including those of subgroups."""
         with contextlib.suppress(OSError):
             (self.path / "cgroup.kill").write_bytes(b"1")
 
     def remove(self) -> bool:
-        """Delete the group with those below it; return whether it is gone."""
+        """Delete the group and its subgroups; return whether it is gone."""
         for folder, _, _ in os.walk(self.path, topdown=False):
             with contextlib.suppress(OSError):
                 Path(folder).rmdir()
@@ -38,7 +57,7 @@ class ControlGroup(Struct, frozen=True, kw_only=True):
 
 
 def create_control_group() -> ControlGroup | None:
-    """Create a group below the one of this process; None where the system has none or does not permit it."""
+    """Create a group below that of this process; None if the system has none or does not permit it."""
     own = _own_group()
     if own is None or not os.access(own / "cgroup.procs", os.W_OK):
         return None
@@ -54,13 +73,13 @@ def create_control_group() -> ControlGroup | None:
 
 
 def _own_group() -> Path | None:
-    """Find the folder of the group that this process is in."""
+    """Find the folder of this process's group."""
     try:
         mounts, memberships = _MOUNTS.read_text(), _MEMBERSHIPS.read_text()
     except OSError:
         return None
     group = re.search(r"^0::(/.*)$", memberships, re.MULTILINE)
-    # The file system's type decides: folders can be made in a tmpfs of that name, too, and contain nothing.
+    # The type of the file system decides: a tmpfs of that name also allows folders, which contain no processes.
     mount = re.search(r"^\S+ \S+ \S+ (\S+) (\S+) .* - cgroup2 ", mounts, re.MULTILINE)
     if group is None or mount is None:
         return None
@@ -78,10 +97,10 @@ def _unescape(field: str) -> str:
 
 
 class SandboxReport(Struct, frozen=True, kw_only=True):
-    """Mechanisms of this machine that keep child processes from outliving their host.
+    """Mechanisms of this machine that prevent child processes from outliving their host.
 
-    Supervisors use all but `pid_namespace`: that is bubblewrap, for sandboxes; servers that leave their process id
-    in lock files would not find each other in namespaces of their own.
+    Supervisors use all except `pid_namespace`, which is bubblewrap's, for sandboxes: servers that write their process
+    id to lock files would not find each other in separate namespaces.
     """
 
     supervisor: bool
@@ -92,7 +111,7 @@ class SandboxReport(Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """Describe what that means for programs that are started here, and what would be better."""
+        """Describe the effect on programs that are started here, and possible improvements."""
         if not self.supervisor:
             return _WITHOUT_SUPERVISOR
         if not (self.subreaper and self.parent_death_signal):
@@ -100,29 +119,8 @@ class SandboxReport(Struct, frozen=True, kw_only=True):
         return _EVERYTHING if self.cgroup_kill else _WITHOUT_CGROUP
 
 
-_WITHOUT_SUPERVISOR = (
-    "A server is ended when its source is closed, but what it started may stay, and so may the server when "
-    "Toolpost is killed; run Toolpost on Linux, or in a container that ends with it."
-)
-_GROUPS_ONLY = (
-    "Servers and commands end with Toolpost even when it is killed, by process group: a program that leaves its "
-    "group may stay; run Toolpost on Linux, or in a container that ends with it."
-)
-_WITHOUT_CGROUP = (
-    "Servers and commands end with Toolpost and with all that they start, even when it or any one supervisor process "
-    "is killed. If a program kills both processes above it, Toolpost finds what is left by its environment, unless the "
-    "program has emptied that or Toolpost is killed, too. A control group closes that gap: run Toolpost where it may "
-    "make one, such as "
-    "`systemd-run --user --scope -p Delegate=yes`."
-)
-_EVERYTHING = (
-    "Servers and commands end with Toolpost and with all that they start, even when it or their supervisors are "
-    "killed: supervisors adopt what programs leave behind, and control groups hold it."
-)
-
-
 def sandbox_report() -> SandboxReport:
-    """Look at what this machine has; nothing is started."""
+    """Inspect this machine without starting anything."""
     return SandboxReport(
         supervisor=sys.platform != "win32",
         subreaper=_prctl_knows(_PR_GET_CHILD_SUBREAPER),

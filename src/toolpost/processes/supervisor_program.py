@@ -3,17 +3,17 @@
     host ── supervisor ── worker ── program ── its descendants
                        └─ worker ── program
 
-A server has a supervisor of its own; all commands of a source share one. A worker runs one program at a time and is
-then reused, so that a command costs one `posix_spawn`. Supervisor and workers are child subreapers (prctl(2)): every
-orphan below a worker belongs to its program, and the program is over when the worker has no child left. Whichever of
-host, supervisor and worker is killed, another one ends the programs: the workers when the supervisor is gone, the
-supervisor when the host or a worker is.
+Each server has its own supervisor; all commands of a source share one. A worker runs one program at a time and is
+then reused, so a command costs one `posix_spawn`. Supervisor and workers are child subreapers (prctl(2)): every
+orphan below a worker belongs to its program, and the program is over when the worker has no child left. If host,
+supervisor or worker is killed, another one ends the programs: the workers if the supervisor has ended, the
+supervisor if the host or a worker has.
 
 Protocol: on the supervisor's socket the host sends one byte with a socket for every worker that it wants: `+` for one
 that is reused, `1` for the only one, which runs a single program and whose supervisor ends with it. On a worker's
 socket it sends a `SpawnRequest` with the descriptors of stdout, stderr and, optionally, stdin. The replies are lines:
 `ended CODE`, with `started PID` before it if the program is long-running; or only `failed STAGE ERRNO`. End of file on
-a socket is the request to end everything below it, whether the host closed it or died.
+a socket is the request to end everything below it, if the host closed it or ended.
 
 This file runs without the rest of Toolpost, in an interpreter without site-packages. It imports only what is quick to
 import: `signal`, `socket`, `contextlib` and `pathlib` would add half to the time that a server takes to start.
@@ -40,7 +40,7 @@ _INT_BYTES = 4
 _MOST_DESCRIPTORS = 3
 _CANNOT_EXECUTE = 127
 _FIRST_PAUSE_S = 0.005
-_LONGEST_PAUSE_S = 1.0  # A process that cannot be killed must not cost a core.
+_LONGEST_PAUSE_S = 1.0  # A process that cannot be killed must not use a core.
 _WORKERS_END_S = TERM_GRACE_S + 1.0
 _IGNORED = ("SIGHUP", "SIGINT", "SIGTERM")
 _RESET = (*_IGNORED, "SIGPIPE", "SIGXFSZ")
@@ -49,9 +49,9 @@ _RESET = (*_IGNORED, "SIGPIPE", "SIGXFSZ")
 class SpawnRequest:
     """Program, arguments, environment and working directory of a process to start.
 
-    The worker of a `long_running` program replies when it has started, and the kernel kills the program when its
-    worker dies, so that it does not survive even if supervisor and worker are killed at once. That takes a fork in
-    place of `posix_spawn`, and both are too slow for a short command.
+    The worker of a `long_running` program replies when it has started, and the kernel kills the program when its worker
+    ends. The program does not survive even if supervisor and worker are killed together. This needs a fork instead of
+    `posix_spawn`, and both are too slow for a short command.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class SpawnRequest:
         self.long_running = long_running
 
     def pack(self) -> bytes:
-        """Encode the request with its length; raise ValueError if no process can be given what it holds."""
+        """Encode the request with its length; raise ValueError if it contains invalid values."""
         entries = [f"{name}={value}" for name, value in self.env.items()]
         long_running = str(int(self.long_running))
         fields = [self.program, self.cwd, long_running, str(len(self.argv)), *self.argv, *entries]
         if any("\0" in field for field in fields) or any("=" in name or not name for name in self.env):
-            raise ValueError("a NUL character, or a variable's name that is empty or holds an equals sign")
+            raise ValueError("a NUL character, or an empty variable name or one with an equals sign")
         payload = b"\0".join(map(os.fsencode, fields))
         return str(len(payload)).zfill(_LENGTH_DIGITS).encode() + payload
 
 
 def unpack(payload: bytes) -> SpawnRequest:
-    """Decode a packed request, given without its length."""
+    """Decode a packed request without its length."""
     program, cwd, long_running, count, *rest = map(os.fsdecode, payload.split(b"\0"))
     argc = int(count)
     env = dict(entry.split("=", 1) for entry in rest[argc:])
@@ -83,9 +83,9 @@ def unpack(payload: bytes) -> SpawnRequest:
 
 
 def main(descriptor: int, host: int, group: str) -> None:
-    """Serve the host on this socket, and end everything once the host closes it or dies."""
+    """Serve the host on this socket, and end everything when the host closes it or ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # A program may have stopped its supervisor: the kernel continues it when the host dies, and a worker alike.
+    # A program may have stopped its supervisor or worker: the kernel resumes it when the host ends.
     _prctl(_PR_SET_PDEATHSIG, _signal.SIGCONT)
     # A signal to the whole process group reaches the host too, which then decides about its programs.
     for name in _IGNORED:
@@ -96,7 +96,7 @@ def main(descriptor: int, host: int, group: str) -> None:
     if os.getppid() == host:
         supervisor.serve()
     supervisor.shut_down()
-    os._exit(0)  # An interpreter takes milliseconds to clean up.
+    os._exit(0)  # The cleanup of an interpreter takes milliseconds.
 
 
 class SupervisorProcess:
@@ -109,11 +109,11 @@ class SupervisorProcess:
         self._workers: set[int] = set()
         self._single_use = False
         self._stray_pause_s = 0.0
-        # Only the supervisor holds the write end: workers read end of file when it is gone.
+        # Only the supervisor holds the write end: workers read end of file when it has ended.
         self._alive, self._alive_writer = os.pipe()
 
     def serve(self) -> None:
-        """Start a worker for every socket received, until the host is gone."""
+        """Start a worker for every socket received, until the host has ended."""
         while True:
             ready = self.poller.wait(self._kill_strays())
             self._reap()
@@ -123,7 +123,7 @@ class SupervisorProcess:
                 return
 
     def shut_down(self) -> None:
-        """Have the workers end their programs, and return when no process is left below."""
+        """Make the workers end their programs, and return when no descendant is left."""
         os.close(self._alive_writer)
         self.poller.ignore_descriptors()
         for worker in self._workers:
@@ -139,7 +139,7 @@ class SupervisorProcess:
         _remove(self._group)
 
     def _reap(self) -> bool:
-        """Forget workers that have ended, continue those that were stopped; return whether any child is left."""
+        """Remove workers that have ended, resume stopped ones; return whether any child is left."""
         changed, any_left = _reap_children(os.WUNTRACED)
         for pid in self._workers & changed.keys():
             if os.WIFSTOPPED(changed[pid]):
@@ -153,7 +153,7 @@ class SupervisorProcess:
         return any_left
 
     def _kill_strays(self) -> float | None:
-        """Kill processes that have lost their worker; return when to look for them again, None for never."""
+        """Kill processes that have lost their worker; return the time of the next check, None for none."""
         if self._stray_pause_s:
             strays = descendants(os.getpid(), without=self._workers)
             _signal_process_groups(strays, _signal.SIGKILL)
@@ -197,7 +197,7 @@ class WorkerProcess:
         self._ending = False
 
     def serve(self) -> None:
-        """Run programs until the host or the supervisor is gone."""
+        """Run programs until the host or the supervisor has ended."""
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         _prctl(_PR_SET_PDEATHSIG, _signal.SIGCONT)
         while not self._ending:
@@ -239,7 +239,7 @@ class WorkerProcess:
             self._ending = True
 
     def _wait_for_all(self, program: int) -> int:
-        """Wait until no child is left, ending the others once the program has ended; return the program's status."""
+        """Wait until no child is left, and end the others after the program; return the program's status."""
         status: int | None = None
         termination = Termination(program, self._group)
         while True:
@@ -257,7 +257,7 @@ class WorkerProcess:
 
 
 class Termination:
-    """Ends all descendants: SIGTERM first, SIGKILL after a grace period and then until none is left."""
+    """Ends all descendants: SIGTERM first, SIGKILL after a grace period until none is left."""
 
     def __init__(self, program: int, group: "WorkerGroup") -> None:
         self._program = program
@@ -282,9 +282,9 @@ class Termination:
 
 
 class WorkerGroup:
-    """Control group of a worker, below that of its supervisor: it holds whatever the worker starts.
+    """Control group of a worker, below that of its supervisor; it contains everything that the worker starts.
 
-    `posix_spawn` cannot put a program into a group, so the worker is in it and the program inherits that.
+    `posix_spawn` cannot put a program into a group, so the worker is in it and the program inherits it.
     """
 
     def __init__(self, parent: str) -> None:
@@ -298,12 +298,12 @@ class WorkerGroup:
             return
         try:
             os.mkdir(self._path)
-        except OSError:  # It is there already, or none may be made: writing to it tells which.
+        except OSError:  # It exists already, or creating one is not permitted; writing to it shows which.
             pass
         self._inside = _write(self._path, "cgroup.procs", b"0")
 
     def kill(self) -> None:
-        """Kill everything in the group but the worker, which moves out of it until `enter`."""
+        """Kill everything in the group except the worker, which leaves it until `enter`."""
         if self._inside:
             self._inside = not _write(self._parent, "cgroup.procs", b"0")
         if not self._inside:
@@ -327,7 +327,7 @@ class Poller:
         _signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def watch_process(self, pid: int) -> None:
-        """Report the end of a process, too: its socket stays open if a fork of the process holds a copy of it."""
+        """Also report the end of a process: its socket stays open if a fork of the process holds a copy of it."""
         if sys.platform != "linux":
             return
         try:
@@ -337,7 +337,7 @@ class Poller:
         self._poll.register(self._open[-1], select.POLLIN)
 
     def wait(self, timeout_s: float | None = None) -> set[int]:
-        """Wait, and return the descriptors that are readable or at their end."""
+        """Wait, and return the descriptors that are readable or closed."""
         ready = {descriptor for descriptor, _ in self._poll.poll(None if timeout_s is None else timeout_s * 1000)}
         if self._wakeup in ready:
             ready.discard(self._wakeup)
@@ -345,22 +345,21 @@ class Poller:
         return ready
 
     def ignore_descriptors(self) -> None:
-        """Wait for children only from now on."""
+        """From now on, wait for children only."""
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
 
     def close(self) -> None:
-        """Close all descriptors."""
         for descriptor in self._open:
             os.close(descriptor)
 
 
 def _on_child(number: int, frame: object) -> None:
-    """Do nothing: only a signal that has a handler is written to the wake-up descriptor."""
+    """Do nothing: only a signal with a handler is written to the wake-up descriptor."""
 
 
 def _receive(connection: _socket.socket) -> tuple[bytes, list[int]]:
-    """Receive data and descriptors; no data when the other side is gone."""
+    """Receive data and descriptors; no data if the other side has ended."""
     try:
         room = _socket.CMSG_SPACE(_MOST_DESCRIPTORS * _INT_BYTES)
         payload, ancillary, _, _ = connection.recvmsg(_CHUNK, room)
@@ -374,17 +373,17 @@ def _receive(connection: _socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _receive_rest(payload: bytes, connection: _socket.socket) -> SpawnRequest:
-    """Receive the rest of a request, and decode it."""
+    """Receive and decode the rest of a request."""
     while len(payload) < _LENGTH_DIGITS or len(payload) < _LENGTH_DIGITS + int(payload[:_LENGTH_DIGITS]):
         more = connection.recv(_CHUNK)
-        if not more:  # The host died in the middle of it.
+        if not more:  # The host ended while sending.
             os._exit(0)
         payload += more
     return unpack(payload[_LENGTH_DIGITS:])
 
 
 def _spawn(request: SpawnRequest, descriptors: list[int]) -> int:
-    """Start a program as the leader of a new session, with default signal handlers; OSError if it cannot be."""
+    """Start a program as the leader of a new session, with default signal handlers; OSError if that fails."""
     stdout, stderr, *stdin = descriptors
     targets = [(stdout, 1), (stderr, 2), *((descriptor, 0) for descriptor in stdin)]
     if request.long_running or sys.platform != "linux":
@@ -406,7 +405,7 @@ def _fork_and_exec(request: SpawnRequest, targets: list[tuple[int, int]]) -> int
     if program == 0:
         _exec(request, targets, worker, report)
     os.close(report)
-    error = os.read(failure, 16)  # nothing but the end, once `execve` has closed the other side
+    error = os.read(failure, 16)  # only end of file, after `execve` has closed the other side
     os.close(failure)
     if error:
         os.waitpid(program, 0)
@@ -462,9 +461,9 @@ def _signal_process_groups(processes: dict[int, int], number: int) -> None:
 
 
 def descendants(top: int, without: frozenset[int] | set[int] = frozenset()) -> dict[int, int]:
-    """Map the descendants of a process to their process groups, leaving out some processes with theirs.
+    """Map the descendants of a process to their process groups, except some processes and their descendants.
 
-    Zombies, which have ended and were not reaped yet, are left out, too.
+    Zombies, which have ended but are not reaped yet, are not included.
     """
     groups: dict[int, int] = {}
     children: dict[int, list[int]] = {}
@@ -500,7 +499,7 @@ def _subgroup(group: str, pid: int) -> str:
 
 
 def _write(group: str, name: str, value: bytes) -> bool:
-    """Write to a file of a control group; without one, or without permission, the walk through /proc has to do."""
+    """Write to a file of a control group; without one, or without permission, /proc is searched instead."""
     if not group:
         return False
     try:
@@ -512,7 +511,7 @@ def _write(group: str, name: str, value: bytes) -> bool:
 
 
 def _remove(group: str) -> None:
-    """Delete a control group with those below it, as far as they are empty."""
+    """Delete a control group and its subgroups, if they are empty."""
     if not group:
         return
     for folder, _, _ in os.walk(group, topdown=False):

@@ -1,4 +1,4 @@
-"""Worker processes that are started again when they die, and stopped together."""
+"""Worker processes that are restarted when they end, and stopped together."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from toolpost.contracts.errors import ToolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-_STEADY_S = 10.0  # a worker that lived as long is started again at once
+_STEADY_S = 10.0  # a worker that ran that long is restarted immediately
 _FIRST_DELAY_S, _LAST_DELAY_S = 0.2, 10.0
-_ENV_OF_PARENT = ("NOTIFY_SOCKET",)  # the parent tells whoever started it
+_ENV_OF_PARENT = ("NOTIFY_SOCKET",)  # the parent notifies its own parent
 
 
 class WorkerPool:
-    """Keeps `count` workers alive. A worker says that it is ready with a line on its stdout.
+    """Keeps `count` workers running. A worker reports that it is ready with a line on its stdout.
 
-    `command` returns the command of a worker by its number, and whether it is started again. Workers inherit `sockets`,
-    and get an end of their stdin when this process dies. `report` is told of workers that died.
+    `command` returns the command of a worker by its number and whether it is restarted. Workers inherit `sockets`, and
+    their stdin ends when this process ends. `report` is called for workers that ended.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class WorkerPool:
         self.all_ready = asyncio.Event()
 
     async def run(self, *, stop_within_s: float) -> int:
-        """Keep the workers alive until this is cancelled, then stop them; return the code of one that never began.
+        """Keep the workers running until canceled, then stop them; return the code of one that never was ready.
 
-        Workers that have not ended `stop_within_s` seconds after SIGTERM are killed. Cancelled again, they get a second
-        SIGTERM.
+        Workers that have not ended `stop_within_s` seconds after SIGTERM are killed. A second cancellation sends a
+        second SIGTERM.
         """
         loop = asyncio.get_running_loop()
         keeping = [loop.create_task(self._keep(number)) for number in range(self._count)]
@@ -68,20 +68,19 @@ class WorkerPool:
         return code
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to every worker."""
         for process in self._processes.values():
             with suppress(ProcessLookupError):
                 process.send_signal(number)
 
     async def _keep(self, number: int) -> int:
-        """Start a worker whenever it has ended; return its code if it never got ready."""
+        """Restart a worker whenever it has ended; return its code if it never became ready."""
         loop, delay_s = asyncio.get_running_loop(), 0.0
         while True:
             began, code = loop.time(), await self._run_worker(number)
             if self._is_stopping or number not in self._ready:
                 return code
             delay_s = 0.0 if loop.time() - began > _STEADY_S else min(max(_FIRST_DELAY_S, delay_s * 2), _LAST_DELAY_S)
-            self._report(f"worker {number} ended with {_describe_exit(code)}; it is started again")
+            self._report(f"worker {number} ended with {_describe_exit(code)}; it is restarted")
             await asyncio.sleep(delay_s)
 
     async def _run_worker(self, number: int) -> int:
@@ -109,7 +108,7 @@ class WorkerPool:
         if not ending:
             return
         for number, process in self._processes.items():
-            if process.returncode is not None:  # between two lives
+            if process.returncode is not None:  # while it restarts
                 keeping[number].cancel()
         _, late = await asyncio.wait(ending, timeout=within_s)
         if late:
@@ -119,7 +118,7 @@ class WorkerPool:
 
 
 def watch_parent(stdin: int, on_death: Callable[[], object]) -> None:
-    """Call `on_death` once the process at the other end of this worker's stdin has died."""
+    """Call `on_death` when the process at the other end of this worker's stdin has ended."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:
@@ -131,7 +130,7 @@ def watch_parent(stdin: int, on_death: Callable[[], object]) -> None:
 
 
 def _describe_exit(code: int) -> str:
-    """Return the code of a process, or the signal that killed it."""
+    """Return the exit code of a process, or the signal that killed it."""
     try:
         return f"code {code}" if code >= 0 else signal.Signals(-code).name
     except ValueError:

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 async def map_concurrent(items: Iterable[T], fn: Callable[[T], Awaitable[R]], *, max_concurrency: int = 8) -> list[R]:
-    """Apply `fn` to every item, at most `max_concurrency` at a time; results come in the order of the items."""
+    """Apply `fn` to every item, at most `max_concurrency` concurrently; results are in the order of the items."""
     if max_concurrency < 1:
         msg = f"max_concurrency must be at least 1, not {max_concurrency}"
         raise ValueError(msg)
@@ -31,20 +31,20 @@ async def map_concurrent(items: Iterable[T], fn: Callable[[T], Awaitable[R]], *,
 
 
 class BackgroundTasks:
-    """Keep references to tasks until they are done; asyncio itself references them weakly."""
+    """Reference tasks until they are done; asyncio itself references them weakly."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task; await it with `asyncio.shield` where the caller may be cancelled."""
+        """Start a task; await it with `asyncio.shield` if the caller may be cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def retry_write(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a write in the background until the store takes it."""
+        """Retry a write in the background until it succeeds."""
 
         async def retry() -> None:
             while True:

@@ -27,9 +27,9 @@ _PATIENCE_S = 5.0
 class EventBus:
     """Event sink that passes each event to the subscribers of its code, or of all codes (None).
 
-    An event is delivered at once. Within `async with bus` events wait for the next turn of the event loop, and those
-    that wait are delivered by priority: the lowest number first, equal ones in order. A subscriber that raises is
-    logged and does not disturb the call or the other subscribers.
+    Events are delivered immediately. Inside `async with bus`, they are queued until the next event loop iteration and
+    delivered by priority, lowest number first, then in order of arrival. If a subscriber raises, the exception is
+    logged; the call and the other subscribers are not affected.
     """
 
     def __init__(self, *, keep_history: bool = False) -> None:
@@ -41,18 +41,18 @@ class EventBus:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def subscribe(self, code: EventCode | None, handler: Handler) -> Callable[[], None]:
-        """Call `handler` for every event of a code, and return the function that ends the subscription.
+        """Call `handler` for every event of a code. Return a function that unsubscribes.
 
-        A plain function returns at once; a coroutine runs in the background. The handler is called on the event loop,
-        except for the progress of a plain function outside of `async with bus`, which comes from its worker thread:
-        pass that on with `loop.call_soon_threadsafe`.
+        A plain function must not block; a coroutine runs in the background. The handler is called on the event loop.
+        The exception is the progress of a plain function outside `async with bus`, which comes from its worker thread:
+        forward it with `loop.call_soon_threadsafe`.
         """
         subscription = (code, handler)
         self._handlers.append(subscription)
         return lambda: self._handlers.remove(subscription)
 
     def emit(self, event: RunEvent) -> None:
-        """Pass an event to its subscribers, or queue it within `async with bus`."""
+        """Deliver an event to its subscribers, or queue it inside `async with bus`."""
         loop = self._loop
         if loop is None:
             self._deliver(event)
@@ -91,7 +91,7 @@ class EventBus:
     def _handle(self, handler: Handler, event: RunEvent) -> None:
         try:
             handled = handler(event)
-        except Exception:  # noqa: BLE001 - foreign code; one subscriber must not disturb the others
+        except Exception:  # noqa: BLE001 - foreign code; one subscriber must not affect the others
             _log.exception("an event subscriber failed on %s", event.code.name)
         else:
             if inspect.isawaitable(handled):
@@ -99,7 +99,7 @@ class EventBus:
 
 
 class EventQueue:
-    """Events that wait, by priority and then in the order in which they came."""
+    """Queued events, by priority and then in order of arrival."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, RunEvent]] = []
@@ -113,7 +113,7 @@ class EventQueue:
         heapq.heappush(self._heap, (event.priority, next(self._count), event))
 
     def get(self) -> RunEvent:
-        """Remove and return the event with the lowest priority; IndexError when none waits."""
+        """Remove and return the event with the lowest priority; IndexError without events."""
         return heapq.heappop(self._heap)[2]
 
 
@@ -130,7 +130,7 @@ def fan_out(sinks: Sequence[EventSink]) -> Emit:
         for other in others:
             try:
                 other(event)
-            except Exception:  # noqa: BLE001 - foreign code; one sink must not disturb the others
+            except Exception:  # noqa: BLE001 - foreign code; one sink must not affect the others
                 _log.exception("an event sink failed on %s", event.code.name)
 
     return emit

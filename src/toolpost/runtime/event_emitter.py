@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from toolpost.runtime.concurrency import BackgroundTasks
 
 _log = logging.getLogger("toolpost.runtime")
-_COMPLETED = EventCode.TOOL_CALL_COMPLETED  # looking up an enum member runs Python code
+_COMPLETED = EventCode.TOOL_CALL_COMPLETED  # the lookup takes 0.1 µs per call
 _IMMUTABLE = frozenset({str, int, float, bool, type(None)})
 _LONGEST_TEXT = 500  # characters of a streamed value on a line of progress
-_LONGEST_VALUE = 8192  # characters of JSON; the text tells of longer ones
+_LONGEST_VALUE = 8192  # characters of JSON; longer values are only described
 _CHANGES_AT_A_TIME = 100  # a millisecond or two
-_UNASKED = frozenset({"call", "restart"})  # kinds that go on by themselves
+_UNASKED = frozenset({"call", "restart"})  # kinds that resume automatically
 _encode = compact_encoder()
 
 
@@ -60,7 +60,7 @@ class EventEmitter:
         return EventEmitter(sinks, self._redactor, self._background, self._on_pending)
 
     def add_sink(self, sink: EventSink) -> Callable[[], None]:
-        """Emit to one more sink from now on, until the function that is returned is called."""
+        """Emit to one more sink, until the returned function is called."""
         self._sinks.append(sink)
         self.emit = fan_out(self._sinks)
 
@@ -77,7 +77,7 @@ class EventEmitter:
         summary: Any = None,
         journaled: bool = False,  # noqa: FBT001, FBT002 - made for every call
     ) -> None:
-        """Emit the one event that ends a call; `journaled` says that its journal entry was written, for `verify`."""
+        """Emit the one event that ends a call; with `journaled`, its journal entry was written, for `verify`."""
         facts: dict[str, Any]
         if isinstance(outcome, Completed):
             code, facts = _COMPLETED, {"summary": summary, "duration_ms": outcome.duration_ms}
@@ -96,7 +96,7 @@ class EventEmitter:
         self.emit(call, code, facts)
 
     def emit_pause(self, call: CallRef, action: PendingAction) -> None:
-        """Emit that a call waits, and report the question to `on_pending` where a person is asked."""
+        """Emit that a call waits, and report a question for a person to `on_pending`."""
         question = action.question
         code = EventCode.APPROVAL_REQUESTED if question.kind == "approval" else EventCode.CALL_PAUSED
         action_id = question.payload["waits_for"]["id"] if question.kind == "call" else action.id
@@ -106,7 +106,7 @@ class EventEmitter:
             self._notify(self._on_pending, action)
 
     def _notify(self, on_pending: OnPending, action: PendingAction) -> None:
-        """Call `on_pending` without waiting for a coroutine; the question stands whatever it raises."""
+        """Call `on_pending` without waiting for a coroutine; its exceptions do not affect the question."""
         try:
             handled = on_pending(action)
         except Exception:  # noqa: BLE001 - foreign code
@@ -116,10 +116,10 @@ class EventEmitter:
                 self._background.start(_finish_notification(handled, action.id))
 
     def emit_catalog_changes(self, changes: Iterable[CatalogChange]) -> None:
-        """Emit an event for each tool that was added, removed or changed; some at a time, if there are thousands."""
-        under_way = bool(self._catalog_changes)
+        """Emit an event for each tool that was added, removed or changed, in batches."""
+        is_emitting = bool(self._catalog_changes)
         self._catalog_changes.extend(changes)
-        if not under_way:
+        if not is_emitting:
             self._emit_some_changes()
             if self._catalog_changes:
                 self._background.start(self._emit_other_changes())
@@ -142,18 +142,18 @@ class EventEmitter:
         self.emit_source(source, code, {"state": state}, tenant=tenant)
 
     def emit_config(self, code: EventCode, facts: Mapping[str, Any]) -> None:
-        """Emit that other settings were applied, or refused."""
+        """Emit that other settings were applied, or rejected."""
         self.emit(CallRef("configuration", "", "", LOCAL_TENANT, "toolpost", "", self._redactor.plain), code, facts)
 
     def emit_caller_key(self, code: EventCode, key: CallerKey, *, by: str) -> None:
-        """Emit that a person created or revoked the key of a caller, to the tenant of the key; not the key itself."""
+        """Emit that the key of a caller was created or revoked, to the tenant of the key, without the key."""
         call = CallRef(CALLER_KEY_RUN, "", "", key.principal.tenant, "toolpost", "", self._redactor.plain)
         shown = key.to_dict()
         facts = {name: shown[name] for name in ("name", "user", "scopes", "expires_at", "interactive")}
         self.emit(call, code, {"key_id": key.id, **facts, "by": by})
 
     def emit_source(self, name: str, code: EventCode, facts: Mapping[str, Any], *, tenant: str = LOCAL_TENANT) -> None:
-        """Emit the state of a source; the event of one tenant's source is visible to that tenant alone."""
+        """Emit the state of a source; only its tenant sees the event of a tenant's source."""
         run_id = f"source_{name}" if tenant == LOCAL_TENANT else f"source_{tenant}_{name}"
         call = CallRef(run_id, "", "", tenant, "toolpost", "", self._redactor.plain)
         self.emit(call, code, {"source": name, **facts})
@@ -173,7 +173,7 @@ class NotJson(JsonText):
 
 
 def snapshot_value(value: Any) -> JsonText:
-    """Return a value as JSON text, which nobody can change."""
+    """Return a value as immutable JSON text."""
     try:
         return JsonText(_encode(value))
     except (TypeError, ValueError, RecursionError):
@@ -184,17 +184,17 @@ def snapshot_arguments(arguments: Any) -> Any:
     """Return an immutable snapshot of the arguments for events."""
     if arguments.__class__ is not dict:
         return snapshot_value(arguments)
-    snapshot = arguments.copy()  # first: another thread may change the caller's own while they are looked at
-    for value in snapshot.values():  # a plain loop takes less time than `issuperset` over a map
+    snapshot = arguments.copy()  # first: another thread may change the caller's dict
+    for value in snapshot.values():
         if type(value) not in _IMMUTABLE:
             return snapshot_value(arguments)
     return snapshot
 
 
 def describe_value(value: Any, call: CallRef) -> dict[str, Any]:
-    """Return the facts of a streamed value: its text with secrets masked, and itself unless it is large or binary.
+    """Return the facts of a streamed value: its text with secrets masked, and the value unless it is large or binary.
 
-    Unlike other progress they have no `fraction`.
+    Unlike other progress, they have no `fraction`.
     """
     if isinstance(value, bytes):
         return {"text": f"{len(value)} bytes"}
@@ -204,7 +204,7 @@ def describe_value(value: Any, call: CallRef) -> dict[str, Any]:
         text = value
     elif is_large:
         text = f"a large {type(value).__name__}"
-    else:  # in a text nobody would find the names that say what is secret
+    else:  # a text has no member names that mark secrets
         text = _encode(call.redact({"value": encoded})["value"])
     if len(text) > _LONGEST_TEXT:
         text = f"{text[:_LONGEST_TEXT]}… ({len(text)} characters)"

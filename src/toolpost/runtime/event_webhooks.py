@@ -18,36 +18,36 @@ from msgspec.structs import replace
 
 from toolpost.contracts.errors import StoreError, ToolError
 from toolpost.contracts.retries import RetryPolicy
+from toolpost.http.response_errors import response_error
 from toolpost.runtime.resilience import backoff
-from toolpost.web.requests import response_error
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from toolpost.contracts.events import RunEvent, StoredEvent
+    from toolpost.contracts.events import StoredEvent
     from toolpost.contracts.storage import Store, WebhookProgress
-    from toolpost.contracts.webhooks import EventWebhook
     from toolpost.runtime.pending import PendingActions
+    from toolpost.runtime.webhook_receivers import EventWebhook
     from toolpost.wire.network import NetworkPolicy
 
 _log = logging.getLogger("toolpost.events")
 _RETRIES = RetryPolicy(wait_exponential_min_s=0.2, wait_exponential_max_s=300.0)
 _MOST_DOUBLINGS = 20
-_LONGEST_WAIT_S = 3600.0  # whatever a receiver asks for
+_LONGEST_WAIT_S = 3600.0  # even if a receiver requests more
 _ATTEMPT_S = 15.0
 _ANSWER_BYTES = 64 * 1024
 _PAGE = 100
 _LOOK_S = 1.0  # other processes write to the log, and may die while they send
-_SAVE_S = 0.2  # a killed process delivers again what it delivered in this time
-_LAST_S = 2.0  # for what is left when a Toolbox closes
-_LAST_EVENT_S = 0.5  # then, for each event: a slow receiver gets the rest from the next process
+_SAVE_S = 0.2  # after a kill, the deliveries of this time are repeated
+_LAST_S = 2.0  # for the remaining events when a Toolbox closes
+_LAST_EVENT_S = 0.5  # per event at closing: the next process delivers the rest to a slow receiver
 _GONE = 410
 
 
 class EventWebhooks:
-    """Follow the event log for every webhook; it is an event sink, so that they need not wait for the next look.
+    """Follow the event log for every webhook.
 
     Of all processes on a data folder one sends for a webhook. A receiver that is down is tried again and again, with
     growing pauses: its events stay in the log, and neither calls nor other webhooks wait for it.
@@ -59,22 +59,9 @@ class EventWebhooks:
         self._network = network
         self._client: HttpClient | None = None
         self._senders: dict[str, _Sender] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_told = False
-
-    def emit(self, event: RunEvent) -> None:
-        """Look at the log soon; progress may come from a worker thread."""
-        if not self._is_told and self._loop is not None:
-            self._is_told = True
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        self._is_told = False
-        for sender in self._senders.values():
-            sender.written.set()
 
     async def apply(self, webhooks: Collection[EventWebhook]) -> None:
-        """Send to these webhooks from now on, and to no others."""
+        """Send only to these webhooks from now on."""
         wanted = {webhook.name: webhook for webhook in webhooks}
         changed = [one for one in self._senders.values() if one.webhook != wanted.get(one.webhook.name)]
         for sender in changed:
@@ -82,27 +69,26 @@ class EventWebhooks:
         await asyncio.gather(*(sender.stop() for sender in changed))
         if wanted and self._client is None:
             self._client = HttpClient(self._network, timeout_s=_ATTEMPT_S, max_bytes=_ANSWER_BYTES, max_redirects=0)
-            self._loop = asyncio.get_running_loop()
         newest = await self._newest() if wanted else 0
         for name in wanted.keys() - self._senders.keys():
-            assert self._client is not None  # noqa: S101 - made above
+            assert self._client is not None  # noqa: S101 - created above
             sender = _Sender(wanted[name], self._store, self._pending, self._client)
             self._senders[name] = sender
             await sender.start(newest)
 
     async def states(self) -> list[dict[str, Any]]:
-        """Return how each webhook stands, whichever process sends for it."""
+        """Return the state of each webhook, regardless of the process that sends for it."""
         newest = await self._newest()
         rows = await self._store.webhooks.list()
         return [_state(row, newest) for row in rows if row.name in self._senders]
 
     @property
     def problems(self) -> list[str]:
-        """What fails, a sentence for each webhook."""
+        """The failures, one sentence per webhook."""
         return [sender.problem for sender in self._senders.values() if sender.problem]
 
     async def close(self) -> None:
-        """Send what is left, for a moment and where the receiver is well; the rest waits for the next process."""
+        """Send remaining events for a moment, except to failing receivers; the next process sends the rest."""
         if self._client is None:
             return
         newest = 0
@@ -116,7 +102,6 @@ class EventWebhooks:
                 _log.warning("webhook %r answers slowly; the next process sends what is left", sender.webhook.name)
         await asyncio.gather(*(sender.stop() for sender in self._senders.values()))
         await self._client.close()
-        self._loop = None
 
     async def _newest(self) -> int:
         events = await self._store.events.read(limit=1, newest=True)
@@ -138,11 +123,10 @@ def _state(row: WebhookProgress, newest: int) -> dict[str, Any]:
 
 
 class _Sender:
-    """Sends the events of one webhook, one after the other."""
+    """Send the events of one webhook, one after the other."""
 
     def __init__(self, webhook: EventWebhook, store: Store, pending: PendingActions, client: HttpClient) -> None:
         self.webhook = webhook
-        self.written = asyncio.Event()
         self._store = store
         self._pending = pending
         self._client = client
@@ -152,13 +136,13 @@ class _Sender:
         self._moved = asyncio.Event()
 
     async def start(self, newest: int) -> None:
-        """Begin to send; a webhook that was never seen begins after the event `newest`."""
-        with suppress(StoreError):  # tried again below
+        """Start to send; a new webhook begins after the event `newest`."""
+        with suppress(StoreError):  # retried below
             self._progress = await self._store.webhooks.take(self.webhook.name, begin=newest)
         self._task = asyncio.get_running_loop().create_task(self._run(newest))
 
     async def stop(self) -> None:
-        """Stop, and let another process go on."""
+        """Stop, so that another process can continue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -169,7 +153,6 @@ class _Sender:
 
     async def reach(self, position: int) -> None:
         """Wait until the webhook has come to an event; not where it is slow or fails, or another process sends."""
-        self.written.set()
         with suppress(TimeoutError):
             while self.is_behind(position):
                 self._moved.clear()
@@ -183,7 +166,7 @@ class _Sender:
 
     @property
     def problem(self) -> str:
-        """What fails, as a sentence; empty while nothing does."""
+        """The failure as a sentence, or an empty string."""
         now = self._progress
         if now is None or not now.failures:
             return ""
@@ -197,16 +180,16 @@ class _Sender:
                     self._progress = await self._store.webhooks.take(self.webhook.name, begin=newest)
                 if self._progress is not None:
                     await self._send_new(self._progress)
+                    self._moved.set()
+                    newest = await self._store.events.wait(max(newest, self._progress.position), timeout_s=_LOOK_S)
+                    continue
             except StoreError as error:
                 _log.warning("webhook %r waits for the store: %s", self.webhook.name, error)
             self._moved.set()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await self.written.wait()
-            self.written.clear()
+            await asyncio.sleep(_LOOK_S)
 
     async def _send_new(self, progress: WebhookProgress) -> None:
-        """Send what is in the log behind the position."""
+        """Send the events after the position."""
         while page := await self._store.events.read(after=progress.position, limit=_PAGE):
             for event in page:
                 if self.webhook.wants(event):
@@ -218,7 +201,7 @@ class _Sender:
             await self._save(progress)
 
     async def _deliver(self, event: StoredEvent, progress: WebhookProgress) -> WebhookProgress:
-        """Try until the receiver has the event."""
+        """Retry until the receiver has the event."""
         while True:
             try:
                 await self._post(event)
@@ -241,8 +224,8 @@ class _Sender:
         at = datetime.fromtimestamp(event.at, UTC).isoformat()
         message = {"type": event.code.name, "timestamp": at, "data": {**data, "tenant": event.tenant}}
         body = json.dumps(message, separators=(",", ":"), default=str).encode()
-        # The event's hash in the chain: no other event has it, and it is the same however often it is sent.
-        message_id, timestamp = f"msg_{event.hash[:32]}", int(time.time())
+        # The hash of the event in the chain: unique, and the same for every delivery.
+        message_id, timestamp = f"msg_{event.hash[:20]}", int(time.time())
         headers = {
             "Content-Type": "application/json",
             "webhook-id": message_id,
@@ -256,7 +239,7 @@ class _Sender:
                 raise response_error(request.subject, response.status, response.headers, answer)
 
     async def _wait_after(self, error: ToolError, progress: WebhookProgress) -> WebhookProgress:
-        """Store the failure, and wait until the next try."""
+        """Store the failure, and wait until the next attempt."""
         tries, now = progress.failures + 1, time.time()
         wait_s = min(backoff(min(tries, _MOST_DOUBLINGS), error, _RETRIES), _LONGEST_WAIT_S)
         is_gone = error.status_code == _GONE
@@ -273,7 +256,7 @@ class _Sender:
         self._moved.set()
         await self._save(progress)
         if is_gone:
-            await asyncio.Event().wait()  # until it is stopped
+            await asyncio.Event().wait()  # until it is cancelled
         await asyncio.sleep(wait_s)
         return progress
 

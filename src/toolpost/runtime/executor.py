@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,8 @@ from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy
 from toolpost.runtime.model_messages import model_text
 from toolpost.runtime.results import summary_of
-from toolpost.runtime.router import ToolRouter
-from toolpost.runtime.tool_runtime import Limiter
-from toolpost.stores.memory import MemoryStore
+from toolpost.runtime.router import CallLimits, ToolRouter
+from toolpost.stores.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,12 +33,12 @@ _MOST_EVENTS = 10_000
 class ToolExecutor:
     """Run tools for an agent that updates its own state before the end of a call is emitted.
 
-    `execute` emits TOOL_CALL_REQUESTED at once and never the completion: the host calls `emit_completion` when its
-    state is up to date, so that no subscriber sees the end of a call with the state before it. Failures are results;
-    only a pause and cancellation are raised. At most `max_concurrent` tools run at a time.
+    `execute` emits TOOL_CALL_REQUESTED immediately and never the completion: the host calls `emit_completion` when its
+    state is up to date, so that no subscriber sees the end of a call with an outdated state. Failures are results; only
+    a pause and cancellation are raised. At most `max_concurrent` tools run concurrently.
 
-    `Toolbox.executor` makes one with the policy and the store of a Toolbox. Over a registry of your own nothing is
-    stored and nobody is asked; validation, deadlines, retries and redaction are the same.
+    `Toolbox.executor` creates one with the policy and the store of a Toolbox. With your own registry, nothing is stored
+    and no approval is required; validation, deadlines, retries and redaction are the same.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ToolExecutor:
     ) -> None:
         self._router = _bare_router(tools, timeout_s).for_host(bus) if isinstance(tools, ToolRegistry) else tools
         self._bus = bus
-        self._limiter = Limiter(max_concurrent)
+        self._limiter = asyncio.Semaphore(max_concurrent)
 
     async def execute(
         self,
@@ -62,10 +62,9 @@ class ToolExecutor:
         timeout_s: float | None = None,
         idempotency_key: str | None = None,
     ) -> ToolResult:
-        """Run a tool; PauseSignal when a person has to answer first. `params` may be JSON text."""
+        """Run a tool; PauseSignal if an answer is required first. `params` may be JSON text."""
         started = time.time() * 1000
-        await self._limiter.acquire()
-        try:
+        async with self._limiter:
             outcome = await self._router.call(
                 tool_name,
                 params,
@@ -77,8 +76,6 @@ class ToolExecutor:
                 correlation_id=context.correlation_id,
                 context=context,
             )
-        finally:
-            self._limiter.release()
         return tool_result(outcome, started)
 
     def emit_completion(
@@ -86,7 +83,7 @@ class ToolExecutor:
     ) -> None:
         """Emit the end of a call: TOOL_CALL_COMPLETED with the result, or TOOL_CALL_FAILED with the error.
 
-        The end of a call that was `resumed` by an answer is in the log already, and goes to the bus alone.
+        The end of a call that was `resumed` by an answer is in the log already, and is emitted only to the bus.
         """
         code = EventCode.TOOL_CALL_COMPLETED if result.success else EventCode.TOOL_CALL_FAILED
         facts: dict[str, Any] = {"duration_ms": result.duration_ms}
@@ -111,23 +108,21 @@ class ToolExecutor:
         if resumed:
             return
         logged = {key: fact for key, fact in facts.items() if key != "result"}
-        if result.success:  # the log keeps a summary, never the whole result
+        if result.success:  # the log contains a summary, never the complete result
             logged["summary"] = summary_of(result.result)
         self._router.store.events.emit(RunEvent(code, time.time(), call, logged))
 
 
 def _bare_router(registry: ToolRegistry, timeout_s: float) -> ToolRouter:
-    policy = Policy("exploratory")  # there is nobody to ask
-    router = ToolRouter(
+    return ToolRouter.create(
         registry,
         store=MemoryStore(max_events=_MOST_EVENTS),
-        policy=policy,
+        policy=Policy("exploratory"),  # no approver exists
         authorizer=Authorizer(),
         redactor=Redactor(),
-        timeout_s=timeout_s,
+        limits=CallLimits(timeout_s=timeout_s),
+        joins_repeated=False,
     )
-    router.joins_repeated = False
-    return router
 
 
 def tool_result(outcome: Outcome, started: float) -> ToolResult:

@@ -1,4 +1,4 @@
-"""Artifacts that an answerer puts into the changed arguments of a call of another user."""
+"""Artifacts of an answerer in the changed arguments of another user's call."""
 
 from __future__ import annotations
 

@@ -10,21 +10,21 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ToolClientError, ToolError, ToolExecutionError, ToolOutputError, ToolServerError
+from toolpost.contracts.ids import writable
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed, Outcome, Paused
+from toolpost.policy.untrusted import TRUSTED, UNTRUSTED, WARNING, tool_results
 from toolpost.schema.hidden_text import clean_text
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.web.untrusted import TRUSTED, UNTRUSTED, WARNING, tool_results
 
 _READ = (
     "give the reply of Chat Completions or its message, the response of Responses or its output, or the message of "
     "Anthropic's Messages, as the client's own object or as a dict"
 )
-_GOES_ON = "Do not repeat the call: it goes on once it is answered."
+_RESUMES = "Do not repeat the call: it resumes after the answer."
 _LONGEST_ERROR = 4000
 _LONGEST_ISSUE = 200
-_QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # these repeat what the other side said
+_QUOTING = (ToolClientError, ToolServerError, ToolOutputError)  # they contain messages of the server
 
 
 class ToolCallAnswers(NamedTuple):
@@ -35,12 +35,12 @@ class ToolCallAnswers(NamedTuple):
 
     @property
     def paused(self) -> list[Paused]:
-        """The outcomes of calls that wait for a person; their messages say so."""
+        """The outcomes of calls that wait for an answer."""
         return [outcome for outcome in self.outcomes if isinstance(outcome, Paused)]
 
 
 class ToolCall(NamedTuple):
-    """A tool call in a reply: the provider's id, the tool's name and the arguments as sent."""
+    """A tool call in a reply: the provider's id, the tool's name and the unchanged arguments."""
 
     id: str
     name: str
@@ -59,7 +59,7 @@ class ToolCalls(NamedTuple):
 
 
 def read_tool_calls(reply: object) -> ToolCalls:
-    """Return the tool calls of a provider's reply; TypeError for a reply of unknown shape."""
+    """Return the tool calls of a provider's reply; TypeError for an unknown format."""
     data = _plain(reply)
     if is_array(data):
         return _of_parts(data)
@@ -79,7 +79,7 @@ def read_tool_calls(reply: object) -> ToolCalls:
 
 
 def _message(choices: Sequence[Any]) -> dict[str, Any]:
-    """Return the message of the first choice; there is one unless the request asked for more."""
+    """Return the message of the first choice; most replies have one."""
     objects = _objects(choices)
     message = _plain(objects[0].get("message")) if objects else None
     return as_object(message)
@@ -138,7 +138,7 @@ def _objects(values: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a client's own object as plain data, by the `model_dump` that all clients have."""
+    """Return an object of a provider's client as plain data, by `model_dump`."""
     dump = getattr(value, "model_dump", None)
     return dump(exclude_none=True) if callable(dump) else value
 
@@ -154,24 +154,24 @@ def model_text(outcome: Outcome) -> str:
     if isinstance(outcome, Failed):
         return _error_text(outcome.tool_name, outcome.error)
     asked = [f"({one.question.kind}): {clean_text(one.question.prompt).text}" for one in outcome.questions]
-    return "This call waits for a person " + "\nand for a person ".join(asked) + f"\n{_GOES_ON}"
+    return "This call waits for a person " + "\nand for a person ".join(asked) + f"\n{_RESUMES}"
 
 
 def _result_text(outcome: Completed) -> str:
     text = _in_words(outcome.content) if outcome.text is None else outcome.text
     if OUTPUT_ISSUES in outcome.meta:
-        text = f"{text}\n{_misfit(outcome.meta[OUTPUT_ISSUES])}"
+        text = f"{text}\n{_violation_note(outcome.meta[OUTPUT_ISSUES])}"
     trust = outcome.meta.get("trust")
-    if trust != UNTRUSTED or text.startswith(WARNING):  # what a tool marked itself is marked once
+    if trust != UNTRUSTED or text.startswith(WARNING):  # a tool has marked it already
         return clean_text(text).text if trust == TRUSTED else text
     return tool_results(text, str(outcome.meta.get("origin") or outcome.tool_name))
 
 
-def _misfit(issues: Sequence[str]) -> str:
-    """Return one line on a result that breaks its schema; it quotes the server, so it goes inside the marks."""
+def _violation_note(issues: Sequence[str]) -> str:
+    """Return one line about a result that violates its schema; it quotes the server, so it is inside the delimiters."""
     first = " ".join(str(issue) for issue in issues[:1])
     more = f", and {len(issues) - 1} more" if len(issues) > 1 else ""
-    return f"[This result breaks the tool's own output schema: {first[:_LONGEST_ISSUE]}{more}]"
+    return f"[This result violates the output schema of the tool: {first[:_LONGEST_ISSUE]}{more}]"
 
 
 def _error_text(tool_name: str, error: ToolError) -> str:

@@ -29,7 +29,7 @@ def dump_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def load_outcome(data: Mapping[str, Any]) -> Outcome:
-    """Build the outcome from the data of `dump_outcome`; of a question only what is shown."""
+    """Build the outcome from the data of `dump_outcome`; a question has only its shown data."""
     call_id, run_id, tool = data["call_id"], data["run_id"], data["tool_name"]
     duration = data.get("duration_ms", 0.0)
     if data["status"] == "completed":
@@ -53,11 +53,11 @@ def _load_pause(call_id: str, run_id: str, tool: str, pending: Mapping[str, Any]
 
 
 async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
-    """Return the outcome of a run with a key or with effects, or its open question; None where none is kept.
+    """Return the outcome of a run with a key or with effects, or its open question; None if none is stored.
 
-    A run with a key that failed without an outcome is one whose process died, and that had no effects.
+    A run with a key that failed without an outcome had no effects, and its process has terminated.
     """
-    record = await store.keys.find(Principal(run.tenant, run.user), run.call_id)
+    record = await store.idempotency.find(Principal(run.tenant, run.user), run.call_id)
     if record is not None and record.outcome is not None:
         return await current_outcome(store.pending, record.outcome)
     outcome = await recorded_outcome(store, run.call_id, tenant=run.tenant)
@@ -67,8 +67,8 @@ async def kept_outcome(store: Store, run: RunSummary) -> Outcome | None:
 
 
 def interrupted_error(tool_name: str) -> ToolError:
-    """Return the error of a call that is safe to repeat and whose process died."""
-    message = "the process running this call ended before it did; it is safe to call again"
+    """Return the error of a call that is safe to repeat, after its process has terminated."""
+    message = "the process of this call ended before the call; it is safe to call again"
     return ToolError(message, tool_name=tool_name, category=ErrorCategory.RETRYABLE_SERVER, code="interrupted")
 
 
@@ -85,12 +85,12 @@ async def recorded_outcome(store: Store, call_id: str, *, tenant: str) -> Outcom
 
 
 async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Outcome:
-    """Return a stored outcome; for a pause that was answered since, the outcome of the answer."""
+    """Return a stored outcome; for an answered pause, the outcome of the answer."""
     for _ in range(_MOST_PAUSES):
         if data["status"] != "paused":
             break
         action = await pending.get(data["pending"]["id"])
-        if action is not None and action.call_id != data["call_id"]:  # a call that waits for one inside it
+        if action is not None and action.call_id != data["call_id"]:  # a call that waits for a nested call
             action = next(iter(await pending.list(status=None, call_id=data["call_id"], limit=1)), None)
         if action is None:
             break
@@ -101,10 +101,10 @@ async def current_outcome(pending: PendingStore, data: Mapping[str, Any]) -> Out
 
 
 async def paused_outcome(pending: PendingStore, action: PendingAction) -> Paused:
-    """Return the outcome of a call that waits for this pending action, or for those of calls inside it.
+    """Return the outcome of a call that waits for this pending action, or for those of its nested calls.
 
-    The questions of those are what they ask now, whole, with form and sign-in: an answer may have led a call inside to
-    its next question. Where none is open, because they go on just now, they are what was shown when the call paused.
+    The questions of nested calls are the current ones, complete with form and sign-in: a nested call may have another
+    question after an answer. If none is open, because the calls are running, they are those from when the call paused.
     """
     if action.question.kind != "call":
         question = replace(action.question, state=None)
@@ -137,7 +137,7 @@ def _load_error(data: Mapping[str, Any]) -> ToolError:
 
 
 def dump_context(context: ToolContext | None) -> dict[str, Any] | None:
-    """Return the part of a context that outlives a pause: paths, ids, and JSON values without secrets."""
+    """Return the part of a context that is stored with a pause: paths, ids, and JSON values without secrets."""
     if context is None:
         return None
     paths = context.allowed_paths

@@ -14,18 +14,20 @@ from toolpost.contracts.context import inner_call_question
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.outcomes import Paused, outcome_to_dict
 from toolpost.contracts.questions import Answer, PendingAction, Question
-from toolpost.contracts.storage import JournalEntry, Retention, Store
-from toolpost.runtime.pending import PendingActions, inner_calls
+from toolpost.contracts.storage import JournalEntry, Store
+from toolpost.runtime.pauses import inner_calls
+from toolpost.runtime.pending import PendingActions
 from toolpost.runtime.persistence import paused_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from toolpost.contracts.events import RunSummary
+    from toolpost.runtime.retention import StoredData
     from toolpost.runtime.router import ToolRouter
 
 _log = logging.getLogger("toolpost.runtime")
-_WATCH_S = 0.2
+_RETRY_S = 0.2
 _SWEEP_S = 5.0
 _PRUNE_S = 3600.0
 _MOST_OUTER = 1000
@@ -33,7 +35,7 @@ _UNKNOWN_TTL_S = 365 * 24 * 3600.0
 
 
 class Recovery:
-    """Task that runs beside the calls; `sweep`, `prune` and `cancel_waiting` can also be awaited directly.
+    """Background task; `sweep`, `prune` and `cancel_waiting` can also be awaited directly.
 
     Answers for tools of an `absent` source are left to a process that has the source.
     """
@@ -43,7 +45,7 @@ class Recovery:
         router: ToolRouter,
         actions: PendingActions,
         *,
-        retention: Retention,
+        data: StoredData,
         also: Callable[[PendingActions], Awaitable[None]] | None = None,
         absent: Collection[str] = (),
     ) -> None:
@@ -51,7 +53,7 @@ class Recovery:
         self._actions = actions
         self._reporter = actions.reporter
         self._store: Store = router.store
-        self._retention = retention
+        self.data = data
         self._also = also
         self._absent = absent
         self._waiting: list[PendingAction] = []  # for sources that are still connecting
@@ -72,9 +74,11 @@ class Recovery:
 
     async def _watch(self) -> None:
         swept = pruned = time.monotonic()
+        newest = 0
         while True:
-            await asyncio.sleep(_WATCH_S)
             try:
+                left_s = max(0.0, swept + _SWEEP_S - time.monotonic())
+                newest = await self._store.cancels.wait(newest, timeout_s=left_s)
                 await self._apply_cancels()
                 if time.monotonic() - swept >= _SWEEP_S:
                     swept = time.monotonic()
@@ -82,8 +86,9 @@ class Recovery:
                 if time.monotonic() - pruned >= _PRUNE_S:
                     pruned = time.monotonic()
                     await self.prune()
-            except StoreError as error:  # the disk may come back; the calls themselves report it
+            except StoreError as error:  # the store may recover; the calls themselves report it
                 _log.warning("looking after pending work: %s", error)
+                await asyncio.sleep(_RETRY_S)
 
     async def _apply_cancels(self) -> None:
         if len(self._router.inflight):
@@ -92,12 +97,14 @@ class Recovery:
                     self._router.inflight.cancel(target, tenant=request.tenant, before=request.at)
 
     async def sweep(self) -> None:
-        """Expire pending actions and recover the calls of dead processes."""
+        """Expire pending actions and recover the calls of terminated processes."""
         for action in await self._store.pending.expire(time.time()):
             await self._end_unanswered(action)
-        orphans = await self._store.events.adopt_orphans()  # first, because our own events would make these runs ours
+        orphans = (
+            await self._store.events.adopt_orphans()
+        )  # first, because events of this process would make it the owner of these runs
         intents = await self._store.journal.adopt_orphans()
-        for entry in sorted(intents, key=_depth, reverse=True):  # calls inside first: an outer one may wait for them
+        for entry in sorted(intents, key=_depth, reverse=True):  # nested calls first: a parent call may wait for them
             await self._recover_intent(entry)
         waiting, self._waiting = self._waiting, []
         for action in [*waiting, *await self._store.pending.adopt_claims()]:
@@ -111,9 +118,7 @@ class Recovery:
 
     async def prune(self) -> dict[str, int]:
         """Delete records beyond their retention, and return how many of each kind."""
-        if self._retention == Retention():
-            return {}
-        return await self._store.prune(self._retention, now=time.time())
+        return await self.data.prune()
 
     async def cancel_waiting(self, target_id: str, *, tenant: str) -> int:
         """Close the open pending actions of a cancelled call or run, and return their number."""
@@ -140,7 +145,7 @@ class Recovery:
                 await self._actions.resume_outer(ended)
 
     async def _end_call(self, call: RunSummary) -> None:
-        """Emit the end of a call that a dead process did not emit, by what the journal has.
+        """Emit the end of a call that a terminated process did not emit, from the journal.
 
         A call with an open intent is being run, or a person will be asked about it.
         """
@@ -152,13 +157,13 @@ class Recovery:
         elif actions and actions[0].status == "open":
             if call.status == "running":  # the event is missing
                 self._reporter.emit_pause(actions[0], actions[0])
-        elif not actions or actions[0].status != "claimed":  # else a living process runs it
+        elif not actions or actions[0].status != "claimed":  # else a running process has claimed it
             self._reporter.interrupt(call)
 
     async def _recover_intent(self, entry: JournalEntry) -> None:
-        """Recover a call that began and never ended: ask a person about an unsafe one, fail the others.
+        """Recover a call that began and never ended: create a question for an unsafe one, fail the others.
 
-        The intent of an answered call is removed instead, because nobody waits to call again: its answer is still
+        The intent of an answered call is removed instead, because no caller waits to call again: its answer is still
         claimed and is then carried out once more. So it is with one that resumes, whatever it did: its effects are
         those of the calls inside it. Where it was not answered before, it waits for those that a person is asked about.
         """
@@ -178,10 +183,10 @@ class Recovery:
         outcome = self._reporter.interrupt(entry)
         await self._store.journal.finish(entry.call_id, "", outcome_to_dict(outcome))
         if entry.call.get("idempotency_key"):
-            await self._store.keys.release(entry.principal, entry.call["idempotency_key"], call_id=entry.call_id)
+            await self._store.idempotency.release(entry.principal, entry.call["idempotency_key"], call_id=entry.call_id)
 
     async def _waiting_inside(self, entry: JournalEntry) -> list[Paused]:
-        """Return the calls that a call made and that wait for a person."""
+        """Return the nested calls of a call that wait for an answer."""
         actions = await self._store.pending.list(tenant=entry.principal.tenant, limit=_MOST_OUTER)
         return [
             await paused_outcome(self._store.pending, one)
@@ -196,7 +201,7 @@ class Recovery:
         await self._pause(entry, _with_inner_calls(question, done))
 
     async def _pause(self, entry: JournalEntry, asked: Question) -> None:
-        """Store an interrupted call with its question, in place of its intent."""
+        """Store an interrupted call with its question, instead of its intent."""
         now = time.time()
         question, bound = await self._router.describe_interrupted(asked, entry.tool_name, entry.call)
         action = PendingAction(
@@ -211,7 +216,7 @@ class Recovery:
             created_at=now,
             expires_at=now + _UNKNOWN_TTL_S,
             answerers=question.answerers,
-            answers={key: Answer.restore(data) for key, data in entry.call.get("answers", {}).items()},
+            answers={key: Answer(**data) for key, data in entry.call.get("answers", {}).items()},
             started=True,
             idempotency_key=entry.call.get("idempotency_key"),
             correlation_id=entry.call.get("correlation_id", ""),
@@ -224,10 +229,10 @@ class Recovery:
         self._reporter.emit_pause(entry, action)
         if action.idempotency_key is not None:
             paused = outcome_to_dict(await paused_outcome(self._store.pending, action))
-            await self._store.keys.settle(action.asked_by, action.idempotency_key, paused)
+            await self._store.idempotency.settle(action.asked_by, action.idempotency_key, paused)
 
     async def _resume_claimed(self, action: PendingAction) -> None:
-        """Carry on a claimed action whose process died, from where the journal says that it stopped."""
+        """Resume a claimed action after its process has terminated, from its state in the journal."""
         if action.status != "claimed":
             await self._end_unanswered(action)
             return
@@ -236,7 +241,7 @@ class Recovery:
             await self._actions.settle(action, entry.result, "answered")
             return
         waiting = await self._store.pending.list(tenant=action.asked_by.tenant, call_id=action.call_id, limit=1)
-        if waiting:  # it went on to another question, which may be about an unknown outcome
+        if waiting:  # it has another question, which may be about an unknown outcome
             paused = outcome_to_dict(await paused_outcome(self._store.pending, waiting[0]))
             await self._actions.settle(action, paused, "answered")
             return
@@ -245,29 +250,29 @@ class Recovery:
         if self._router.sources.is_connecting(action.tool_name):
             self._waiting.append(action)
             return
-        if not self._actions.can_run(action):  # it never began; a process with the tool can be given the answer again
-            self._reporter.emit_pause(action, action)  # first, so that the log shows why it is open
+        if not self._actions.can_run(action):  # it never began; a process with the tool can take the answer again
+            self._reporter.emit_pause(action, action)  # first, so that the log shows the reason
             await self._store.pending.settle(action.id, "open", reopen=True)
             return
         if action.question.kind == "restart" or self._router.resumes(action.tool_name):
-            self._router.background.start(self._carry_out(action))  # it may take long, and others are not to wait
+            self._router.background.start(self._carry_out(action))  # it may take long, and the others must not wait
         else:
             await self._carry_out(action)
 
     async def _carry_out(self, action: PendingAction) -> None:
         try:
             await self._actions.carry_out(action, recovered=True)
-        except StoreError as error:  # it may have run, so it stays claimed until the journal can be read again
-            _log.warning("what came of %s could not be kept: %s", action.call_id, error)
+        except StoreError as error:  # it may have run, so it stays claimed until the journal can be read
+            _log.warning("the outcome of %s could not be stored: %s", action.call_id, error)
 
 
 def _depth(entry: JournalEntry) -> int:
-    """Return within how many other calls a call was made."""
+    """Return the nesting depth of a call."""
     return entry.call_id.count(".")
 
 
 def _with_inner_calls(question: Question, done: Collection[JournalEntry]) -> Question:
-    """Add to the question about an unknown outcome the inner calls that are done and will not be repeated."""
+    """Add the nested calls that are done, and will not be repeated, to the question about an unknown outcome."""
     if not done:
         return question
     counts = Counter(entry.tool_name for entry in done)
@@ -275,15 +280,15 @@ def _with_inner_calls(question: Question, done: Collection[JournalEntry]) -> Que
     calls = [{"call_id": entry.call_id, "tool_name": entry.tool_name} for entry in done]
     return replace(
         question,
-        prompt=f"{question.prompt} Done inside it, and not repeated if it runs again: {names}.",
+        prompt=f"{question.prompt} Its nested calls that are done, and are not repeated if it runs again: {names}.",
         payload={**question.payload, "done": calls},
     )
 
 
 def _is_unsafe(entry: JournalEntry) -> bool:
-    """Return whether calling again could repeat an effect.
+    """Return whether another call could repeat an effect.
 
-    A keyed tool needs the same key again: one that the runtime made up is lost, unless a pending action keeps the call.
+    A keyed tool needs the same key again: a generated key is lost, unless a pending action contains the call.
     """
     call = entry.call
     return call.get("replay") == "unsafe" or (

@@ -21,9 +21,9 @@ _COUNTED = frozenset({ErrorCategory.RETRYABLE_SERVER, ErrorCategory.NETWORK})
 class CircuitBreaker:
     """Circuit breaker that opens after `threshold` consecutive failures of a source.
 
-    401, 403 and 429 do not count, because they concern one caller. A connection that broke under many calls is one
-    failure. After `cooldown_s` one call is let through as a probe; its end closes or reopens the breaker. While
-    `failures` is 0 neither `admit` nor `succeeded` need be called.
+    401, 403 and 429 are not counted, because they concern one caller. A broken connection of many calls is one failure.
+    After `cooldown_s`, one call is admitted as a probe; its end closes or reopens the breaker. While `failures` is 0,
+    `admit` and `succeeded` need not be called.
     """
 
     __slots__ = (
@@ -65,15 +65,15 @@ class CircuitBreaker:
         return "half_open" if self._clock() - self._opened_at >= self.cooldown_s else "open"
 
     def admit(self, tool_name: str) -> None:
-        """Let a call through, or raise ToolCircuitOpenError."""
+        """Admit a call, or raise ToolCircuitOpenError."""
         if self._opened_at is None:
             return
         left = self._opened_at + self.cooldown_s - self._clock()
         if left <= 0 and not self._probing:
             self._probing = True
             return
-        wait = f"the next is let through in {left:.0f} s" if left > 0 else "a probe is under way"
-        msg = f"{self.name!r} failed {self.failures} times in a row, so its calls are held back; {wait}"
+        wait = f"the next one is admitted in {left:.0f} s" if left > 0 else "a probe is running"
+        msg = f"{self.name!r} failed {self.failures} times in a row, so its calls are rejected; {wait}"
         raise ToolCircuitOpenError(msg, tool_name=tool_name, retry_after_s=max(left, 0.0))
 
     def succeeded(self) -> None:
@@ -84,9 +84,9 @@ class CircuitBreaker:
             self._on_state("closed")
 
     def failed(self, error: ToolError) -> None:
-        """Record a failure; only server and network errors count."""
+        """Record a failure; only server and network errors are counted."""
         if error.category not in _COUNTED:
-            if self._probing:  # the source answered
+            if self._probing:  # the source responded
                 self.succeeded()
             return
         incident = error.incident if isinstance(error, ToolConnectionError) else None
@@ -101,14 +101,14 @@ class CircuitBreaker:
                 self._on_state("open")
 
     def abandoned(self) -> None:
-        """Record a call that ended without a result of the source, as when it was cancelled."""
+        """Record a call without a result of the source, such as a cancelled one."""
         self._probing = False
 
 
 def may_repeat(error: ToolError, replay: ReplayClass, policy: RetryPolicy) -> bool:
-    """Return whether a retry could help and does no harm.
+    """Return whether a retry could help and is safe.
 
-    An `unsafe` call is repeated only when it certainly never reached the other side.
+    An `unsafe` call is retried only if it certainly never reached the server.
     """
     if not error.is_retryable:
         return False
@@ -119,13 +119,15 @@ def may_repeat(error: ToolError, replay: ReplayClass, policy: RetryPolicy) -> bo
     return True
 
 
-def backoff(tries: int, error: ToolError, policy: RetryPolicy, *, chance: Callable[[], float] = random.random) -> float:
-    """Return the seconds to wait after the given number of tries.
+def backoff(
+    attempts: int, error: ToolError, policy: RetryPolicy, *, chance: Callable[[], float] = random.random
+) -> float:
+    """Return the seconds to wait after the given number of attempts.
 
-    Exponential with equal jitter: half of the wait is fixed, because full jitter can come out near zero just when
-    the server is overloaded. A Retry-After is the minimum.
+    Exponential with equal jitter: half of the wait is fixed, because full jitter can be near zero while the server is
+    overloaded. A Retry-After is the minimum.
     """
-    ceiling = min(policy.wait_exponential_max_s, policy.wait_exponential_min_s * 2.0 ** (tries - 1))
+    ceiling = min(policy.wait_exponential_max_s, policy.wait_exponential_min_s * 2.0 ** (attempts - 1))
     wait = ceiling / 2 + chance() * ceiling / 2
     retry_after_s = error.retry_after_seconds
     return max(wait, retry_after_s) if retry_after_s is not None else wait
@@ -134,7 +136,7 @@ def backoff(tries: int, error: ToolError, policy: RetryPolicy, *, chance: Callab
 class RetryBudget:
     """Limit retries to a share of calls, so that retries do not make an outage worse.
 
-    A retry spends one of `capacity`; a call that ends well gives `ratio` of one back.
+    A retry spends one of `capacity`; a successful call returns `ratio` of one.
     """
 
     __slots__ = ("_capacity", "_ratio", "spent")
@@ -145,11 +147,11 @@ class RetryBudget:
         self.spent = 0.0
 
     def deposit(self) -> None:
-        """Give a share of a retry back after a success."""
+        """Return a share of a retry to the budget after a success."""
         self.spent = max(0.0, self.spent - self._ratio)
 
     def withdraw(self) -> bool:
-        """Take one retry; return False when the budget is spent."""
+        """Take one retry; return False if the budget is spent."""
         if self.spent + 1 > self._capacity:
             return False
         self.spent += 1

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 from msgspec.structs import replace
 
 from toolpost.catalog.threads import run_in_thread
-from toolpost.contracts.calls import JSON, Credential, ToolOutput, writable
+from toolpost.contracts.calls import JSON, Credential, ToolOutput
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.contracts.events import CallRef, JsonText
+from toolpost.contracts.ids import writable
 from toolpost.contracts.outcomes import NO_META, OUTPUT_ISSUES, Completed
 from toolpost.contracts.storage import ArtifactRef, ArtifactStore
 from toolpost.policy.redaction import Redactor
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 
 _encode = compact_encoder(allow_nan=False)
 _PREVIEW_CHARS = 1000
-_PREVIEW_SEARCHED = 4000  # redacted before the cut, so that no part of a secret is left at the end
+_PREVIEW_SEARCHED = 4000  # redacted before the cut, so that no part of a secret remains at the end
 _READABLE = "artifact_read and artifact_search get at the rest"
 _UNREADABLE = "no tool here reads the rest; the collection artifact_tools of the built-in tools would"
 _MOST_ISSUES = 5
-_SUMMARY_CHARS = 2000  # the events of a longer result have its shape instead of its content
-_LARGEST = 1e300  # the encoder decides about larger numbers and NaN
+_SUMMARY_CHARS = 2000  # events of a longer result contain its type and size instead
+_LARGEST = 1e300  # the encoder checks larger numbers and NaN
 _SCALARS = frozenset({int, float, bool, type(None)})
-# A shorter text, or one of letters alone, may be part of a result by coincidence.
+# A shorter text, or one of letters only, may be part of a result by coincidence.
 _UNMISTAKABLE = re.compile(r".{16,}|(?=.*[A-Za-z])(?=.*\d).{8,}", re.DOTALL)
 _MOST_REDACTORS = 1024
 _LONG = 50_000
@@ -59,7 +60,7 @@ class LargeResult(NamedTuple):
 
 
 def json_text(value: Any) -> str:
-    """Encode a value as JSON; ToolOutputError says which part is not JSON."""
+    """Encode a value as JSON, or raise ToolOutputError for the part that is not JSON."""
     try:
         return _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -76,7 +77,7 @@ class ResultProcessor:
     def process(self, output: ToolOutput, runtime: ToolRuntime, encoded: str | None) -> Result | LargeResult:
         """Check an output against the schema and measure it; `encoded` is the JSON of its content, if known."""
         content, text, meta = output.content, output.text, output.meta
-        if runtime.origin is not None and "trust" not in meta:  # a tool may know better where its content is from
+        if runtime.origin is not None and "trust" not in meta:  # a tool may know the origin of its content better
             meta = {**meta, **runtime.origin}
         if content.__class__ is bytes:
             return LargeResult(content, output.media_type, None, meta)
@@ -90,7 +91,7 @@ class ResultProcessor:
         if not fits:
             meta = _report_issues(content, runtime, meta)
         if text is not None and len(text) > self._inline_bytes:
-            text = None  # the content says the same, and is stored whole if it is as long
+            text = None  # the content is the same, and is stored completely if it is as long
         if content is None or (content.__class__ in _SCALARS and -_LARGEST < content < _LARGEST):
             return content, content, text, None, meta
         if encoded is None:
@@ -100,7 +101,7 @@ class ResultProcessor:
         return content, _summary(content, encoded), text, None, meta
 
     async def store(self, large: LargeResult, call: CallRef, *, readable: bool) -> Result:
-        """Store a result as an artifact and return a preview; `readable` says whether a tool can read the rest."""
+        """Store a result as an artifact and return a preview; with `readable`, a tool can read the rest."""
         data, media_type, preview, meta = large
         ref = await self._artifacts.put(data, artifact_ref(call, media_type=media_type))
         content: dict[str, Any] = {"artifact_id": ref.id, "uri": ref.uri, "media_type": media_type, "size": ref.size}
@@ -113,10 +114,10 @@ class ResultProcessor:
 
 
 def _report_issues(content: Any, runtime: ToolRuntime, meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Count a result that breaks its schema and add the issues to its metadata; raise where outputs are strict."""
+    """Count a result that violates its schema and add the issues to its metadata; raise if outputs are strict."""
     issues = runtime.output_issues(content)
     if runtime.output_check == "report":
-        runtime.entry.counts.misfits += 1
+        runtime.entry.counts.schema_violations += 1
         return {**meta, OUTPUT_ISSUES: issues[:_MOST_ISSUES]}
     if runtime.entry.config is not None:
         issues = [*issues, f"write outputs: report into source {runtime.entry.config.name!r} to take it as it is"]
@@ -131,9 +132,9 @@ def _large(content: Any, encoded: str, meta: Mapping[str, Any]) -> LargeResult:
 
 
 def artifact_ref(call: CallRef, *, media_type: str, name: str = "") -> ArtifactRef:
-    """Return a reference with the owner and type of a new artifact; the store fills in the rest.
+    """Return a reference with the owner and type of a new artifact; the store adds the rest.
 
-    The name is shown in lists and events, so that a secret in it, such as an argument, is masked.
+    Secrets in the name, such as arguments, are masked, because lists and events show it.
     """
     if name:
         name = str(call.redact({"name": name})["name"])
@@ -153,7 +154,7 @@ def artifact_ref(call: CallRef, *, media_type: str, name: str = "") -> ArtifactR
 
 
 def summary_of(content: Any) -> Any:
-    """Return the summary of a result for events: the result itself when it is short, else its shape."""
+    """Return the summary of a result for events: a short result itself, else its type and size."""
     return content if type(content) in _SCALARS else _summary(content, json_text(content))
 
 
@@ -171,7 +172,7 @@ def _shape(content: dict[str, Any] | list[Any] | str, size: int) -> str:
 
 
 class CredentialScrubber:
-    """Mask a call's credential in its output, where a server repeats what it was sent."""
+    """Mask the credential of a call in its output, because some servers echo requests."""
 
     def __init__(self) -> None:
         self._redactors: dict[tuple[tuple[str, ...], frozenset[str]], Redactor] = {}
@@ -181,7 +182,7 @@ class CredentialScrubber:
     ) -> tuple[ToolOutput, str | None]:
         """Mask the credential of a call and the source's other secrets in its output; a long output in a thread.
 
-        Also return the JSON of the content, where the search has made it and found nothing.
+        Also return the JSON of the content, if the search has encoded it and found nothing.
         """
         redactor = self._redactor(tuple(credential.headers.values()), secrets)
         if redactor is _NO_SECRETS:
@@ -220,7 +221,7 @@ def _scrub(output: ToolOutput, redactor: Redactor) -> tuple[ToolOutput, str | No
 
 
 def _may_hold_secret(encoded: str, redactor: Redactor) -> bool:
-    """Search the JSON of a whole value at once, which takes a fraction of the time of a search in each text."""
+    """Search the JSON of the complete value, which is much faster than a search in each text."""
     if "\\u" in encoded:  # an escaped character may hide a secret from the search
         return True
     if "\\" in encoded:
@@ -239,7 +240,7 @@ def _scrub_bytes(content: bytes, redactor: Redactor) -> bytes:
 
 
 def _secret_in(value: str) -> str:
-    """Return the secret part of a header's value: behind `Bearer`, and behind the name of a cookie."""
+    """Return the secret part of a header's value: after `Bearer`, and after the name of a cookie."""
     word = value.rpartition(" ")[2]
     return word.partition("=")[2] or word
 

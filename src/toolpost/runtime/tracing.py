@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.outcomes import Completed, Failed, Outcome
-from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -19,22 +18,18 @@ if TYPE_CHECKING:
 _LONGEST_ARGUMENTS = 8192
 
 
-def find_call_tracer(find: Callable[[str], ToolRuntime | None]) -> CallTracer | None:
-    """Return what makes spans of calls; None where this program has no tracer provider."""
-    tracer = find_tracer()
-    return None if tracer is None else CallTracer(tracer, find)
-
-
 class CallTracer:
     """Run calls in spans, `execute_tool NAME`; `with_arguments` adds the arguments, redacted."""
 
-    def __init__(self, tracer: Tracer, find: Callable[[str], ToolRuntime | None]) -> None:
+    def __init__(
+        self, tracer: Tracer, find: Callable[[str], ToolRuntime | None], *, with_arguments: bool = False
+    ) -> None:
         self._tracer = tracer
         self._find = find
-        self.with_arguments = False
+        self._with_arguments = with_arguments
 
     async def trace(self, request: RequestedCall, running: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Run a call in a span of its own, below the current one."""
+        """Run a call in a new span below the current one."""
         from opentelemetry.trace import StatusCode  # noqa: PLC0415 - there is a tracer
 
         name = request.tool_name
@@ -63,7 +58,7 @@ class CallTracer:
         }
         if source:
             attributes["toolpost.source"] = source
-        if self.with_arguments and runtime is not None:
+        if self._with_arguments and runtime is not None:
             shown = runtime.call_ref(request).redact({"params": request.arguments})["params"]
             attributes["gen_ai.tool.call.arguments"] = json.dumps(shown, default=str)[:_LONGEST_ARGUMENTS]
         return attributes

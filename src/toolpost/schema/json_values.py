@@ -94,7 +94,7 @@ def compact_encoder(
     encoder = json.JSONEncoder(
         ensure_ascii=ensure_ascii, check_circular=False, allow_nan=allow_nan, separators=(",", ":"), default=default
     )
-    # `JSONEncoder.encode` builds CPython's encoder anew for each document, at twice the cost.
+    # `JSONEncoder.encode` builds a new CPython encoder for each document, at twice the cost.
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return encoder.encode
@@ -132,7 +132,7 @@ def decode_in_pieces(data: bytes) -> Any:
     opening = data[start : data.index(b'"', start + 2) + 1]  # such as {"name"
     end = data.rindex(b"}]") + 1
     # Where the array is one of whole pieces, and what is around it is a document with it, the whole is one, too: a cut
-    # within a text or an inner array leaves a piece that is no array.
+    # within a text or an inner array leaves a piece that is not an array.
     document = _decode_piece(data[:start] + _ENCODED_MARK + data[end:])
     array = _find_marked(document)
     while start < end:

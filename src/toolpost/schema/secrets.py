@@ -69,6 +69,8 @@ _HARMLESS_TOKENS = frozenset(
     }
 )
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# Names of variables and headers are shorter than those of fields, and any key among them is likely a secret.
+_VARIABLE_TAIL = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
@@ -83,10 +85,6 @@ def is_secret_name(name: str) -> bool:
     if words[-1] == "token":
         return len(words) == 1 or words[-2] not in _HARMLESS_TOKENS
     return words[-1] in _LAST_WORDS or pair in _LAST_PAIRS or _RUN_TOGETHER.search(words[-1]) is not None
-
-
-# Names of variables and headers are shorter than those of fields, and any key among them is likely one to keep.
-_VARIABLE_TAIL = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.IGNORECASE)
 
 
 def is_secret_variable(name: str) -> bool:

@@ -1,44 +1,38 @@
-"""Derive a tool from a Python function: schemas from the signature, descriptions from the docstring, conversion."""
+"""Derive the schemas, descriptions and conversions of a tool from a Python function."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import re
-import types
-import typing
-from collections import abc
-from collections.abc import Callable, Iterator, Mapping
-from inspect import Parameter
+from collections.abc import Callable, Mapping
 from types import GenericAlias
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NewType,
-    NotRequired,
-    Required,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NamedTuple, NotRequired, Required, get_args
 
-import typing_extensions
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.errors import PydanticUserError
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
-from typing_extensions import Doc, ReadOnly, TypeAliasType, TypedDict, is_typeddict
+from typing_extensions import TypedDict
 
-from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolOutputError, ToolSchemaError
-from toolpost.contracts.outcomes import ToolResult
 from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.annotations import (
+    UnresolvedError,
+    description_of,
+    is_raw_result,
+    looks_like_raw_result,
+    needs_no_conversion,
+    resolve_annotation,
+)
 from toolpost.schema.json_values import has_float, is_object
+from toolpost.schema.parameters import (
+    NO_DEFAULT,
+    Argument,
+    Parameters,
+    function_name,
+    read_parameters,
+    read_signature,
+    unwrap_function,
+)
 from toolpost.schema.pydantic_types import (
     EXTRAS,
     Memo,
@@ -52,8 +46,6 @@ from toolpost.schema.secrets import is_secret_name
 
 Convert = Callable[[dict[str, Any]], dict[str, Any]]
 
-__all__ = ["FunctionSchema", "function_schema", "to_jsonable"]
-
 _SIMPLE: dict[type, str] = {
     str: "string",
     int: "integer",
@@ -62,24 +54,13 @@ _SIMPLE: dict[type, str] = {
     type(None): "null",
 }
 _SINGLE_NAMES = ("args", "params", "input")
-NO_DEFAULT = Parameter.empty
-_CONTEXT = object()
-_ATOMS = (str, int, float, bool, type(None), None, Any, object, list, dict, inspect.Parameter.empty)
-_LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
-_DICTS = (dict, abc.Mapping, abc.MutableMapping)
-_QUALIFIERS = (Required, NotRequired, ReadOnly)
-# What pydantic writes into the JSON Schema in full, so that checking the schema is enough.
-_CONSTRAINTS = frozenset({"Ge", "Gt", "Le", "Lt", "MultipleOf", "MinLen", "MaxLen"})
-_RAW_RESULTS = (ToolOutput, ToolResult, bytes, bytearray, memoryview)
-_CONTEXT_NAME = re.compile(r"(Optional\[)?(\w+\.)*ToolContext\]?(\s*\|\s*None)?")
-_RESULT_NAME = re.compile(r"\b(ToolOutput|ToolResult)\b")
 
 
 class FunctionSchema(Struct, frozen=True, kw_only=True):
     """The schemas of a function, and the functions that convert for it.
 
-    `convert` turns JSON arguments into keyword arguments and `render` a result into JSON; each is None where nothing
-    needs conversion. `single_model` names the one parameter that takes all arguments as a model.
+    `convert` turns JSON arguments into keyword arguments and `render` a result into JSON; each is None if no
+    conversion is needed. `single_model` is the name of a parameter that takes all arguments as a model.
     """
 
     input_schema: JsonSchema
@@ -92,7 +73,7 @@ class FunctionSchema(Struct, frozen=True, kw_only=True):
 
 
 def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
-    """Derive the schemas of a function; ToolSchemaError where it cannot be called with JSON."""
+    """Derive the schemas of a function, or raise ToolSchemaError if it cannot be called with JSON."""
     parameters = read_parameters(fn)
     description, described = _documentation(inspect.getdoc(unwrap_function(fn)) or "")
     inputs = _simple_input(fn, parameters) or _single_model_input(fn, parameters) or _input(fn, parameters)
@@ -111,9 +92,9 @@ def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
 
 def _documentation(docstring: str) -> tuple[str, Mapping[str, str]]:
     """Return the description of a function, and that of each parameter."""
-    if ":" not in docstring and len(docstring.splitlines()) <= 1:  # no style has lists in one such line
+    if ":" not in docstring and len(docstring.splitlines()) <= 1:  # no list of parameters in any style
         return docstring.strip(), {}
-    from toolpost.schema.docstrings import parse_docstring  # noqa: PLC0415 - the parsers take longer to load than most docstrings need
+    from toolpost.schema.docstrings import parse_docstring  # noqa: PLC0415 - the parsers are slow to load, and most docstrings do not need them
 
     return parse_docstring(docstring)
 
@@ -136,11 +117,11 @@ def _single_model_input(fn: Callable[..., Any], parameters: Parameters) -> _Inpu
     name, model, _ = parameters.arguments[0]
     if name not in _SINGLE_NAMES or not isinstance(model, type) or not issubclass(model, BaseModel):
         return None
-    if model.__pydantic_root_model__:  # to import `RootModel` builds validators that most programs have no use for
+    if model.__pydantic_root_model__:  # importing `RootModel` builds validators that most programs do not use
         return None
     adapter, schema = _adapted(fn, model, "validation")
     if "extra" not in model.model_config:
-        # A misspelled argument should be refused, not ignored; a model that wants more says so.
+        # A misspelled argument is rejected, not ignored; a model that accepts more sets `extra`.
         schema = {**schema, "additionalProperties": False}
     return _Input(schema, build_converter(adapter, schema, single=name), name)
 
@@ -160,7 +141,7 @@ def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:
 
 
 def _simple_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | None:
-    """Build what pydantic would for a function of plain scalars, in a tenth of the time."""
+    """Build the input schema of a function with scalar parameters, in a tenth of pydantic's time."""
     properties = {argument.name: _simple_schema(argument.annotation) for argument in parameters.arguments}
     if parameters.has_extras or None in properties.values():
         return None
@@ -176,17 +157,17 @@ def _simple_input(fn: Callable[..., Any], parameters: Parameters) -> _Input | No
 def _whole_numbers(
     fn: Callable[..., Any], parameters: Parameters, schema: JsonSchema, *, flat: bool = False
 ) -> Convert | None:
-    """Build a converter for plain arguments with integers: JSON's 5.0 is one, Python's is not."""
+    """Build a converter for plain arguments with integers: 5.0 is an integer in JSON, but not in Python."""
     if "'integer'" not in repr(schema):
         return None
 
-    @functools.cache  # such numbers are rare, so pydantic's adapter is built with the first one
+    @functools.cache  # such numbers are rare, so the first one builds pydantic's adapter
     def read() -> Convert:
         adapter, _ = _adapted(fn, _arguments_type(parameters), "validation")
         return build_converter(adapter, schema, extras=parameters.has_extras)
 
     def convert_scalars(arguments: dict[str, Any]) -> dict[str, Any]:
-        for value in arguments.values():  # in every call; `float in map(type, ...)` takes longer
+        for value in arguments.values():
             if type(value) is float:
                 return read()(arguments)
         return arguments
@@ -237,7 +218,7 @@ def _drop_required(schema: JsonSchema, name: str) -> None:
 
 
 def _complete(property_schema: JsonSchema | None, argument: Argument) -> None:
-    """Add what pydantic does not know: the description beside the type, and the function's own default."""
+    """Add the description beside the type and the default of the function, which pydantic does not know."""
     if property_schema is None:
         return
     description = description_of(argument.annotation)
@@ -246,7 +227,7 @@ def _complete(property_schema: JsonSchema | None, argument: Argument) -> None:
     if argument.default is NO_DEFAULT or is_secret_name(argument.key):
         return
     if argument.default is None and not _admits_null(property_schema):
-        # `x: int = None` means "may be left out"; as a default in the schema it would invite null.
+        # `x: int = None` means "may be omitted"; as a default in the schema it would suggest null.
         return
     try:
         property_schema["default"] = to_jsonable(argument.default)
@@ -290,7 +271,7 @@ def _output(fn: Callable[..., Any]) -> _Output:
     try:
         adapter, schema = _adapted(fn, modernize(annotation, {}), "serialization")
     except ToolSchemaError:
-        # A type that pydantic does not know may still be one that can be written; the call will tell.
+        # Results of a type that pydantic does not know may still be JSON; each call decides.
         return _Output()
     if not schema:
         return _Output()
@@ -298,262 +279,8 @@ def _output(fn: Callable[..., Any]) -> _Output:
 
 
 def _streamed_type(annotation: Any, fn: Callable[..., Any]) -> Any:
-    """Return the type of a generator's result, its last value or None without any; of others the annotation."""
+    """Return the type of a generator's last value, or None without values; for other functions the annotation."""
     if not (inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)):
         return annotation
     value = next(iter(get_args(annotation)), Any)
     return value if value is Any or is_raw_result(value) else value | None
-
-
-class Argument(NamedTuple):
-    """One argument: its type, and the function's own default."""
-
-    name: str
-    annotation: Any
-    default: Any = NO_DEFAULT
-
-    @property
-    def key(self) -> str:
-        """Return the name that callers use: the alias, if a `Field` gives one."""
-        for note in annotated_metadata(self.annotation):
-            if isinstance(note, FieldInfo):
-                alias = note.validation_alias or note.alias
-                return alias if isinstance(alias, str) else self.name
-        return self.name
-
-
-class Parameters(NamedTuple):
-    """The parameters of a function: arguments of the caller, the context, and `**kwargs`."""
-
-    arguments: tuple[Argument, ...]
-    context: str | None
-    extras: Any = NO_DEFAULT
-
-    @property
-    def has_extras(self) -> bool:
-        """Whether the function takes arguments of any name."""
-        return self.extras is not NO_DEFAULT
-
-
-def unwrap_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with the annotations and the docstring, behind partials, wrappers and callable objects."""
-    inner: Any = fn
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    inner = inspect.unwrap(inner)
-    if not inspect.isroutine(inner) and not inspect.isclass(inner):
-        inner = type(inner).__call__
-    behind: Callable[..., Any] = getattr(inner, "__func__", inner)
-    return behind
-
-
-def function_name(fn: Callable[..., Any]) -> str:
-    """Return the name of a function for messages."""
-    return getattr(unwrap_function(fn), "__qualname__", repr(fn))
-
-
-def read_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a Python function; ToolSchemaError for builtins and classes."""
-    if not inspect.isfunction(unwrap_function(fn)):
-        raise ToolSchemaError(f"{function_name(fn)} is not a Python function; wrap it in one with annotated parameters")
-    try:
-        return inspect.signature(fn)
-    except (ValueError, TypeError, NameError) as exc:
-        raise ToolSchemaError(f"{function_name(fn)} has no readable signature: {exc}") from exc
-
-
-def read_parameters(fn: Callable[..., Any]) -> Parameters:
-    """Read a function's parameters; ToolSchemaError for one that cannot be passed by name."""
-    arguments: list[Argument] = []
-    context: list[str] = []
-    extras: Any = NO_DEFAULT
-    for parameter in read_signature(fn).parameters.values():
-        _check_fillable(fn, parameter)
-        annotation = _annotation(fn, parameter)
-        if annotation is _CONTEXT:
-            context.append(parameter.name)
-        elif parameter.kind is Parameter.VAR_KEYWORD:
-            extras = _extras(fn, parameter.name, annotation)
-        else:
-            arguments.append(_argument(parameter, annotation))
-    if len(context) > 1:
-        raise ToolSchemaError(f"{function_name(fn)} takes the context twice: {', '.join(context)}")
-    return Parameters(tuple(arguments), context[0] if context else None, extras)
-
-
-def _check_fillable(fn: Callable[..., Any], parameter: Parameter) -> None:
-    name = parameter.name
-    if parameter.kind is Parameter.POSITIONAL_ONLY:
-        raise ToolSchemaError(f"{function_name(fn)}: parameter {name!r} is positional-only; remove the '/' after it")
-    if parameter.kind is Parameter.VAR_POSITIONAL:
-        raise ToolSchemaError(
-            f"{function_name(fn)}: '*{name}' cannot be given by name; use '{name}: list[...]' instead"
-        )
-    if name in ("self", "cls") and parameter.annotation is Parameter.empty:
-        raise ToolSchemaError(f"{function_name(fn)}: parameter {name!r} is not bound; use a bound method as the tool")
-
-
-def _extras(fn: Callable[..., Any], name: str, annotation: Any) -> Any:
-    if get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
-        raise ToolSchemaError(
-            f"{function_name(fn)}: '**{name}' is unpacked; write its fields as parameters of their own"
-        )
-    return annotation
-
-
-def _annotation(fn: Callable[..., Any], parameter: Parameter) -> Any:
-    """Return the resolved annotation; a missing one is any JSON, or the context when the name is `ctx`."""
-    written = parameter.annotation
-    if written is Parameter.empty:
-        return _CONTEXT if parameter.name == "ctx" else Any
-    try:
-        annotation = resolve_annotation(written, unwrap_function(fn))
-    except UnresolvedError as exc:
-        # Linters move an import that only annotations use under TYPE_CHECKING, where it cannot be found.
-        if looks_like_context(written):
-            return _CONTEXT
-        raise ToolSchemaError(
-            f"{function_name(fn)}: the annotation {written!r} of {parameter.name!r} cannot be resolved ({exc}); "
-            "define it at module level and import it outside TYPE_CHECKING"
-        ) from None
-    return _CONTEXT if is_context(annotation) else annotation
-
-
-def _argument(parameter: Parameter, annotation: Any) -> Argument:
-    """Build an argument; `x: int = Field(...)` means `Annotated[int, Field(...)]`."""
-    if isinstance(parameter.default, FieldInfo):
-        return Argument(parameter.name, Annotated[annotation, parameter.default])
-    return Argument(parameter.name, annotation, parameter.default)
-
-
-class UnresolvedError(Exception):
-    """An annotation names something that does not exist where the function was defined."""
-
-
-def resolve_annotation(annotation: Any, fn: Callable[..., Any]) -> Any:
-    """Return an annotation with the names in its strings resolved."""
-    holder = types.SimpleNamespace(__annotations__={"it": annotation})
-    namespace: dict[str, Any] = getattr(fn, "__globals__", {})
-    try:
-        return get_type_hints(holder, namespace, _enclosing(fn), include_extras=True)["it"]
-    except (NameError, TypeError, AttributeError, SyntaxError) as exc:
-        raise UnresolvedError(str(exc)) from None
-
-
-def _enclosing(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Return the variables of enclosing functions that a function uses."""
-    names: tuple[str, ...] = getattr(getattr(fn, "__code__", None), "co_freevars", ())
-    cells: tuple[types.CellType, ...] = getattr(fn, "__closure__", None) or ()
-    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - asking an empty cell is the only way to find out
-    except ValueError:
-        return False
-    return True
-
-
-def looks_like_context(text: object) -> bool:
-    """Return whether an annotation that could not be resolved is spelled like the context."""
-    return isinstance(text, str) and _CONTEXT_NAME.fullmatch(text.strip()) is not None
-
-
-def looks_like_raw_result(text: object) -> bool:
-    """Return whether an annotation that could not be resolved is spelled like ToolOutput or ToolResult."""
-    return isinstance(text, str) and _RESULT_NAME.search(text) is not None
-
-
-def is_context(annotation: Any) -> bool:
-    """Return whether an annotation is the context, possibly optional."""
-    return any(isinstance(member, type) and issubclass(member, ToolContext) for member in _members(annotation))
-
-
-def is_raw_result(annotation: Any) -> bool:
-    """Return whether results are returned unchanged: ToolOutput, ToolResult or bytes."""
-    return any(isinstance(member, type) and issubclass(member, _RAW_RESULTS) for member in _members(annotation))
-
-
-def _members(annotation: Any) -> Iterator[Any]:
-    """Yield the alternatives of a union, or the annotation itself."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        yield from _members(get_args(annotation)[0])
-    elif origin in (Union, types.UnionType):
-        for member in get_args(annotation):
-            yield from _members(member)
-    else:
-        yield annotation
-
-
-def annotated_metadata(annotation: Any) -> tuple[Any, ...]:
-    """Return the metadata of `Annotated`."""
-    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-
-
-def description_of(annotation: Any) -> str | None:
-    """Return the description in `Annotated[T, "..."]` or `Annotated[T, Doc("...")]`."""
-    for note in annotated_metadata(annotation):
-        if isinstance(note, str):
-            return note
-        if isinstance(note, Doc):
-            return note.documentation
-    return None
-
-
-def needs_no_conversion(annotation: Any) -> bool:
-    """Return whether JSON that fits the schema already has the annotated type."""
-    return _is_plain(annotation, frozenset())
-
-
-def _is_plain(annotation: Any, seen: frozenset[Any]) -> bool:
-    if any(annotation is atom for atom in _ATOMS):
-        return True
-    if isinstance(annotation, NewType):
-        return _is_plain(annotation.__supertype__, seen)
-    if isinstance(annotation, TypeAliasType):
-        return annotation in seen or _is_plain(annotation.__value__, seen | {annotation})
-    if is_typeddict(annotation):
-        return annotation in seen or _is_plain_typeddict(annotation, seen | {annotation})
-    return _is_plain_generic(get_origin(annotation), get_args(annotation), seen)
-
-
-def _is_plain_typeddict(annotation: Any, seen: frozenset[Any]) -> bool:
-    try:
-        fields = get_type_hints(annotation, include_extras=True)
-    except NameError:
-        return False
-    return all(_is_plain(field, seen) for field in fields.values())
-
-
-def _is_plain_generic(origin: Any, args: tuple[Any, ...], seen: frozenset[Any]) -> bool:
-    if origin is Annotated:
-        return _is_plain(args[0], seen) and all(_is_harmless(note, args[0]) for note in args[1:])
-    if origin is Literal:
-        return all(type(value) in (str, int, bool, type(None)) for value in args)
-    if origin in _DICTS:
-        return args[:1] in ((), (str,), (Any,)) and all(_is_plain(arg, seen) for arg in args[1:])
-    if origin in (Union, types.UnionType, *_LISTS, *_QUALIFIERS):
-        return all(_is_plain(arg, seen) for arg in args)
-    return False
-
-
-def _is_harmless(note: Any, annotation: Any) -> bool:
-    """Whether metadata neither changes the value nor demands more than the schema says."""
-    if isinstance(note, str | Doc):
-        return True
-    if not isinstance(note, FieldInfo):
-        return _is_constraint(note, annotation)
-    renames = note.alias is not None or note.validation_alias is not None
-    fills = note.default is not PydanticUndefined or note.default_factory is not None
-    return not renames and not fills and all(_is_constraint(item, annotation) for item in note.metadata)
-
-
-def _is_constraint(note: Any, annotation: Any) -> bool:
-    if get_origin(annotation) in (Union, types.UnionType):
-        # For a union pydantic may check a constraint without writing it into the schema.
-        return False
-    kind = type(note).__name__
-    settings: dict[str, Any] = getattr(note, "__dict__", {})
-    return kind in _CONSTRAINTS or (kind == "_PydanticGeneralMetadata" and set(settings) == {"pattern"})

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from toolpost.contracts.errors import nearest
+from toolpost.contracts.nearest_names import nearest
 from toolpost.schema.json_values import Path, is_array, json_type, quote, spell_literal, spell_path, spell_value
 from toolpost.schema.secrets import SecretPaths, is_secret_path
 
 _MAX_LISTED = 10
 _MAX_COMPARED = 200  # a schema of a server may list thousands
+_PREFIX = re.compile(r"^(?:Value error|Assertion failed), ")
+_SHOULD = re.compile(r"^\w+ should ")
 _NUMBER = re.compile(r"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
 
 
@@ -81,7 +83,7 @@ def _plural(noun: str) -> Callable[[Any], str]:
 
 _characters, _items, _properties = _plural("characters"), _plural("items"), _plural("properties")
 
-_EXPECTATIONS: dict[str, Callable[[Any], str]] = {
+_expectations: dict[str, Callable[[Any], str]] = {
     "type": _types,
     "enum": lambda options: f"one of {_listed(options)}",
     "const": spell_literal,
@@ -109,7 +111,7 @@ _EXPECTATIONS: dict[str, Callable[[Any], str]] = {
 
 
 def _expectation(keyword: str, expected: Any) -> str:
-    if word := _EXPECTATIONS.get(keyword):
+    if word := _expectations.get(keyword):
         return word(expected)
     return f"what {quote(keyword)} asks for"
 
@@ -183,10 +185,6 @@ def _distance(path: Path, violations: tuple[Violation, ...]) -> tuple[bool, bool
         any(violation.keyword in ("const", "enum") for violation in violations),
         len(violations),
     )
-
-
-_PREFIX = re.compile(r"^(?:Value error|Assertion failed), ")
-_SHOULD = re.compile(r"^\w+ should ")
 
 
 def plain_message(message: str) -> str:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from msgspec.structs import replace
 
-from toolpost.catalog.function import FunctionTool, code_target, run_tool
+from toolpost.catalog.code_target import code_target
+from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.object_tool import is_custom_tool
 from toolpost.catalog.registry import as_tool
 from toolpost.contracts.errors import ToolConnectionError
+from toolpost.contracts.sources import SourceTraits
 from toolpost.contracts.spec import PreviewingTool, Tool, ToolSpec
-from toolpost.transports.base import BaseSource, Detection, ProbeResponse, Services, Transport
+from toolpost.sources.base import BaseSource, Detection, ProbeResponse, Services, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,15 @@ class PythonTransport(Transport):
 
     name = "python"
     forms = ("file", "module")
+
+    def traits(self, config: ExternalToolConfig) -> SourceTraits:
+        """Return that the tools are the operator's own code."""
+        del config
+        return SourceTraits(is_own_code=True, declares_schemas=True, calls_tools=True)
+
+    def advice_without_tools(self, config: ExternalToolConfig) -> str:
+        """Name the decorator."""
+        return f"mark functions of {config.connection} with @tool from toolpost"
 
     def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
         """Build the source of one module."""

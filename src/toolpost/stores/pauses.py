@@ -33,19 +33,14 @@ class _KeepsPauses(PlannerStateStore, Protocol):
 
 @runtime_checkable
 class _KeepsClaims(Protocol):
-    """A state store with an atomic claim that knows which claimants live, such as our own."""
-
-    @property
-    def owner_id(self) -> str:
-        """What this process marks its claims with."""
-        ...
-
-    def is_alive(self, owner_id: str) -> bool:
-        """Return whether the process that claimed with this mark still lives."""
-        ...
+    """A state store with an atomic claim that knows which claimants still run, such as `Store.state`."""
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
         """Store a record under a token that has none; True for exactly one caller."""
+        ...
+
+    async def is_claimed(self, token: str) -> bool:
+        """Return whether the process that claimed a token still runs."""
         ...
 
     async def drop_planner_states(self, tokens: Sequence[str]) -> None:
@@ -103,7 +98,7 @@ class PlannerPauses:
         """Claim the pause of a token, until it is finished or released, or this process ends; KeyError as `take`."""
         chain = self._chain(token)
         await chain.load()
-        chain.check(user)
+        await chain.check(user)
         recovered = chain.was_held
         if not await chain.add("claim") or not await chain.is_mine():
             raise KeyError(_HELD)
@@ -171,11 +166,11 @@ class _Chain:
         while link := await self._store.load_planner_state(self._name(len(self._links) + 1)):
             self._links.append(link)
 
-    def check(self, user: str | None) -> None:
+    async def check(self, user: str | None) -> None:
         """Raise KeyError unless the pause can be claimed by this user now."""
         if self._last == "done":
             raise KeyError(_RESUMED)
-        if self.was_held and self._is_held(self._links[-1]):
+        if self.was_held and await self._is_held():
             raise KeyError(_HELD)
         state = self._kept
         expires_at = state.get("expires_at")
@@ -193,8 +188,10 @@ class _Chain:
     def _last(self) -> str:
         return self._links[-1]["link"] if self._links else ""
 
-    def _is_held(self, link: Mapping[str, Any]) -> bool:
-        return bool(link["until"] > self._clock()) if self._claims is None else self._claims.is_alive(link["owner"])
+    async def _is_held(self) -> bool:
+        if self._claims is not None:
+            return await self._claims.is_claimed(self._name(len(self._links)))
+        return bool(self._links[-1]["until"] > self._clock())
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -232,7 +229,6 @@ class _Chain:
         elif payload is not None:
             record["payload"] = dict(payload)
         if link in {"claim", "step"}:
-            record["owner"] = "" if self._claims is None else self._claims.owner_id
             record["until"] = self._clock() + self._lease_s
         is_first = await self._is_first(self._name(len(self._links) + 1), record)
         if is_first:
@@ -294,20 +290,18 @@ class _Chain:
         return bool((await self._store.load_planner_state(name)).get("by") == record["by"])
 
     def _name(self, number: int) -> str:
-        """Return the name of a link, from which nobody can tell the token."""
+        """Return the name of a link, which does not reveal the token."""
         return f"link-{number}-{self._digest}"
 
 
 class _MemoryPauses:
     """Pauses of this process, as long as it lives."""
 
-    owner_id = "this process"
-
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, Any]] = {}
 
-    def is_alive(self, owner_id: str) -> bool:
-        return owner_id == self.owner_id
+    async def is_claimed(self, token: str) -> bool:
+        return token in self._kept
 
     async def save_planner_state(self, token: str, payload: dict[str, Any]) -> None:
         self._kept[token] = payload

@@ -1,4 +1,4 @@
-"""Rules of pruning and forgetting that all stores follow."""
+"""Rules of pruning and erasing that all stores follow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from toolpost.contracts.principal import Principal
 
 FORGOTTEN_USER = ""
-# What pruning removes, and reports by these names.
+# The kinds of records that pruning removes and counts.
 PRUNED: tuple[str, ...] = (
     "runs",
     "events",
@@ -22,8 +22,6 @@ PRUNED: tuple[str, ...] = (
     "state",
     "artifacts",
     "files",
-    "tasks",
-    "sessions",
 )
 
 
@@ -54,6 +52,6 @@ def over_quota(oldest_first: Iterable[ArtifactSize], *, spared: frozenset[str] |
 
 
 def mentions(payload: str, principal: Principal) -> bool:
-    """Return whether a payload names a person, and not somebody whose name only begins like theirs."""
+    """Return whether a payload names a user, and not a user with a longer name."""
     written = {str(principal), json.dumps(str(principal))[1:-1]}
     return any(re.search(rf"(?<![\w.@:-]){re.escape(name)}(?![\w.@:-]*[\w@])", payload) for name in written)

@@ -1,4 +1,4 @@
-"""Accounts of a Toolbox's users: sign-ins, and the calls that wait for them and resume by themselves."""
+"""Accounts of a Toolbox's users: sign-ins, and resuming the calls that wait for them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
+from toolpost.auth.account_counts import AccountCounts
 from toolpost.auth.account_credentials import AccountCredentials
-from toolpost.auth.accounts import Account, Accounts
+from toolpost.auth.accounts import Accounts
 from toolpost.auth.consents import ConnectedAccount, ConsentRequest, Consents, StartedSignIn
 from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import Service, service_of
-from toolpost.auth.user_credentials import AccountCounts
+from toolpost.auth.vault import Account
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import PersonalSource, ToolSource
+from toolpost.sources.registry import describe_transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,15 +33,16 @@ if TYPE_CHECKING:
     from toolpost.runtime.concurrency import BackgroundTasks
     from toolpost.runtime.event_emitter import EventEmitter
     from toolpost.runtime.pending import PendingActions
+    from toolpost.runtime.retention import StoredData
     from toolpost.wire.network import NetworkPolicy
 
 _MOST_WAITING = 10_000
-_MOST_A_TURN = 500
+_MOST_PER_PASS = 500
 _DONE = "connected"
 
 
 class AccountState(NamedTuple):
-    """The account of a person at a service: `connected`, `doubtful`, `revoked` or `missing`."""
+    """The account of a user at a service: `connected`, `doubtful`, `revoked` or `missing`."""
 
     provider: str
     display_name: str
@@ -58,9 +61,12 @@ class AccountManager:
         network: NetworkPolicy,
         *,
         store: Store,
+        data: StoredData,
         emitter: EventEmitter,
         redactor: Redactor,
         background: BackgroundTasks,
+        pending: PendingActions,
+        find_source: Callable[[str], ToolSource | None],
     ) -> None:
         _check_addresses(settings)
         base = (settings.public_url or "").rstrip("/")
@@ -71,33 +77,35 @@ class AccountManager:
             redirect_uri=settings.redirect_uri or (f"{base}/oauth/callback" if base else ""),
             start_url=f"{base}/oauth/start" if base else "",
             ttl_s=settings.sign_in_ttl,
+            refusal=self._refusal,
         )
         self._profile = ClientProfile(document_url=settings.document_url, device=True)
         self._network = network
-        self._store = store
+        self._data = data
         self._emitter = emitter
         self._redactor = redactor
         self._background = background
+        self._pending = pending
+        self._find_source = find_source
         self._credentials: dict[str, AccountCredentials] = {}
         self._waiting = WaitingCalls(store.pending, background, self.accounts, self.consents, self.counts)
 
     def credentials_for(self, config: ExternalToolConfig) -> AccountCredentials:
         """Return the credential provider of an OAuth source and register its service."""
-        service = service_of(config, network=self._network, profile=self._profile)
+        service = service_of(
+            config,
+            network=self._network,
+            profile=self._profile,
+            serves_metadata=describe_transport(config.transport).serves_oauth_metadata,
+        )
         self.consents.register(service)
         credentials = self._credentials[config.name] = AccountCredentials(
             service, self.accounts, self.consents, self.counts
         )
         return credentials
 
-    def attach(self, actions: PendingActions, source: Callable[[str], ToolSource | None]) -> None:
-        """Set where pending calls are answered, and how to find the source of a name."""
-        self._actions = actions
-        self._source = source
-        self.consents.refusal = self._refusal
-
     async def states(self, person: Principal) -> list[AccountState]:
-        """Return the account of a person at every service."""
+        """Return the account of a user at every service."""
         return [await self._state(service, person) for _, service in sorted(self.consents.services.items())]
 
     async def connect(
@@ -113,27 +121,26 @@ class AccountManager:
     ) -> ConnectedAccount:
         """Finish a sign-in with the parameters of a callback, and resume the calls that waited for it.
 
-        `provider` is the service to whose address the browser came back, the last part of it. `person` is who is logged
-        in there: nobody else's sign-in is finished. This goes on when the browser leaves: the code serves once, and the
-        tokens would be lost.
+        `provider` is the service in the callback address. `person` is the user logged in there; sign-ins of other users
+        are refused. This continues if the browser disconnects: the code is valid once, and the tokens would be lost.
         """
         finishing = self._finish(parameters, provider=provider, person=person, browser=browser)
         return await asyncio.shield(self._background.start(finishing))
 
     async def on_connected(self, connected: ConnectedAccount) -> None:
-        """Emit the event of a connected account, list its tools anew and resume waiting calls."""
+        """Emit the event of a connected account, relist its tools and resume waiting calls."""
         self._emit(EventCode.ACCOUNT_CONNECTED, connected.provider, connected.person, {})
-        self._background.start(self._list_anew(connected))
-        await self._waiting.resume(connected, self._actions)
+        self._background.start(self._relist(connected))
+        await self._waiting.resume(connected, self._pending)
 
     async def resume_waiting(self, actions: PendingActions) -> None:
-        """Resume calls whose account was connected elsewhere, or by a process that then died."""
+        """Resume calls if another process connected their account, even if that process has terminated."""
         await self._waiting.resume_all(actions)
 
     async def disconnect(self, provider: str, person: Principal) -> bool | None:
         """Remove an account and revoke its tokens.
 
-        Return whether the issuer confirmed, None when there was no account.
+        Return whether the issuer confirmed, or None if there was no account.
         """
         revoked = await self.accounts.disconnect(self.consents.service(provider), person)
         if revoked is not None:
@@ -141,15 +148,15 @@ class AccountManager:
         return revoked
 
     def _emit(self, code: EventCode, provider: str, person: Principal, facts: Mapping[str, Any]) -> None:
-        """Emit what became of a person's account, for her tenant alone."""
+        """Emit an event about a user's account, visible to the user's tenant only."""
         self._emitter.emit_source(provider, code, {"user": str(person), **facts}, tenant=person.tenant)
 
     async def forget(self, person: Principal) -> dict[str, int]:
-        """Remove all data of a person, after revoking the tokens at every issuer."""
+        """Erase all data of a user, after revoking the tokens at every issuer."""
         await self.consents.forget(person)
         for provider in self.consents.services:
             await self.disconnect(provider, person)
-        return dict(await self._store.forget(person))
+        return await self._data.forget(person)
 
     async def close(self) -> None:
         """Wait for running refreshes and close every connection."""
@@ -161,7 +168,7 @@ class AccountManager:
         try:
             connected = await self.consents.finish(parameters, provider=provider, person=person, browser=browser)
         except ToolError as error:
-            error.conceal(self._redactor.message)  # an issuer may repeat what it was sent
+            error.conceal(self._redactor.message)  # an issuer may echo the request
             self.counts.callback(error.error_code)
             raise
         self.counts.callback()
@@ -185,33 +192,33 @@ class AccountManager:
     def _refusal(self, provider: str) -> ToolError | None:
         """Return the last refusal that a source of a service received."""
         names = [name for name, credentials in self._credentials.items() if credentials.service.provider == provider]
-        refusals = [source.refusal for name in names if isinstance(source := self._source(name), PersonalSource)]
+        refusals = [source.refusal for name in names if isinstance(source := self._find_source(name), PersonalSource)]
         return next((refused for refused in refusals if refused is not None), None)
 
-    async def _list_anew(self, connected: ConnectedAccount) -> None:
+    async def _relist(self, connected: ConnectedAccount) -> None:
         for name, credentials in self._credentials.items():
-            source = self._source(name)
+            source = self._find_source(name)
             if credentials.service.provider == connected.provider and isinstance(source, PersonalSource):
                 credential = await credentials.credential_for(connected.person)
                 if credential is not None:
-                    await _quietly(source, credential)
+                    await _list_quietly(source, credential)
 
 
 def _check_addresses(settings: AccountSettings) -> None:
-    """Refuse addresses that do not share a cookie: it is bound to scheme and host, whatever the port."""
+    """Reject addresses that do not share a cookie: it is bound to scheme and host, regardless of the port."""
     start, back = (urlsplit(url or "") for url in (settings.public_url, settings.redirect_uri))
     if start.netloc and back.netloc and (start.scheme, start.hostname) != (back.scheme, back.hostname):
         raise ConfigError(
-            "accounts.public_url and accounts.redirect_uri must have the same scheme and host: a browser that begins "
-            f"at {start.scheme}://{start.hostname} is not known again at {back.scheme}://{back.hostname}"
+            "accounts.public_url and accounts.redirect_uri must have the same scheme and host: a cookie that is "
+            f"set at {start.scheme}://{start.hostname} is not sent to {back.scheme}://{back.hostname}"
         )
 
 
-async def _quietly(source: PersonalSource, credential: Any) -> None:
+async def _list_quietly(source: PersonalSource, credential: Any) -> None:
     try:
         await source.list_for(credential)
     except ToolError:
-        return  # the calls themselves will report what is wrong
+        return  # the calls themselves report the error
 
 
 _Waiter: TypeAlias = tuple[Principal, str]
@@ -244,7 +251,7 @@ class WaitingCalls:
                 self._background.start(self._answer(action, pending))
 
     async def resume_all(self, pending: PendingActions) -> None:
-        """Resume calls whose account was connected elsewhere, or by a process that then died."""
+        """Resume calls if another process connected their account, even if that process has terminated."""
         if not self._consents.services:
             return
         waiting: defaultdict[_Waiter, list[PendingAction]] = defaultdict(list)
@@ -255,14 +262,14 @@ class WaitingCalls:
                 self._background.start(self._answer(action, pending))
 
     def _turn(self, waiters: list[_Waiter]) -> list[_Waiter]:
-        """Return the waiters to look at now; of very many, each has its turn."""
+        """Return the waiters to check now; if there are very many, the next pass continues after them."""
         at = 0 if self._last is None else bisect_right(waiters, self._last)
-        chosen = (waiters[at:] + waiters[:at])[:_MOST_A_TURN]
+        chosen = (waiters[at:] + waiters[:at])[:_MOST_PER_PASS]
         self._last = chosen[-1] if chosen else None
         return chosen
 
     async def _helped(self, waiter: _Waiter, actions: list[PendingAction]) -> list[PendingAction]:
-        """Return the calls of a person whose account changed since they paused."""
+        """Return the calls that paused before their user's account changed."""
         person, provider = waiter
         service = self._consents.services.get(provider)
         account = None if service is None else await self._accounts.held(service, person)
@@ -278,12 +285,12 @@ class WaitingCalls:
         try:
             await pending.answer(action.id, _DONE, by=str(action.asked_by))
         except ToolError:
-            return  # somebody was faster, or the question is gone
+            return  # another process answered, or the question has expired
         self._counts.resumed(max(0.0, time.time() - action.created_at))
 
 
 def _helps(account: Account, action: PendingAction) -> bool:
-    """Return whether an account is what a call waits for: its grant must include the scopes that the call needs."""
+    """Return whether the grant of an account includes the scopes that a call waits for."""
     more = action.question.key.removeprefix(f"consent:{_provider_of(action)}").removeprefix(":").split()
     tokens = account.tokens
     return tokens is not None and set(more) <= {*tokens.asked, *tokens.scopes}

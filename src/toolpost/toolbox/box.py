@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from toolpost.contracts.calls import writable
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.events import EventCode, EventFilter, RunFilter, RunSummary, StoredEvent
+from toolpost.contracts.ids import writable
 from toolpost.contracts.principal import Principal, PrincipalCache
 from toolpost.runtime.concurrency import map_concurrent
 
-# Modules that only import Toolbox start fast: the parts, with the models of the settings, come with the first instance.
+# The parts, with the models of the settings, are imported with the first instance: importing Toolbox alone is fast.
 if TYPE_CHECKING:
-    from toolpost.auth.user_credentials import AccountCounts
+    from toolpost.auth.account_counts import AccountCounts
     from toolpost.catalog.registry import ToolRegistry
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
@@ -38,41 +38,43 @@ if TYPE_CHECKING:
     from toolpost.runtime.router import ToolRouter
     from toolpost.toolbox.accounts import AccountManager
     from toolpost.toolbox.local_tools import WebProviders
+    from toolpost.toolbox.on_demand import WebhooksOnDemand
     from toolpost.toolbox.reload import Reload
-    from toolpost.toolbox.source_manager import SourceManager, SourceState
+    from toolpost.toolbox.source_index import SourceState
+    from toolpost.toolbox.source_manager import SourceManager
     from toolpost.toolbox.views import SearchView
-    from toolpost.toolbox.wiring import WebhooksOnDemand
+    from toolpost.toolbox.wiring import ToolboxInputs, ToolboxParts
 
 T = TypeVar("T")
 
 
 class OpenPart(Generic[T]):
-    """An attribute that a Toolbox has while it is open; before that, reading it says so."""
+    """An attribute of a Toolbox that reads the part of the same name; RuntimeError before the Toolbox is open."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, box: object, owner: type | None = None) -> T:
-        # Only reached while the instance has no attribute of this name.
-        if self._name == "accounts" and "router" in vars(box):
-            raise ConfigError("no source here is for people's own accounts; give one auth_type: oauth2_user")
-        raise RuntimeError(f"open the Toolbox first: `async with` gives it its {self._name}")
+    def __get__(self, box: Toolbox, owner: type | None = None) -> T:
+        part: T = getattr(box.opened(self._name), self._name)
+        return part
 
 
 class Toolbox:
     """One catalog of tools and one safe way to call them.
 
-    Use a Toolbox as an async context manager. The catalog has `tools`, those of the sources in `settings`, and the
-    built-in tools that `builtins` names: `all`, `none`, or names of tools and collections; without `builtins` the
-    settings decide, whose default in code is none. By default everything is stored in SQLite in `.toolpost`, and
-    destructive calls wait for approval. `settings` is an object, or a mapping with the keys of the file.
+    Use a Toolbox as an async context manager. The catalog contains `tools`, the tools of the sources in `settings`, and
+    the built-in tools selected by `builtins`: "all", "none", or a list of tool and collection names. If `builtins` is
+    omitted, the settings decide; in code they default to none. By default everything is stored in SQLite
+    in `.toolpost`, and destructive calls require approval. `settings` is an object, or a mapping with the keys of the
+    file.
 
-    While the Toolbox is open, `registry`, `store`, `router` and `pending` are its parts, `accounts` connects users' own
-    accounts, `report` has the state of each source, and `problems` lists what was left out and why, sources that
-    are down included. `credentials` are providers of users' own credentials by source, `chat_model` answers sampling
-    requests of sources, and `servers` are MCP server objects of this process by the name of their source.
-    `on_pending`, a function or a coroutine function, is called for every pending action. `sinks` receive events on
-    the event loop and must return at once.
+    While the Toolbox is open, `registry`, `store`, `router` and `pending` are its parts, `accounts` connects accounts
+    of users, `report` contains the state of each source, and `problems` lists the tools and sources that were skipped,
+    with the reason, including sources that are down. `credentials` are providers of users' credentials by source,
+    `chat_model` answers sampling requests of sources, and `servers` are MCP server objects of this process by the name
+    of their source. `on_pending`, a function or a coroutine function, is called for every pending action. `sinks`
+    receive events on the event loop and must not block. `store` is an open store that replaces the one of the settings;
+    its owner closes it after the Toolbox.
     """
 
     store: OpenPart[Store] = OpenPart()
@@ -83,9 +85,6 @@ class Toolbox:
     sources: OpenPart[SourceManager] = OpenPart()
     webhooks: OpenPart[WebhooksOnDemand] = OpenPart()
     providers: OpenPart[WebProviders] = OpenPart()
-    accounts: OpenPart[AccountManager] = OpenPart()
-    report: OpenPart[LiveList[SourceState]] = OpenPart()
-    problems: OpenPart[LiveList[str]] = OpenPart()
 
     def __init__(
         self,
@@ -98,6 +97,7 @@ class Toolbox:
         credentials: Mapping[str, CredentialProvider] | None = None,
         chat_model: ChatModel | None = None,
         servers: Mapping[str, Any] | None = None,
+        store: Store | None = None,
     ) -> None:
         from toolpost.catalog.registry import ToolRegistry, as_tool  # noqa: PLC0415 - as said above, here and below
         from toolpost.configuration.loading import fill_settings, parse_settings  # noqa: PLC0415
@@ -120,12 +120,14 @@ class Toolbox:
             credentials=credentials or {},
             chat_model=chat_model,
             servers=servers or {},
+            store=store,
         )
         self._exit = AsyncExitStack()
         self._principals = PrincipalCache()
         self._reloading = asyncio.Lock()
         self._only: Collection[str] | None = None
         self._builtins: Sequence[str] | str | None = None
+        self._parts: ToolboxParts | None = None
 
     @classmethod
     def open(
@@ -139,12 +141,13 @@ class Toolbox:
         credentials: Mapping[str, CredentialProvider] | None = None,
         chat_model: ChatModel | None = None,
         servers: Mapping[str, Any] | None = None,
+        store: Store | None = None,
         only: Collection[str] | None = None,
     ) -> Toolbox:
         """Create a Toolbox from a file, by default `toolpost.yaml` of the working folder, or else the defaults.
 
-        The other arguments are those of `Toolbox()`. As on the command line, built-in tools are included unless the
-        file or `builtins` says otherwise. With `only`, no other source of the file is connected or reported.
+        The other arguments are those of `Toolbox()`. As on the command line, all built-in tools are included unless the
+        file or `builtins` selects others. With `only`, no other source of the file is connected or reported.
         """
         from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
         from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
@@ -159,6 +162,7 @@ class Toolbox:
             credentials=credentials,
             chat_model=chat_model,
             servers=servers,
+            store=store,
         )
         box.settings, box.config_path = loaded.settings, loaded.path
         box._only, box._builtins = only, builtins
@@ -171,52 +175,49 @@ class Toolbox:
         return box
 
     async def __aenter__(self) -> Self:
-        if "router" in vars(self):
+        if self._parts is not None:
             raise RuntimeError("this Toolbox was opened before; make a new one for every `async with`")
         from toolpost.toolbox.wiring import open_parts  # noqa: PLC0415
 
         try:
-            parts = await open_parts(self._inputs, self._exit)
+            self._parts = await open_parts(self._inputs, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise
-        parts.router.inflight.bind()
-        opened: dict[str, object] = {
-            "store": parts.store,
-            "router": parts.router,
-            "pending": parts.pending,
-            "recovery": parts.recovery,
-            "redactor": parts.redactor,
-            "sources": parts.sources,
-            "webhooks": parts.webhooks,
-            "providers": parts.providers,
-            "report": LiveList(lambda: parts.sources.states),
-            "problems": LiveList(
-                lambda: [
-                    *parts.problems(self._inputs.settings),
-                    *parts.sources.left_out,
-                    *parts.sources.problems,
-                    *parts.webhooks.problems,
-                ]
-            ),
-        }
-        vars(self).update(opened)
-        parts.accounts.on_open = lambda manager: vars(self).update(accounts=manager)
-        if parts.accounts.manager is not None:
-            parts.accounts.on_open(parts.accounts.manager)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._exit.aclose()
 
+    def opened(self, part: str) -> ToolboxParts:
+        """Return the parts; RuntimeError that names the `part` if the Toolbox was not opened."""
+        if self._parts is None:
+            raise RuntimeError(f"open the Toolbox first: `async with` gives it its {part}")
+        return self._parts
+
+    @property
+    def accounts(self) -> AccountManager:
+        """The accounts of users; ConfigError if no source uses them."""
+        manager = self.opened("accounts").accounts.manager
+        if manager is None:
+            raise ConfigError("no source uses accounts of users; set auth_type: oauth2_user on a source")
+        return manager
+
+    @property
+    def report(self) -> list[SourceState]:
+        """The current state of each source."""
+        return self.opened("report").sources.index.states
+
+    @property
+    def problems(self) -> list[str]:
+        """The tools and sources that are skipped now, with the reason, including sources that are down."""
+        return self.opened("problems").problems(self._inputs.settings)
+
     def account_counts(self) -> AccountCounts:
-        """Return the counts of all sign-ins of this Toolbox together.
+        """Return the sum of all sign-in counts: of the accounts, of `credentials` and of nodes in the catalog."""
+        from toolpost.auth.account_counts import AccountCounts  # noqa: PLC0415
 
-        They are those of its own accounts, of the auth managers in `credentials`, and of the nodes whose tools it has.
-        """
-        from toolpost.auth.user_credentials import AccountCounts  # noqa: PLC0415
-
-        accounts = vars(self).get("accounts")
+        accounts = None if self._parts is None else self._parts.accounts.manager
         counting = [accounts, *self._inputs.credentials.values(), *self.registry.list()]
         sets = {id(one): one for each in counting if isinstance(one := getattr(each, "counts", None), AccountCounts)}
         together = AccountCounts()
@@ -227,10 +228,10 @@ class Toolbox:
     async def use_providers(
         self, *, web_search: Mapping[str, Any] | None = None, web_fetch: Mapping[str, Any] | None = None
     ) -> None:
-        """Exchange the providers of web_search or web_fetch, from the next call on; calls in progress finish.
+        """Replace the providers of web_search or web_fetch from the next call on; calls in progress finish.
 
-        The mappings have the keys of `tools.webSearch` and `tools.webFetch` of the configuration. ConfigError, and no
-        change, when they are wrong.
+        The mappings have the keys of `tools.webSearch` and `tools.webFetch` of the configuration. If they are invalid,
+        raise ConfigError and change nothing.
         """
         from toolpost.configuration.literal_secrets import literal_secrets  # noqa: PLC0415
         from toolpost.configuration.loading import fill_settings, parse_settings  # noqa: PLC0415
@@ -248,11 +249,12 @@ class Toolbox:
             self.settings = applied
 
     async def reload(self, config: str | Path | LoadedSettings | None = None) -> Reload:
-        """Apply other settings while the Toolbox is open, by default those that its file has now; return what changed.
+        """Apply new settings to the open Toolbox and return a summary of the changes.
 
-        Sources that differ are added, replaced as `sources.replace` does, and removed; policy, approvals, collections,
-        overrides of sources' tools, views, webhooks, and the providers of web_search and web_fetch are applied, too.
-        `restart` of the result names what else differs. ConfigError, and no change at all, when the file is wrong.
+        By default, read them from the Toolbox's configuration file. Sources are added, replaced (as by
+        `sources.replace`) and removed; policy, approvals, collections, tool overrides, views, webhooks, and the
+        providers of web_search and web_fetch are updated. `restart` in the result names settings that differ but need a
+        restart. If the file is invalid, raise ConfigError and change nothing.
         """
         from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
         from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
@@ -272,7 +274,7 @@ class Toolbox:
                 providers=self.providers,
             )
             if "webhooks" in reload.applied:
-                await self.webhooks.apply(applied, self.pending)
+                await self.webhooks.apply(applied)
             self._inputs = self._inputs._replace(settings=applied)
             self.settings = applied
         if reload:
@@ -288,17 +290,17 @@ class Toolbox:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self.sources.settled(names)
+                await self.sources.index.settled(names)
         return [state for state in self.report if names is None or state.name in names]
 
     async def wait_for_tool(self, name: str) -> None:
-        """Wait for a tool whose source is connecting; ToolSourceDownError when the source is down."""
+        """Wait for a tool of a connecting source; ToolSourceDownError if the source is down."""
         await self.router.await_tool(name)
 
     def executor(self, bus: EventSink, *, registry: ToolRegistry | None = None) -> ToolExecutor:
-        """Create an executor that sends the events of its calls to the host's own bus.
+        """Create an executor that sends the events of its calls to the host's bus.
 
-        With a `registry` it runs the tools in that one, under the same policy, limits and journal.
+        With a `registry` it runs the tools of that registry, under the same policy, limits and journal.
         """
         from toolpost.runtime.executor import ToolExecutor  # noqa: PLC0415
 
@@ -319,24 +321,25 @@ class Toolbox:
     ) -> Coroutine[Any, Any, Outcome]:
         """Call a tool by name for `user`, written `tenant:user` (default: the local user).
 
-        The arguments are a mapping, or JSON text as models write it. An error, text that is no JSON included, is a
-        `Failed`, not an exception. With an `idempotency_key` the call runs once, and a repeated call returns its
-        outcome, also after a pause. `run_id` groups calls into one run. `context` is passed to the tool beside its
-        arguments; if it names a user, the call is for that user, and `user` must not be another.
+        The arguments are a mapping, or JSON text as models write it. Errors, including arguments that are not valid
+        JSON, are returned as `Failed`, not raised. With an `idempotency_key`, the call runs once; repeating it returns
+        the stored outcome, even after a pause. `run_id` groups calls into one run. `context` is passed to the tool. If
+        `context` names a user, the call runs for that user, and `user` must be the same or omitted.
 
-        A call that is repeated while it waits for a person returns the same pause: for the same user, tool and
-        arguments, in the same `session` (default: the run of `run_id`). Calls with an `idempotency_key` are the same
-        only if the key is.
+        Repeating a paused call returns the same pause if user, tool, arguments and `session` (default: the run of
+        `run_id`) are equal. Calls with an `idempotency_key` are the same only if their keys are equal.
         """
         principals = self._principals
         return self.router.call(
             name,
             arguments,
-            principals[user] if context is None else principals.within(context.user_id, context.tenant_id, user),
-            run_id,
-            timeout_s,
-            idempotency_key,
-            context,
+            principal=principals[user]
+            if context is None
+            else principals.within(context.user_id, context.tenant_id, user),
+            run_id=run_id,
+            timeout_s=timeout_s,
+            idempotency_key=idempotency_key,
+            context=context,
             session=session,
         )
 
@@ -351,7 +354,7 @@ class Toolbox:
     ) -> list[Outcome]:
         """Call several tools concurrently, at most `limits.absolute_max_parallel`; return the outcomes in order.
 
-        A call that is listed twice is meant twice: where it waits for a person, there are two pending actions.
+        A call that is listed twice runs twice: if it requires approval, there are two pending actions.
         """
         most = self.settings.limits.absolute_max_parallel
         numbered = _number_repeated(calls, run_id)
@@ -373,8 +376,8 @@ class Toolbox:
         """Run the tool calls of a model's reply concurrently, and build the messages that answer them.
 
         `reply` is a response of OpenAI's Chat Completions or Responses or Anthropic's Messages, as the client's object
-        or as plain data. Append the reply to the conversation, then `messages`. Every call has a message, also a
-        failed or paused one. Without calls both lists are empty; a reply of unknown shape raises TypeError.
+        or as plain data. Append the reply to the conversation, then `messages`. Every call has a message, including
+        failed and paused ones. Without calls both lists are empty; a reply of unknown shape raises TypeError.
         """
         from toolpost.runtime.model_messages import read_tool_calls  # noqa: PLC0415
 
@@ -394,10 +397,10 @@ class Toolbox:
         patterns: Collection[str] | None = None,
         where: Callable[[ToolSpec], bool] | None = None,
     ) -> SearchView:
-        """Create a view for a model that finds the tools it needs, for catalogs that are too large to be shown.
+        """Create a view that lets a model search the catalog instead of listing every tool.
 
-        Nothing but the tools that the arguments select, as for `ToolRegistry.search`, is found or can be called.
-        `limit` is how many tools a search finds unless the model asks for more.
+        The arguments select tools as in `ToolRegistry.search`. Only the selected tools can be found and called. `limit`
+        is the default number of search results; the model can request more.
         """
         selection = {"collection": collection, "sources": sources, "tags": tags, "patterns": patterns, "where": where}
         from toolpost.toolbox.views import SearchView  # noqa: PLC0415
@@ -405,19 +408,19 @@ class Toolbox:
         return SearchView(self, limit=limit, only={key: value for key, value in selection.items() if value is not None})
 
     async def approve(self, pending_id: str, *, by: str, changes: Sequence[Mapping[str, Any]] | None = None) -> Outcome:
-        """Approve a pending action and return the outcome of the call.
+        """Approve a pending action, run its call, and return the outcome.
 
         `changes` is a JSON Patch of its exact arguments: `[{"op": "replace", "path": "/to", "value": "bob"}]`.
-        Like `deny` and `answer`, raises PendingNotFoundError when `by`, a user of the tenant, has no such pending
-        action, and ToolConflictError when it was answered before, has expired, or the tool has changed.
+        Like `deny` and `answer`, raise PendingNotFoundError if the action does not exist in the tenant of `by`, and
+        ToolConflictError if it is already answered, has expired, or the tool has changed.
         """
         return await self.pending.approve(pending_id, by=by, changes=changes)
 
     def accept_definition(self, name: str, *, by: str, expected: str | None = None) -> None:
-        """Accept the changed definition of a tool, which all tenants share, and continue the calls that wait for it.
+        """Accept the changed definition of a tool for all tenants, and resume the calls that wait for it.
 
-        `by` is the operator, a user of the tenant `local`. `expected` is the `hash` in the payload of the question: if
-        the tool has changed again since, ToolConflictError. ToolPermissionError if `by` is of another tenant.
+        `by` is the operator, a user of the tenant `local`; for another tenant, raise ToolPermissionError. `expected` is
+        the `hash` in the payload of the question: if the tool has changed since then, raise ToolConflictError.
         """
         self.pending.accept_definition(name, by=by, expected=expected)
 
@@ -428,15 +431,15 @@ class Toolbox:
     async def answer(
         self, pending_id: str, value: Any = None, *, by: str, decision: Decision = "answer", reason: str = ""
     ) -> Outcome:
-        """Answer a question of a tool, or report the result of an interrupted call."""
+        """Answer a question of a tool, or report the outcome of an interrupted call."""
         return await self.pending.answer(pending_id, value, by=by, decision=decision, reason=reason)
 
     async def cancel(self, target_id: str, *, by: str) -> bool:
-        """Cancel a call or a run, in whatever process it runs; return False when there is none of that id."""
+        """Cancel a call or a run in any process of the data folder; return False if there is none of that ID."""
         tenant, target_id = Principal.parse(by).tenant, writable(target_id)
         stopped = self.router.inflight.cancel(target_id, tenant=tenant)
         closed = await self.recovery.cancel_waiting(target_id, tenant=tenant)
-        elsewhere = await _is_under_way(self.store, target_id, tenant)
+        elsewhere = await _is_running(self.store, target_id, tenant)
         if elsewhere:
             await self.store.cancels.request(target_id, tenant=tenant, by=by)
         return bool(stopped or closed or elsewhere)
@@ -486,7 +489,7 @@ class Toolbox:
 def _number_repeated(
     calls: Sequence[tuple[str, Mapping[str, Any] | str | None]], run_id: str | None
 ) -> list[tuple[str, Mapping[str, Any] | str | None, str | None]]:
-    """Give calls that are listed more than once a session each, the same whenever the list is called again."""
+    """Give repeated calls distinct sessions, which are the same if the list is called again."""
     counts: Counter[tuple[str, str]] = Counter()
     numbered: list[tuple[str, Mapping[str, Any] | str | None, str | None]] = []
     for name, arguments in calls:
@@ -496,39 +499,10 @@ def _number_repeated(
     return numbered
 
 
-async def _is_under_way(store: Store, target_id: str, tenant: str) -> bool:
-    """Return whether a run of this tenant, or a call with effects, has begun and not ended."""
+async def _is_running(store: Store, target_id: str, tenant: str) -> bool:
+    """Return whether a run of this tenant, or a call with effects, is still running."""
     run = await store.events.run(target_id, tenant=tenant)
     if run is not None:
         return run.status not in ("completed", "failed")
     entry = await store.journal.find(target_id, "")
     return entry is not None and not entry.done and entry.principal.tenant == tenant
-
-
-class LiveList(Sequence[T], Generic[T]):
-    """A read-only list that is computed on every access."""
-
-    __slots__ = ("_make",)
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, make: Callable[[], list[T]]) -> None:
-        self._make = make
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        return self._make()[index]
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._make())  # computed once for the whole list, not for each item
-
-    def __len__(self) -> int:
-        return len(self._make())
-
-    def __eq__(self, other: object) -> bool:
-        return self._make() == (other._make() if isinstance(other, LiveList) else other)
-
-    def __repr__(self) -> str:
-        return repr(self._make())

@@ -1,4 +1,4 @@
-"""Sources that are not connected yet: those of rows of a table, which describe their tools."""
+"""Sources of table rows, which are connected by the first call to one of their tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from toolpost.contracts.errors import ToolNotFoundError, ToolSourceDownError
 from toolpost.contracts.sources import HoldingSource
-from toolpost.transports.base import BaseSource
+from toolpost.sources.base import BaseSource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class IdleSource(BaseSource):
-    """Stands for a source in the catalog until the first call to one of its tools has connected it."""
+    """A placeholder in the catalog until the first call to one of its tools has connected the source."""
 
     def __init__(self, config: ExternalToolConfig, tools: Sequence[Tool]) -> None:
         super().__init__(config)
@@ -38,9 +38,9 @@ class IdleSource(BaseSource):
 
 
 class ApprovedSource(IdleSource):
-    """A source that is made and connected once a person has approved it; its tools stay those of the rows.
+    """A source that is created and connected after approval; its tools remain those of the rows.
 
-    One approval is for the command or the module, and so for all later calls; the policy reviews each of them.
+    One approval covers the command or the module, and therefore all later calls; the policy still checks each call.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ApprovedSource(IdleSource):
         return self._inner is not None
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
-        """Run a call on the approved source; return the question whether to connect it before that."""
+        """Run a call on the approved source; before the approval, return the question."""
         answer = call.request.answers.get(self._question.key)
         if answer is not None and answer.decision == "approve":
             self._is_approved = True
@@ -80,12 +80,12 @@ class ApprovedSource(IdleSource):
         return await inner.invoke(replace(call, permitted=replace(permitted, validated=validated)))
 
     def release(self, call_id: str) -> None:
-        """Release a call that the source holds open and that will not be answered."""
+        """Release a call that the source keeps open and that will not be answered."""
         if isinstance(self._inner, HoldingSource):
             self._inner.release(call_id)
 
     async def _connect(self) -> ToolSource:
-        """Connect the source if it is not connected; one that failed is made again by the next call."""
+        """Connect the source if it is not connected; after a failure the next call creates it again."""
         if self._inner is None:
             inner = await self._make()
             try:

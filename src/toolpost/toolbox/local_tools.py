@@ -1,4 +1,4 @@
-"""The tools of a Toolbox that come from no source: built-in ones, those given in code, and those of plug-ins."""
+"""The tools of a Toolbox without a source: built-in tools, tools given in code, and tools of plug-ins."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from toolpost.catalog.registry import ToolRegistry
 from toolpost.configuration.defaults import DATA_FOLDER, FILE_BUILTINS
 from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
-from toolpost.contracts.errors import ConfigError, ToolError, did_you_mean
-from toolpost.transports.registry import load_plugins
+from toolpost.contracts.errors import ConfigError, ToolError
+from toolpost.contracts.nearest_names import did_you_mean
+from toolpost.sources.registry import load_plugins
 
-# To list these tools, no network, no store and nothing that calls them is needed.
+# Listing these tools needs neither network nor store nor router.
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from toolpost.configuration.settings import Settings
     from toolpost.contracts.spec import Tool
     from toolpost.contracts.storage import Store
-    from toolpost.toolbox.source_manager import SourceState
-    from toolpost.transports.registry import Plugins
+    from toolpost.sources.registry import Plugins
+    from toolpost.toolbox.source_index import SourceState
     from toolpost.wire.network import NetworkPolicy
 
 
 class LocalCatalog(NamedTuple):
-    """What a Toolbox without enabled sources has to list; nothing is open, and no tool of it can be called."""
+    """The catalog of a Toolbox without enabled sources, for listing only: its tools cannot be called."""
 
     registry: ToolRegistry
     problems: Sequence[str]
@@ -44,7 +45,7 @@ class LocalCatalog(NamedTuple):
 def list_default_tools() -> LocalCatalog:
     """Fill a catalog with the tools of a folder without a configuration.
 
-    The models of settings are loaded only where plug-ins bring tools, which are linted by them.
+    The models of settings are loaded only if plug-ins have tools: these are linted.
     """
     plugins = load_plugins()
     if plugins.tools:
@@ -59,7 +60,7 @@ def list_default_tools() -> LocalCatalog:
 
 
 def list_local_tools(loaded: LoadedSettings) -> LocalCatalog:
-    """Fill a catalog with the tools that settings have without their sources, as opening a Toolbox does."""
+    """Fill a catalog with the tools of the settings, except those of sources, as opening a Toolbox does."""
     return _list_tools(loaded, load_plugins())
 
 
@@ -80,7 +81,7 @@ def _list_tools(loaded: LoadedSettings, plugins: Plugins) -> LocalCatalog:
 
 
 def _memory_store() -> Store:
-    from toolpost.stores.memory import MemoryStore  # noqa: PLC0415 - as said above
+    from toolpost.stores.memory.store import MemoryStore  # noqa: PLC0415 - as said above
 
     return MemoryStore()
 
@@ -88,7 +89,7 @@ def _memory_store() -> Store:
 def register_local_tools(
     registry: ToolRegistry, settings: Settings, tools: Sequence[Tool], plugins: Plugins
 ) -> list[str]:
-    """Register tools and those of plug-ins; return a problem for each plug-in and each tool of one that is left out."""
+    """Register tools and those of plug-ins; return a problem for each skipped plug-in and tool."""
     for tool in tools:
         registry.register(tool, override=settings.overrides.get(tool.spec.name))
     problems = list(plugins.problems)
@@ -96,12 +97,12 @@ def register_local_tools(
         try:
             registry.register(tool, override=settings.overrides.get(tool.spec.name))
         except ToolError as error:
-            problems.append(f"plug-in tool {tool.spec.name!r} is set aside: {error}")
+            problems.append(f"plug-in tool {tool.spec.name!r} is skipped: {error}")
     return problems
 
 
 def network_policy(settings: Settings) -> NetworkPolicy:
-    """Return which private addresses may be reached."""
+    """Return the network policy of the settings."""
     from toolpost.wire.network import NetworkPolicy  # noqa: PLC0415 - as said above
 
     network = settings.network
@@ -117,7 +118,7 @@ def builtin_parts(
     network: Callable[[], NetworkPolicy],
     task_folder: TaskFolder = lambda _: None,
 ) -> BuiltinParts:
-    """Return what the built-in tools of a Toolbox work with."""
+    """Return the dependencies of the built-in tools."""
     tools = settings.tools
     literals = settings.network.allow_ip_literals
     return BuiltinParts(
@@ -133,7 +134,7 @@ def builtin_parts(
 
 
 class WebProviders:
-    """The providers of web_search and web_fetch, which can be exchanged while calls run."""
+    """The providers of web_search and web_fetch, which can be replaced while calls run."""
 
     def __init__(self, builtins: Builtins, parts: BuiltinParts, registry: ToolRegistry) -> None:
         self._builtins = builtins
@@ -141,7 +142,7 @@ class WebProviders:
         self._registry = registry
 
     async def apply(self, settings: Settings) -> None:
-        """Use the providers of other settings from the next call on; ConfigError, and no change, if they are wrong."""
+        """Use the providers of other settings from the next call on; if they are invalid, ConfigError and no change."""
         tools = settings.tools
         parts = self._parts._replace(
             search=tools.web_search.providers(),
@@ -165,13 +166,13 @@ def chosen_builtins(settings: Settings) -> list[str] | str:
     for name in wanted:
         if name not in sets and name not in builtin_names:
             raise ConfigError(_unknown_builtin(name, builtin_names))
-    # A collection may also name tools of an agent, which are not built in.
+    # A collection may also name tools of an agent, which are not built-in tools.
     named = (member for name in wanted for member in sets.get(name, (name,)) if member in builtin_names)
     return list(dict.fromkeys(named))
 
 
 def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Settings:
-    """Return the settings with other built-in tools; None changes nothing."""
+    """Return the settings with the selected built-in tools; None changes nothing."""
     if wanted is None:
         return settings
     chosen: Sequence[str] | str = [wanted] if isinstance(wanted, str) else list(wanted)
@@ -183,7 +184,7 @@ def with_builtins(settings: Settings, wanted: Sequence[str] | str | None) -> Set
 def _unknown_builtin(name: str, known: set[str]) -> str:
     message = f"builtins: there is no built-in tool {name!r}"
     if name == "retrieve":
-        return f"{message} until tools.retrieval.chain says where it looks"
+        return f"{message} until tools.retrieval.chain names a store"
     if name == "none":
         return f"{message}; write builtins: none without a list"
     near = did_you_mean(name, sorted({*known, *COLLECTIONS}))

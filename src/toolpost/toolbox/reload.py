@@ -1,4 +1,4 @@
-"""Apply other settings to an open Toolbox."""
+"""Apply new settings to an open Toolbox."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _PROVIDERS = ("web_search", "web_fetch")
 
 
 class Reload(Struct, frozen=True, kw_only=True):
-    """What other settings changed: sources, and the keys that hold now (`applied`) or after a restart (`restart`).
+    """The changes of new settings: sources, and keys that apply now (`applied`) or after a restart (`restart`).
 
-    `failed` has the sources whose new settings do not work, with the reason; these stay as they were.
+    `failed` contains the sources that were not changed because their new settings do not work, with the reason.
     """
 
     added: list[str] = field(default_factory=list[str])
@@ -44,13 +44,13 @@ class Reload(Struct, frozen=True, kw_only=True):
         return any(asdict(self).values())
 
     def lines(self) -> Iterator[str]:
-        """Yield what happened, a sentence for each kind."""
+        """Yield a sentence for each kind of change."""
         for what in ("added", "replaced", "removed"):
             names: list[str] = getattr(self, what)
             if names:
                 yield f"{'sources' if len(names) > 1 else 'source'} {what}: {', '.join(names)}"
         for name, reason in self.failed.items():
-            yield f"source {name!r} stays as it was: {reason}"
+            yield f"source {name!r} is unchanged: {reason}"
         if self.applied:
             yield f"applied: {', '.join(self.applied)}"
         if self.restart:
@@ -66,9 +66,9 @@ async def apply_settings(
     sources: SourceManager,
     providers: WebProviders,
 ) -> tuple[Settings, Reload]:
-    """Apply what can be applied of other settings, and return the settings that hold then and what changed.
+    """Apply new settings to the parts, and return the settings in effect and a summary of the changes.
 
-    `now` are those that hold. Whatever needs a restart stays as it is.
+    `now` are the settings in effect before. Settings that need a restart are not changed.
     """
     settings = wanted.settings.model_copy(update={"overrides": _overrides(wanted.settings, now)})
     applied = [key for key in _APPLIED if getattr(settings, key) != getattr(now, key)]
@@ -76,7 +76,7 @@ async def apply_settings(
     changed = [key for key in _PROVIDERS if getattr(settings.tools, key) != getattr(now.tools, key)]
     secrets = wanted.secrets.union(literal_secrets(settings))
     if changed:
-        router.redactor.learn(secrets)  # before a provider is asked
+        router.redactor.learn(secrets)  # before a provider is called
         await providers.apply(now.model_copy(update={"tools": settings.tools}))
         applied += [f"tools.{key}" for key in changed]
     registry.define_collections({**COLLECTIONS, **settings.collections})
@@ -92,7 +92,7 @@ async def apply_settings(
 
 
 def _overrides(settings: Settings, now: Settings) -> dict[str, ToolOverride]:
-    """Return the overrides that hold: those of tools that belong to no source stay as they are."""
+    """Return the overrides in effect: those of tools without a source are not changed."""
     overrides = {name: override for name, override in now.overrides.items() if _is_unsourced(name, settings, now)}
     return overrides | {
         name: override for name, override in settings.overrides.items() if not _is_unsourced(name, settings, now)
@@ -105,7 +105,7 @@ def _is_unsourced(tool: str, *all_settings: Settings) -> bool:
 
 
 def _restart_keys(settings: Settings, now: Settings) -> Iterator[str]:
-    """Yield the keys that differ and hold only after a restart."""
+    """Yield the keys that differ and need a restart."""
     for key in type(settings).model_fields:
         if key in (*_APPLIED, "sources", "tools"):
             continue

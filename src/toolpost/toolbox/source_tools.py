@@ -1,4 +1,4 @@
-"""The tools of one source in the catalog: check a listing, draft the catalog with it, hold back what a lock refuses."""
+"""The tools of one source in the catalog: check a listing, draft the catalog with it, block changed definitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolpost.auth.credentials import secrets_of
-from toolpost.catalog.entry import Entry, declares_schemas
+from toolpost.catalog.entry import Entry
 from toolpost.catalog.lock import AGREED, FIRST_SEEN, Hold, Lock, Pin, differences, pin_of
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.registry import CatalogContents, SchemaChecks, new_entry
@@ -22,14 +22,15 @@ from toolpost.contracts.sources import ToolSource
 from toolpost.contracts.spec import Tool, ToolSpec
 from toolpost.policy.redaction import mask_url_secrets
 from toolpost.policy.secret_shapes import MASK
-from toolpost.schema.subschemas import SharedDefinitions, any_part
+from toolpost.schema.shared_definitions import SharedDefinitions, any_part
 
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig, ToolOverride
+    from toolpost.contracts.sources import SourceTraits
 
 
 class Catalog(Protocol):
-    """Where the tools of sources are registered: a `ToolRegistry`, or several as one."""
+    """The catalog that sources register their tools in: a `ToolRegistry`, or several as one."""
 
     def find(self, name: str) -> Entry:
         """Return the entry of a tool."""
@@ -40,12 +41,12 @@ class Catalog(Protocol):
         ...
 
     def commit(self, draft: CatalogContents) -> CatalogContents | None:
-        """Exchange the contents for a changed copy; None when they have changed since they were copied."""
+        """Replace the contents by a changed copy; None if they have changed since they were copied."""
         ...
 
 
 class PreparedTool(NamedTuple):
-    """A tool of a listing with its checked entry, or what is wrong with it; None when the catalog has it already."""
+    """A tool of a listing with its checked entry, or the error; None if the catalog already contains the tool."""
 
     tool: Tool
     entry: Entry | ToolError | None
@@ -55,8 +56,8 @@ class PreparedTool(NamedTuple):
 class RegisteredTools(NamedTuple):
     """The tools of a source that are in the catalog, and messages about those that are not.
 
-    `collided` are tools whose names were taken, `collisions` the problem of each by name. `held` are the names of tools
-    that were held back; `offered` counts the tools that can be called, without hidden tools and helpers.
+    `collided` are tools with taken names, `collisions` the problem of each by name. `held` are the names of blocked
+    tools; `offered` is the number of tools that can be called, without hidden tools and helpers.
     """
 
     tools: Mapping[str, Tool]
@@ -69,7 +70,7 @@ class RegisteredTools(NamedTuple):
 
 
 class CatalogDraft(NamedTuple):
-    """A changed copy of the catalog, and the listing of the source whose tools it has."""
+    """A changed copy of the catalog, and the listing of the source that changed it."""
 
     contents: CatalogContents
     listing: RegisteredTools
@@ -84,11 +85,13 @@ class SourceTools:
         config: ExternalToolConfig,
         overrides: Mapping[str, ToolOverride],
         *,
+        traits: SourceTraits,
         rank: int = 0,
     ) -> None:
+        self.traits = traits
         self.pins: SourcePins | None = None
         self.listing = RegisteredTools(tools={}, collisions={})
-        self.withdrawn = False  # no tools enter the catalog any more
+        self.withdrawn = False  # its tools no longer enter the catalog
         self._registry = registry
         self.rank = rank
         self.config = config
@@ -111,13 +114,13 @@ class SourceTools:
         earlier_tool = self.listing.tools.get(tool.spec.name)
         same = earlier_tool is not None and earlier_tool.spec == tool.spec
         entry = None if same else self._entry(tool, source, checks, read_pins)
-        unchecked = not declares_schemas(self.config) and _is_unchecked(tool.spec, checks.shared)
+        unchecked = not self.traits.declares_schemas and _is_unchecked(tool.spec, checks.shared)
         return PreparedTool(tool, entry, unchecked)
 
     def _entry(
         self, tool: Tool, source: ToolSource, checks: SchemaChecks, read_pins: Callable[[], Pinned | None]
     ) -> Entry | ToolError:
-        """Return the entry of a tool, on hold if it differs from the lock file; or what is wrong with the tool."""
+        """Return the entry of a tool, blocked if it differs from the lock file, or the error of the tool."""
         try:
             entry = self._new_entry(tool, source, checks)
             pinned = read_pins()
@@ -134,12 +137,20 @@ class SourceTools:
 
     def _new_entry(self, tool: Tool, source: ToolSource, checks: SchemaChecks | None = None) -> Entry:
         override = self._override(tool)
-        return new_entry(tool, source=source, config=self.config, override=override, rank=self.rank, checks=checks)
+        return new_entry(
+            tool,
+            source=source,
+            config=self.config,
+            traits=self.traits,
+            override=override,
+            rank=self.rank,
+            checks=checks,
+        )
 
     def draft(
         self, prepared: Sequence[PreparedTool], problems: Sequence[str] = (), *, instead_of: SourceTools | None = None
     ) -> CatalogDraft:
-        """Draft the catalog with these tools in the place of those that the source, or another one, has there."""
+        """Draft the catalog with these tools in place of the present ones of the source, or of `instead_of`."""
         contents = self._registry.draft()
         old, remarks = dict(self.listing.tools), list(problems)
         others = {} if instead_of is None else instead_of.shown_in(contents)
@@ -158,7 +169,7 @@ class SourceTools:
             if error is None:
                 tools[name] = tool
                 continue
-            remarks.append(f"tool {name!r} of source {self.config.name!r} is set aside: {error}")
+            remarks.append(f"tool {name!r} of source {self.config.name!r} is skipped: {error}")
             if isinstance(error, ToolCollisionError):
                 collisions[name] = remarks[-1]
         for gone in old.values():
@@ -169,7 +180,7 @@ class SourceTools:
         return CatalogDraft(contents, self._describe(contents, tools, remarks, collisions, prepared))
 
     def shown_in(self, contents: CatalogContents) -> dict[str, Tool]:
-        """Return the tools that a draft has from this source, by their names there; drop the records of hidden ones."""
+        """Return the tools of this source in a draft, by name; drop the records of hidden ones."""
         shown: dict[str, Tool] = {}
         for tool in self.listing.tools.values():
             name = self._registered(tool)
@@ -180,11 +191,11 @@ class SourceTools:
         return shown
 
     def give_up(self) -> None:
-        """Forget the tools, which another source now has in the catalog; none enter any more."""
+        """Drop the tools that another source has replaced; no more of them enter the catalog."""
         self.withdrawn, self.listing = True, RegisteredTools(tools={}, collisions={})
 
     def _place(self, contents: CatalogContents, entry: Entry | ToolError, replaced: Tool | None) -> ToolError | None:
-        """Put an entry in the place of a tool; return why it cannot be used, which leaves neither of them there."""
+        """Put an entry in place of a tool; if it cannot be used, remove both and return the error."""
         try:
             if isinstance(entry, ToolError):
                 raise entry
@@ -220,7 +231,7 @@ class SourceTools:
         for entry in shown:
             for place in entry.spec.extra.get(HIDDEN, ()):
                 where = f"tool {entry.original.name!r} of source {self.config.name!r}"
-                problems.append(f"{where}: hidden characters are taken out of its {place}")
+                problems.append(f"{where}: hidden characters were removed from its {place}")
         return RegisteredTools(
             tools=tools,
             problems=problems,
@@ -243,7 +254,7 @@ class SourceTools:
         return [f"source {self.config.name!r}: patterns of {shown} {why}"]
 
     def commit(self, draft: CatalogDraft) -> list[Any] | None:
-        """Put a draft into effect and return what it replaced; None when it is out of date."""
+        """Put a draft into effect and return the parts that it replaced; None if the draft is out of date."""
         if self.withdrawn and draft.listing.tools:
             return None
         before = self._registry.commit(draft.contents)
@@ -258,7 +269,7 @@ class SourceTools:
             self.commit(self.draft(()))
 
     def _release(self, tool: Tool, source: ToolSource) -> None:
-        """Register a tool that was held back, so that its calls run."""
+        """Register a tool that was blocked, so that its calls run."""
         if self.listing.tools.get(tool.spec.name) is tool:
             contents = self._registry.draft()
             contents.place(self._new_entry(tool, source), replace=True)
@@ -266,10 +277,10 @@ class SourceTools:
 
     @property
     def held(self) -> list[str]:
-        """A message for each tool that is held back, or whose definition has changed."""
+        """A message for each tool that is blocked or has a changed definition."""
         entries = [self._registry.find(name) for name in self.listing.held]
         return [
-            f"tool {entry.spec.name!r}{' is set aside' if entry.hold else ''}: {change.reason}; "
+            f"tool {entry.spec.name!r}{' is blocked' if entry.hold else ''}: {change.reason}. "
             + CHANGE_REMEDY.format(entry.original.name)
             for entry in entries
             if (change := entry.unaccepted) is not None and (entry.hold is not None or not change.is_settled())
@@ -289,7 +300,7 @@ class SourceTools:
         return _merge_overrides(general, own) if own is not None and general is not None else own or general
 
     def has_overrides(self, overrides: Mapping[str, ToolOverride]) -> bool:
-        """Return whether these are the overrides that the tools of this source were registered with."""
+        """Return whether the tools of this source were registered with these overrides."""
         return _overrides_of(self.config.name, overrides) == _overrides_of(self.config.name, self._overrides)
 
     def _hides(self, tool: Tool) -> bool:
@@ -302,7 +313,7 @@ def _no_pins() -> None:
 
 
 def free_replaced(replaced: list[Any]) -> None:
-    """Free the tools of a replaced catalog and listing one by one: at once they hold the interpreter's lock."""
+    """Free the tools of a replaced catalog and listing one by one; together they would hold the GIL too long."""
     contents, listing = replaced
     replaced.clear()
     parts = [*contents.entries.values(), *listing.tools.values()]
@@ -338,7 +349,7 @@ def _merge_overrides(general: ToolOverride, own: ToolOverride) -> ToolOverride:
     return general.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
-CHANGE_REMEDY = "`toolpost lock diff` shows it, `toolpost lock approve {}` agrees to it"
+CHANGE_REMEDY = "To see the change, run `toolpost lock diff`; to accept it, run `toolpost lock approve {}`"
 
 
 def _never() -> bool:
@@ -346,9 +357,10 @@ def _never() -> bool:
 
 
 class Pinning(NamedTuple):
-    """Where the accepted definitions of tools are: in a lock file, and as first seen below the folder `definitions`.
+    """The accepted definitions of tools: a lock file, and definitions as first seen below the folder `definitions`.
 
-    `blocks_changes` says whether a change of what was first seen blocks calls; one of a lock file always does.
+    `blocks_changes` says whether a change of a first seen definition blocks calls; a change against the lock file
+    always does.
     """
 
     lock: Lock | None = None
@@ -357,17 +369,17 @@ class Pinning(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """The definitions that a source's tools are compared with, and whether a lock file has them."""
+    """The definitions that a source's tools are compared with, and whether they come from a lock file."""
 
     pins: Mapping[str, Pin]
     locked: bool
 
 
 class SourcePins:
-    """Compare the definitions of a source's tools with the lock file, and hold back those that differ.
+    """Compare the definitions of a source's tools with the lock file, and block those that differ.
 
-    Where the lock file does not have the source, they are compared with those that were first `seen`. `blocks` says
-    whether a change of these holds a tool back, and `report` gets the names of new changes and what has changed.
+    If the lock file does not contain the source, they are compared with the first `seen` definitions. `blocks` says
+    whether a change of these blocks a tool. `report` is called with the name and the facts of each new change.
     """
 
     def __init__(
@@ -396,14 +408,14 @@ class SourcePins:
         return pin[1]
 
     def read(self) -> Pinned | None:
-        """Return the source's pins in the lock file, else its definitions as they were first seen, if recorded."""
+        """Return the source's pins in the lock file, else its first seen definitions, if recorded."""
         locked = None if self._lock is None else self._lock.sources.get(self._source)
         if locked is not None:
             return Pinned(locked, locked=True)
         return None if self._seen is None else Pinned(self._seen.pins, locked=False)
 
     def digest(self, tools: Sequence[Tool]) -> str:
-        """Return the digest of a listing; empty where definitions are not recorded."""
+        """Return the digest of a listing; empty if definitions are not recorded."""
         try:
             is_locked = self._lock is not None and self._source in self._lock.sources
         except ConfigError:  # reported for each tool
@@ -411,11 +423,11 @@ class SourcePins:
         return "" if self._seen is None or is_locked else digest_of(tools)
 
     def knows(self, digest: str) -> bool:
-        """Return whether a listing is the recorded one, so that nothing has to be compared."""
+        """Return whether a listing equals the recorded one."""
         return self._seen is not None and self._seen.knows(digest)
 
     def record(self, tools: Sequence[Tool], digest: str) -> None:
-        """Record the definitions that were not seen before, and report changes; a lock file needs no record."""
+        """Record new definitions, and report changes; nothing is recorded if the lock file contains the source."""
         if self._seen is None or not digest:
             return
         before = self._seen.pins
@@ -426,7 +438,7 @@ class SourcePins:
             self._report(self._source, {**facts, "blocked": self.blocks()})
 
     def hold(self, tool: Tool, pinned: Pinned, release: Callable[[], None]) -> Hold | None:
-        """Return why a tool is held back, or reported, or None; `release` registers the tool normally."""
+        """Return the hold of a changed tool, or None; `release` registers the tool normally."""
         name, now = bare_name(tool), self.pin(tool)
         before = pinned.pins.get(name)
         if before is not None and before.hash == now.hash:
@@ -464,7 +476,7 @@ def bare_name(tool: Tool) -> str:
 def _secret_mask(config: ExternalToolConfig, secrets: Iterable[str], folder: str) -> Callable[[str], str]:
     """Return a function that masks the source's secrets and the folder of the lock file: both differ by machine.
 
-    Only secrets in this source's configuration count, so that another source does not change the pins.
+    Only secrets of this source's configuration are masked: other sources must not change its pins.
     """
     written = json.dumps(config.model_dump(mode="json"), ensure_ascii=False)
     own = {secret for secret in secrets if secret in written} | secrets_of(config)

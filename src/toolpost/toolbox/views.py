@@ -1,6 +1,6 @@
 """Views of a Toolbox: some of its tools, or three tools that find, describe and call all the others.
 
-A view has no way of its own to run a tool: `call_tool` is the call of the tool that it names, made by the Toolbox.
+A view does not run tools itself: `call_tool` is a call of the named tool through the Toolbox.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
-from toolpost.contracts.errors import ToolError, ToolNotFoundError, ToolSourceDownError, ToolValidationError, nearest
+from toolpost.contracts.errors import ToolError, ToolNotFoundError, ToolSourceDownError, ToolValidationError
+from toolpost.contracts.nearest_names import nearest
 from toolpost.contracts.outcomes import Completed, Failed, Outcome
 from toolpost.contracts.spec import ToolDefinition
+from toolpost.runtime.arguments import read_arguments
 from toolpost.runtime.concurrency import map_concurrent
 from toolpost.runtime.model_messages import ToolCallAnswers, read_tool_calls
-from toolpost.runtime.tool_runtime import read_arguments
 from toolpost.schema.json_values import as_object
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 SEARCH, DESCRIBE, CALL = "search_tools", "describe_tool", "call_tool"
 OWN = (SEARCH, DESCRIBE, CALL)
 _KEYS = {SEARCH: ("query", "limit"), DESCRIBE: ("name",), CALL: ("name", "arguments")}
-_LONGEST_SCHEMA = 4000  # characters of a schema that a hit comes with
+_LONGEST_SCHEMA = 4000  # characters of a schema that a search result includes
 _MOST_HITS = 20
 _SHOWN_SOURCES = 40
 
@@ -45,16 +46,16 @@ class CallOptions(TypedDict, total=False):
 
 
 class ViewedBox(Protocol):
-    """What a view needs of a Toolbox."""
+    """The members of a Toolbox that a view uses."""
 
     registry: ToolRegistry
     settings: Settings
 
     async def wait_for_tool(self, name: str) -> None:
-        """Wait for a tool whose source is connecting."""
+        """Wait for a tool of a connecting source."""
         ...
 
-    # Written out: no method with named options fulfils a Protocol with the options as one TypedDict.
+    # A method with named options does not satisfy a Protocol that takes them as one TypedDict.
     def call(
         self,
         name: str,
@@ -72,9 +73,9 @@ class ViewedBox(Protocol):
 
 
 class SelectedTools:
-    """The tools that `only`, the arguments of `ToolRegistry.select`, selects; a call of another one finds none.
+    """The tools that `only`, the arguments of `ToolRegistry.select`, selects; other tools are not found.
 
-    The catalog may change: every question is answered as it is then.
+    Every method uses the current catalog, which may change.
     """
 
     def __init__(self, box: ViewedBox, only: Mapping[str, Any]) -> None:
@@ -88,7 +89,7 @@ class SelectedTools:
         return [registry.find(spec.name) for spec in registry.specs() if self._accepts(spec)]
 
     def has(self, name: str) -> bool:
-        """Return whether a tool of this name is selected; without a selection also those that are gone."""
+        """Return whether a tool of this name is selected; without a selection, also tools that no longer exist."""
         registry = self._box.registry
         return not self.only or (registry.has(name) and self._accepts(registry.find(name).spec))
 
@@ -106,7 +107,7 @@ class SelectedTools:
         """Call a tool, as `Toolbox.call` does."""
         _check_options(options)
         if self.only:
-            # A tool may be known only when its source has connected, and may then be another than was listed before.
+            # A tool may be known only after its source has connected, and may then differ from the cached listing.
             with suppress(ToolSourceDownError):
                 await self._box.wait_for_tool(name)
             try:
@@ -119,8 +120,8 @@ class SelectedTools:
 class SearchView:
     """The tools of an open Toolbox behind `search_tools`, `describe_tool` and `call_tool`.
 
-    What `only`, the arguments of `ToolRegistry.select`, leaves out can neither be found nor described nor called. The
-    catalog may change: each call looks at it as it is then. A model may also call a tool that it has found by name.
+    Only tools that `only`, the arguments of `ToolRegistry.select`, selects can be found, described and called. Every
+    call uses the current catalog. A model may also call a tool that it has found directly by name.
     """
 
     def __init__(self, box: ViewedBox, *, limit: int = 5, only: Mapping[str, Any] | None = None) -> None:
@@ -130,17 +131,17 @@ class SearchView:
 
     def definitions(self) -> Sequence[ToolDefinition]:
         """Return the definitions of the three tools for a model."""
-        name = {"type": "string", "description": "The name of a tool, as search_tools tells it."}
+        name = {"type": "string", "description": "The name of a tool, as returned by search_tools."}
         query = {"type": "string", "description": "What the tool should do, in a few words: refund a payment."}
         limit = {"type": "integer", "minimum": 1, "maximum": _MOST_HITS, "description": f"Default {self._limit}."}
-        arguments = {"type": "object", "description": "The arguments of the tool, as its input_schema says."}
+        arguments = {"type": "object", "description": "The arguments of the tool, by its input_schema."}
         return [
             ToolDefinition(
                 SEARCH,
                 f"Find tools by what they do. {self._sources()}The best come first, with their input schemas.",
                 _schema({"query": query, "limit": limit}, ["query"]),
             ),
-            ToolDefinition(DESCRIBE, "Tell all about one tool, with its whole schemas.", _schema({"name": name})),
+            ToolDefinition(DESCRIBE, "Describe one tool completely, with its full schemas.", _schema({"name": name})),
             ToolDefinition(
                 CALL, "Call a tool that search_tools found.", _schema({"name": name, "arguments": arguments}, ["name"])
             ),
@@ -152,7 +153,7 @@ class SearchView:
         return f"There are tools of: {', '.join(sources[:_SHOWN_SOURCES])}{more}. " if sources else ""
 
     def unwrap(self, name: str, arguments: Any) -> tuple[str, Any]:
-        """Return the tool and the arguments that a call means: those within `call_tool`, or as they are."""
+        """Return the tool and the arguments of a call; for `call_tool`, those of the nested call."""
         if name != CALL:
             return name, arguments
         members = _read(arguments)
@@ -161,7 +162,7 @@ class SearchView:
         )
 
     def is_own(self, name: str, arguments: Any) -> bool:
-        """Return whether a call is of the view's own tools; `call_tool` also reaches tools that are named like them."""
+        """Return whether a call is for a tool of the view; `call_tool` also reaches catalog tools of the same name."""
         called, _ = self.unwrap(name, arguments)
         return called in OWN and not (name == CALL and called != name and self.box.registry.has(called))
 
@@ -216,18 +217,20 @@ class SearchView:
         specs = await registry.search(query, limit=min(limit or self._limit, _MOST_HITS), **self._tools.only)
         if specs:
             return {"tools": [_hit(registry.find(spec.name)) for spec in specs if registry.has(spec.name)]}
-        near = None if self._tools.only else await registry.correct(query)  # it knows the words of all tools
-        return {"tools": [], "note": f"Nothing was found.{f' Did you mean {near!r}?' if near else ' Use other words.'}"}
+        near = (
+            None if self._tools.only else await registry.correct(query)
+        )  # it would suggest words of tools that are not selected
+        return {"tools": [], "note": f"No tools match.{f' Did you mean {near!r}?' if near else ' Use other words.'}"}
 
 
 def _check_options(options: CallOptions) -> None:
-    """Raise TypeError for an option that `Toolbox.call` does not have, whether or not a call of it is made."""
+    """Raise TypeError for an option that `Toolbox.call` does not have, even if no call is made."""
     for unknown in options.keys() - CallOptions.__optional_keys__:
         raise TypeError(f"call() got an unexpected keyword argument {unknown!r}")
 
 
 def _check_keys(name: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ToolValidationError for arguments that a tool of the view does not have, in the words of any other tool."""
+    """Raise ToolValidationError for unknown arguments of a tool of the view, worded as for other tools."""
     keys = _KEYS[name]
     allowed = ", ".join(f'"{key}"' for key in keys)
     unknown = [f"$: unexpected {json.dumps(key)}; allowed are {allowed}" for key in arguments if key not in keys]
@@ -236,7 +239,7 @@ def _check_keys(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _hit(entry: Entry) -> dict[str, Any]:
-    """Return a found tool with its schema, unless that is so long that it is better asked for."""
+    """Return a found tool with its schema; a long schema is replaced by the names of its parameters."""
     schema = entry.shown_schema
     if len(json.dumps(schema)) <= _LONGEST_SCHEMA:
         return {**_brief(entry), "input_schema": schema}
@@ -267,5 +270,5 @@ def _limit(arguments: Mapping[str, Any]) -> int | None:
 def _text(arguments: Mapping[str, Any], key: str, tool: str) -> str:
     value = arguments.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise ToolValidationError(f"$.{key}: {tool} needs a text", tool_name=tool)
+        raise ToolValidationError(f"$.{key}: {tool} needs a string", tool_name=tool)
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,16 +19,21 @@ from toolpost.configuration.lint import lint_settings
 from toolpost.configuration.literal_secrets import literal_secrets
 from toolpost.configuration.protected_files import ProtectedFiles
 from toolpost.contracts.source_kinds import AuthType
+from toolpost.policy.log_redaction import redacted_logs
 from toolpost.policy.paths import AllowedPaths, is_template
-from toolpost.policy.redaction import Redactor, redacted_logs
+from toolpost.policy.redaction import Redactor
 from toolpost.policy.rules import Policy
-from toolpost.runtime.attempt import ContextDefaults
 from toolpost.runtime.pending import PendingActions
 from toolpost.runtime.recovery import Recovery
-from toolpost.runtime.router import ToolRouter
-from toolpost.stores.agent_folders import TASK_FOLDER
-from toolpost.stores.memory import MemoryStore
-from toolpost.stores.sealing import CacheFolder
+from toolpost.runtime.retention import StoredData
+from toolpost.runtime.router import CallLimits, ToolRouter
+from toolpost.runtime.tool_context import ContextDefaults
+from toolpost.sources.base import Services
+from toolpost.sources.registry import load_plugins
+from toolpost.stores.agent_records.files import AgentFiles
+from toolpost.stores.agent_records.folders import TASK_FOLDER
+from toolpost.stores.encryption import CacheFolder
+from toolpost.stores.registry import StoreOptions, database_of, find_backend
 from toolpost.toolbox.local_tools import (
     WebProviders,
     builtin_parts,
@@ -35,14 +41,14 @@ from toolpost.toolbox.local_tools import (
     network_policy,
     register_local_tools,
 )
+from toolpost.toolbox.on_demand import AccountsOnDemand, WebhooksOnDemand
+from toolpost.toolbox.source_factory import SourceFactory
+from toolpost.toolbox.source_index import SourceIndex
 from toolpost.toolbox.source_manager import SourceManager
 from toolpost.toolbox.source_tools import Pinning
-from toolpost.transports.base import Services
-from toolpost.transports.registry import Plugins, load_plugins
-from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AsyncExitStack
 
     from toolpost.catalog.registry import ToolRegistry
@@ -50,12 +56,11 @@ if TYPE_CHECKING:
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.questions import OnPending
-    from toolpost.contracts.sources import CredentialProvider, ToolSource
+    from toolpost.contracts.sources import CredentialProvider
     from toolpost.contracts.spec import Tool
-    from toolpost.contracts.storage import EventSink, Sealer, Store
-    from toolpost.runtime.event_emitter import EventEmitter
-    from toolpost.runtime.event_webhooks import EventWebhooks
+    from toolpost.contracts.storage import Cipher, EventSink, Store
     from toolpost.toolbox.accounts import AccountManager
+    from toolpost.wire.network import NetworkPolicy
 
 
 CACHE_DIR = "documents"
@@ -77,12 +82,15 @@ class ToolboxInputs(NamedTuple):
     credentials: Mapping[str, CredentialProvider] = MappingProxyType({})
     chat_model: ChatModel | None = None
     servers: Mapping[str, Any] = MappingProxyType({})
+    store: Store | None = None
     resolved: bool = False
 
 
-class ToolboxParts(NamedTuple):
-    """The parts of an open Toolbox."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolboxParts:
+    """The parts of an open Toolbox; `skipped_tools` says which tools of plug-ins were skipped, and why."""
 
+    registry: ToolRegistry
     store: Store
     router: ToolRouter
     pending: PendingActions
@@ -92,60 +100,122 @@ class ToolboxParts(NamedTuple):
     accounts: AccountsOnDemand
     webhooks: WebhooksOnDemand
     providers: WebProviders
-    problems: Callable[[Settings], list[str]]
+    skipped_tools: Sequence[str]
+
+    def problems(self, settings: Settings) -> list[str]:
+        """Return the skipped tools and sources, and findings in these settings."""
+        index = self.sources.index
+        findings = lint_settings(settings, self.registry, index.listings, self.redactor.text)
+        found = [finding.text for finding in findings]
+        return [*self.skipped_tools, *found, *index.left_out, *index.problems, *self.webhooks.problems]
 
 
 async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxParts:
     """Open the store, create the parts and fill the catalog; `closing` closes everything again."""
     settings, registry = inputs.settings, inputs.registry
     imported = [tool.spec.name for tool in inputs.tools if is_builtin(tool)]
-    inputs = inputs._replace(tools=[tool for tool in inputs.tools if not is_builtin(tool)])
-    store = _open_store(settings)
-    closing.push_async_callback(store.close)
+    own_tools = [tool for tool in inputs.tools if not is_builtin(tool)]
     plugins = load_plugins()
-    authorizer = Authorizer(inputs.credentials)
-    protected = ProtectedFiles(settings, config=inputs.config, tools=inputs.tools)
-    redactor = Redactor({*inputs.secrets, *literal_secrets(settings)})
-    router = _make_router(inputs, store, authorizer, redactor, protected)
-    if router.tracer is not None:
-        router.tracer.with_arguments = settings.telemetry.arguments
-    closing.enter_context(redacted_logs(redactor))
     network = network_policy(settings)
-    webhooks = WebhooksOnDemand(store, router.emitter, network)
+    authorizer = Authorizer(inputs.credentials)
+    secrets = inputs.secrets.union(literal_secrets(settings))
+    redactor = Redactor(secrets)
+    protected = ProtectedFiles(settings, config=inputs.config, tools=own_tools)
+    index = SourceIndex(redactor)
+
+    store = inputs.store or await _open_store(settings, closing)  # a store that was given is closed by its owner
+    agents = None if settings.data_dir is None else AgentFiles(settings.data_dir)
+    data = StoredData(store, agents, settings.retention.to_retention())
+    closing.enter_context(redacted_logs(redactor))
+    router = ToolRouter.create(
+        registry,
+        store=store,
+        policy=policy_of(settings),
+        authorizer=authorizer,
+        redactor=redactor,
+        sinks=inputs.sinks,
+        on_pending=inputs.on_pending,
+        context_defaults=_context_defaults(inputs, protected),
+        limits=CallLimits(
+            timeout_s=settings.tools.timeout_s,
+            inline_bytes=settings.limits.inline_bytes,
+            pending_ttl_s=settings.limits.pending_ttl,
+            retry_ratio=settings.limits.retry_budget,
+        ),
+        sources=index,
+        trace_arguments=settings.telemetry.arguments,
+    )
+    emitter, background = router.emitter, router.background
+    pending = PendingActions(router, registry, store=store, emitter=emitter, redactor=redactor, background=background)
+    webhooks = WebhooksOnDemand(store, network, pending)
     closing.push_async_callback(webhooks.close)
-    accounts = AccountsOnDemand(partial(_make_accounts, settings, store, router, redactor, network))
+
+    def make_accounts() -> AccountManager:
+        from toolpost.toolbox.accounts import AccountManager  # noqa: PLC0415 - OAuth imports slowly, and few need it
+
+        return AccountManager(
+            settings.accounts,
+            network,
+            store=store,
+            data=data,
+            emitter=emitter,
+            redactor=redactor,
+            background=background,
+            pending=pending,
+            find_source=index.source,
+        )
+
+    accounts = AccountsOnDemand(make_accounts)
     closing.push_async_callback(accounts.close)
     if any(source.auth_type is AuthType.OAUTH2_USER for source in settings.all_sources()):
         accounts.open()
-    sources = _make_sources(inputs, plugins, authorizer, accounts, router, redactor, network)
-    closing.push_async_callback(sources.close)
-    protected.read, sources.protect, sources.protect_source = lambda: sources.files, protected.paths, protected.add
-    pending = PendingActions(
-        router, registry, store=store, emitter=router.emitter, redactor=redactor, background=router.background
+
+    factory = SourceFactory(
+        redactor=redactor,
+        emit=emitter.emit_source,
+        services=_services(inputs, network, store),
+        transports=plugins.transports,
+        resolve=not inputs.resolved,
+        account_credentials=accounts.credentials_for,
+        pinning=_pinning(settings, router),
+        secrets=secrets,
     )
-    accounts.attach(pending, sources.source)
-    retention = settings.retention.to_retention()
-    recovery = Recovery(router, pending, retention=retention, also=accounts.resume_waiting, absent=inputs.absent)
+    sources = SourceManager(
+        registry,
+        authorizer,
+        factory,
+        index=index,
+        overrides=settings.overrides,
+        finish_calls=router.inflight.finish_on,
+        protected=protected,
+    )
+    closing.push_async_callback(sources.close)
+    recovery = Recovery(
+        router,
+        pending,
+        data=data,
+        also=accounts.resume_waiting,
+        absent=inputs.absent,
+    )
+
     task_folder = partial(router.context_defaults.folder, TASK_FOLDER)
-    parts = builtin_parts(settings, store=lambda: store, network=lambda: network, task_folder=task_folder)
-    builtins = Builtins(parts)
+    builtin = builtin_parts(settings, store=lambda: store, network=lambda: network, task_folder=task_folder)
+    builtins = Builtins(builtin)
     closing.push_async_callback(builtins.close)
     chosen = {tool.spec.name: tool for names in (chosen_builtins(settings), imported) for tool in builtins.tools(names)}
-    left_out = register_local_tools(registry, settings, [*chosen.values(), *inputs.tools], plugins)
-    router.sources = sources
+    skipped = register_local_tools(registry, settings, [*chosen.values(), *own_tools], plugins)
     await sources.load_all(settings.all_sources(), wait_s=settings.startup_wait_s)
     registry.define_collections({**COLLECTIONS, **settings.collections})
-    registry.subscribe(lambda changes: None if sources.joining else router.emitter.emit_catalog_changes(changes))
+    exchange = sources.exchange
+    registry.subscribe(lambda changes: None if exchange.joining else emitter.emit_catalog_changes(changes))
+
     closing.push_async_callback(router.close)
     closing.push_async_callback(recovery.stop)
-    await webhooks.apply(settings, pending)
+    await webhooks.apply(settings)
     await recovery.start()
-
-    def problems(settings: Settings) -> list[str]:
-        findings = lint_settings(settings, registry, sources.listings, redactor.text)
-        return [*left_out, *(finding.text for finding in findings)]
-
+    router.inflight.bind()
     return ToolboxParts(
+        registry=registry,
         store=store,
         router=router,
         pending=pending,
@@ -154,104 +224,33 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         sources=sources,
         accounts=accounts,
         webhooks=webhooks,
-        providers=WebProviders(builtins, parts, registry),
-        problems=problems,
+        providers=WebProviders(builtins, builtin, registry),
+        skipped_tools=skipped,
     )
 
 
-class AccountsOnDemand:
-    """The service for users' own accounts, created for the first source that needs it, which may come later.
-
-    `on_open` is called with it then.
-    """
-
-    def __init__(self, make: Callable[[], AccountManager]) -> None:
-        self._make = make
-        self.manager: AccountManager | None = None
-        self._parts: tuple[PendingActions, Callable[[str], ToolSource | None]] | None = None
-        self.on_open: Callable[[AccountManager], object] = lambda _manager: None
-
-    def attach(self, pending: PendingActions, source: Callable[[str], ToolSource | None]) -> None:
-        """Set where pending calls are answered, and how to find the source of a name."""
-        self._parts = (pending, source)
-        if self.manager is not None:
-            self.manager.attach(pending, source)
-
-    def open(self) -> AccountManager:
-        """Return the service; ConfigError when its settings contradict each other."""
-        if self.manager is None:
-            self.manager = self._make()
-            if self._parts is not None:
-                self.manager.attach(*self._parts)
-            self.on_open(self.manager)
-        return self.manager
-
-    def credentials_for(self, config: ExternalToolConfig) -> CredentialProvider:
-        """Return the credential provider of an OAuth source."""
-        return self.open().credentials_for(config)
-
-    async def resume_waiting(self, actions: PendingActions) -> None:
-        """Resume the calls that wait for a sign-in that has happened."""
-        if self.manager is not None:
-            await self.manager.resume_waiting(actions)
-
-    async def close(self) -> None:
-        """Close the service."""
-        if self.manager is not None:
-            await self.manager.close()
-
-
-def _make_accounts(
-    settings: Settings, store: Store, router: ToolRouter, redactor: Redactor, network: NetworkPolicy
-) -> AccountManager:
-    from toolpost.toolbox.accounts import AccountManager  # noqa: PLC0415 - OAuth takes long to import, and few need it
-
-    return AccountManager(
-        settings.accounts,
-        network,
-        store=store,
-        emitter=router.emitter,
-        redactor=redactor,
-        background=router.background,
-    )
-
-
-def _make_sources(
-    inputs: ToolboxInputs,
-    plugins: Plugins,
-    authorizer: Authorizer,
-    accounts: AccountsOnDemand,
-    router: ToolRouter,
-    redactor: Redactor,
-    network: NetworkPolicy,
-) -> SourceManager:
+def _services(inputs: ToolboxInputs, network: NetworkPolicy, store: Store) -> Services:
+    """Return the services that all sources share."""
     settings = inputs.settings
     paths, home = settings.tools.allowed_paths, settings.data_dir
-    services = Services(
+    return Services(
         roots=None if paths is None else tuple(str(path) for path in paths if not is_template(path)),
         chat_model=inputs.chat_model,
         servers=inputs.servers,
         network=network,
-        documents=None if home is None else CacheFolder(home / CACHE_DIR, _sealer(settings, home)),
-        listings=None if home is None else CacheFolder(home / LISTINGS_DIR, _sealer(settings, home)),
-        artifacts=router.store.artifacts,
+        documents=None if home is None else CacheFolder(home / CACHE_DIR, _cipher(settings, home)),
+        listings=None if home is None else CacheFolder(home / LISTINGS_DIR, _cipher(settings, home)),
+        artifacts=store.artifacts,
     )
-    return SourceManager(
-        inputs.registry,
-        authorizer,
-        transports=plugins.transports,
-        overrides=inputs.settings.overrides,
-        services=services,
-        emit=router.emitter.emit_source,
-        resolve=not inputs.resolved,
-        redactor=redactor,
-        account_credentials=accounts.credentials_for,
-        pinning=Pinning(
-            _open_lock(settings), None if home is None else home / DEFINITIONS_DIR, lambda: router.blocks_changes
-        ),
-        secrets=inputs.secrets.union(literal_secrets(settings)),
-        finish_calls=router.inflight.finish_on,
-    )
+
+
+def _pinning(settings: Settings, router: ToolRouter) -> Pinning:
+    """Return the accepted definitions. The lock file is read now: an invalid one prevents opening."""
+    home = settings.data_dir
+    lock = None if settings.lock is None else Lock(settings.lock.absolute())
+    if lock is not None:
+        lock.sources  # noqa: B018 - raises if the file is invalid
+    return Pinning(lock, None if home is None else home / DEFINITIONS_DIR, lambda: router.blocks_changes)
 
 
 def seen_definitions(data_dir: Path, config: ExternalToolConfig) -> SeenDefinitions:
@@ -259,49 +258,27 @@ def seen_definitions(data_dir: Path, config: ExternalToolConfig) -> SeenDefiniti
     return SeenDefinitions.of(data_dir / DEFINITIONS_DIR, config)
 
 
-def _open_lock(settings: Settings) -> Lock | None:
-    """Read the lock file now, so that a broken one prevents opening."""
-    if settings.lock is None:
-        return None
-    lock = Lock(settings.lock.absolute())
-    lock.sources  # noqa: B018 - raises if the file is broken
-    return lock
+async def _open_store(settings: Settings, closing: AsyncExitStack) -> Store:
+    options = store_options(settings)
+    store = await find_backend(options.database).open(options)
+    closing.push_async_callback(store.close)
+    return store
 
 
-def _make_router(
-    inputs: ToolboxInputs, store: Store, authorizer: Authorizer, redactor: Redactor, protected: ProtectedFiles
-) -> ToolRouter:
-    """Create the router from the settings."""
-    settings = inputs.settings
-    return ToolRouter(
-        inputs.registry,
-        store=store,
-        policy=policy_of(settings),
-        authorizer=authorizer,
-        redactor=redactor,
-        sinks=inputs.sinks,
-        on_pending=inputs.on_pending,
-        context_defaults=_context_defaults(inputs, protected),
-        timeout_s=settings.tools.timeout_s,
-        inline_bytes=settings.limits.inline_bytes,
-        pending_ttl_s=settings.limits.pending_ttl,
-        retry_ratio=settings.limits.retry_budget,
+def store_options(settings: Settings) -> StoreOptions:
+    """Return the settings of the store."""
+    return StoreOptions(
+        database_of(settings.database, settings.data_dir),
+        settings.data_dir,
+        partial(_cipher, settings),
+        settings.limits.event_queue,
     )
 
 
-def _open_store(settings: Settings) -> Store:
-    if settings.data_dir is None:
-        return MemoryStore(max_events=settings.limits.event_queue)
-    from toolpost.stores.sqlite import open_sqlite_store  # noqa: PLC0415 - what is in memory needs no database
+def _cipher(settings: Settings, home: Path) -> Cipher:
+    from toolpost.auth.keys import KeyCipher, keys_from  # noqa: PLC0415 - what is in memory needs no key
 
-    sealer = _sealer(settings, settings.data_dir)
-    return open_sqlite_store(settings.data_dir, sealer=sealer, queue_limit=settings.limits.event_queue)
-
-
-def _sealer(settings: Settings, home: Path) -> Sealer:
-    from toolpost.auth.keys import KeySealer, keys_from  # noqa: PLC0415 - as above
-
-    return KeySealer(keys_from(settings.accounts.key, folder=home))
+    return KeyCipher(keys_from(settings.accounts.key, folder=home))
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -319,39 +296,3 @@ def _context_defaults(inputs: ToolboxInputs, protected: ProtectedFiles) -> Conte
     allowed = None if paths is None else tuple(map(os.path.abspath, paths))
     folders = AllowedPaths(allowed, tenants=str(home / TENANTS_FOLDER))
     return ContextDefaults(folders, inputs.settings.data_dir, protected.paths)
-
-
-class WebhooksOnDemand:
-    """Send events to the webhooks of the settings."""
-
-    def __init__(self, store: Store, emitter: EventEmitter, network: NetworkPolicy) -> None:
-        self._store = store
-        self._emitter = emitter
-        self._network = network
-        self._open: EventWebhooks | None = None
-
-    async def apply(self, settings: Settings, pending: PendingActions) -> None:
-        """Send to the webhooks that are enabled from now on, and to no others."""
-        webhooks = [webhook.to_webhook() for webhook in settings.webhooks if webhook.enabled]
-        if self._open is None:
-            if not webhooks:
-                return
-            from toolpost.runtime.event_webhooks import EventWebhooks  # noqa: PLC0415 - few need an HTTP client at once
-
-            self._open = EventWebhooks(self._store, pending, self._network)
-            self._emitter.add_sink(self._open)
-        await self._open.apply(webhooks)
-
-    async def states(self) -> list[dict[str, Any]]:
-        """Return how each webhook stands, by name."""
-        return [] if self._open is None else await self._open.states()
-
-    @property
-    def problems(self) -> list[str]:
-        """What fails, a sentence for each webhook."""
-        return [] if self._open is None else self._open.problems
-
-    async def close(self) -> None:
-        """Send what is left, for a moment."""
-        if self._open is not None:
-            await self._open.close()

@@ -1,13 +1,13 @@
-"""Decide which addresses are public, by the IANA special-purpose registries, also for addresses inside others.
+"""Decide whether addresses are public, by the IANA special-purpose registries, including addresses inside others.
 
-No look-ups and no connections here: only addresses that were already resolved.
+This module neither resolves names nor connects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple, TypeAlias
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -22,12 +22,31 @@ _BENCHMARK = "benchmarking"
 _PROTOCOL = "IETF protocol assignment"
 _RESERVED = "reserved"
 
-# What people mean by "my own network": the only reasons that `allow_private` or a host name may lift.
+# The local network: the only reasons that `allow_private` or a host name may lift.
 PRIVATE_REASONS = frozenset({_LOOPBACK, _PRIVATE, _SHARED, _UNIQUE_LOCAL})
+
+_LOW_32 = 0xFFFFFFFF
+# RFC 5214 §6.1: the interface identifier 00-00-5E-FE, with any universal and group bits, under any prefix.
+_ISATAP = 0x00005EFE
+_ISATAP_MASK = 0xFCFFFFFF
+_MAPPED = "IPv4-mapped"
+
+# IPv6 forms that contain an IPv4 address `shift` bits above their end, XORed with a mask.
+_WRAPPINGS = (
+    (_MAPPED, IPv6Network("::ffff:0:0/96"), 0, 0),
+    ("IPv4-compatible", IPv6Network("::/96"), 0, 0),
+    ("IPv4-translated", IPv6Network("::ffff:0:0:0/96"), 0, 0),
+    ("NAT64", IPv6Network("64:ff9b::/96"), 0, 0),
+    ("local-use NAT64", IPv6Network("64:ff9b:1::/96"), 0, 0),
+    ("6to4", IPv6Network("2002::/16"), 80, 0),
+    ("Teredo (server)", IPv6Network("2001::/32"), 64, 0),
+    # RFC 4380 §4: the client's address is stored with every bit inverted.
+    ("Teredo (client)", IPv6Network("2001::/32"), 0, _LOW_32),
+)
 
 
 def refusal_reason(address: Address) -> str | None:
-    """Return why an address must not be connected to, or None when it is public."""
+    """Return the reason why an address must not be connected to; None if it is public."""
     if isinstance(address, IPv6Address):
         for form, inner in _extract_embedded(address):
             if reason := _longest_match(int(inner), _ipv4_blocks()):
@@ -36,27 +55,26 @@ def refusal_reason(address: Address) -> str | None:
     return _longest_match(int(address), _ipv4_blocks())
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine: a loopback address, or a name below `localhost` (RFC 6761)."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return f".{host}".endswith(".localhost")
+
+
 def unmap_ipv4(address: Address) -> Address:
-    """Return the IPv4 address of an IPv4-mapped one, which the kernel treats as the same; others unchanged."""
+    """Return the IPv4 address of an IPv4-mapped address, which the kernel treats as the same; others unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 
 
 class _Block(NamedTuple):
-    """One row of a registry as integers, so that a membership test is two comparisons."""
+    """One row of a registry as integers; a membership test is two comparisons."""
 
     first: int
     last: int
     reason: str | None
-
-
-class _Wrapping(NamedTuple):
-    """An IPv6 form that carries an IPv4 address `shift` bits above its end, XORed with `mask`."""
-
-    form: str
-    network: IPv6Network
-    shift: int = 0
-    mask: int = 0
 
 
 def _longest_match(number: int, blocks: Iterable[_Block]) -> str | None:
@@ -75,25 +93,6 @@ def _extract_embedded(address: IPv6Address) -> Iterator[tuple[str, IPv4Address]]
         yield "ISATAP", IPv4Address(number & _LOW_32)
 
 
-_LOW_32 = 0xFFFFFFFF
-# RFC 5214 §6.1: the interface identifier 00-00-5E-FE, whatever its universal and group bits, under any prefix.
-_ISATAP = 0x00005EFE
-_ISATAP_MASK = 0xFCFFFFFF
-_MAPPED = "IPv4-mapped"
-
-_WRAPPINGS = (
-    _Wrapping(_MAPPED, IPv6Network("::ffff:0:0/96")),
-    _Wrapping("IPv4-compatible", IPv6Network("::/96")),
-    _Wrapping("IPv4-translated", IPv6Network("::ffff:0:0:0/96")),
-    _Wrapping("NAT64", IPv6Network("64:ff9b::/96")),
-    _Wrapping("local-use NAT64", IPv6Network("64:ff9b:1::/96")),
-    _Wrapping("6to4", IPv6Network("2002::/16"), shift=80),
-    _Wrapping("Teredo (server)", IPv6Network("2001::/32"), shift=64),
-    # RFC 4380 §4: the client's address is stored with every bit inverted.
-    _Wrapping("Teredo (client)", IPv6Network("2001::/32"), mask=_LOW_32),
-)
-
-
 def _blocks(*rows: tuple[str, str | None]) -> tuple[_Block, ...]:
     networks = sorted(((ip_network(text), reason) for text, reason in rows), key=lambda row: -row[0].prefixlen)
     return tuple(_Block(int(net[0]), int(net[-1]), reason) for net, reason in networks)
@@ -103,7 +102,7 @@ def _blocks(*rows: tuple[str, str | None]) -> tuple[_Block, ...]:
 # The metadata addresses are not IANA's; each cloud documents its own.
 @cache
 def _ipv4_blocks() -> tuple[_Block, ...]:
-    """Return the blocks of IPv4; read at the first address, since most programs start without one."""
+    """Return the blocks of IPv4; built at the first use, because most programs never need them at start."""
     return _blocks(
         ("0.0.0.0/0", None),
         ("0.0.0.0/8", "this network"),
@@ -140,18 +139,18 @@ def _ipv4_blocks() -> tuple[_Block, ...]:
 
 
 # https://www.iana.org/assignments/iana-ipv6-special-registry; outside 2000::/3 nothing is assigned to hosts.
-# Tunnels are refused as a whole, even around a public address: no server lives there, and the relay decides
-# where a packet ends.
+# Tunnels are always refused, even around a public address: servers do not use them, and the relay decides where
+# a packet ends.
 @cache
 def _ipv6_blocks() -> tuple[_Block, ...]:
-    """Return the blocks of IPv6; read at the first address, since most programs start without one."""
+    """Return the blocks of IPv6; built at the first use, because most programs never need them at start."""
     return _blocks(
         ("::/0", _RESERVED),
         ("::/96", "IPv4-compatible"),
         ("::/128", "unspecified"),
         ("::1/128", _LOOPBACK),
-        ("::ffff:0:0/96", None),  # IPv4-mapped: judged by what it carries
-        ("64:ff9b::/96", None),  # NAT64, how an IPv6-only network reaches IPv4: judged by what it carries
+        ("::ffff:0:0/96", None),  # IPv4-mapped: checked by the address inside
+        ("64:ff9b::/96", None),  # NAT64, used by IPv6-only networks to reach IPv4: checked by the address inside
         ("64:ff9b:1::/48", "local-use NAT64"),
         ("100::/64", "discard only"),
         ("100:0:0:1::/64", "dummy prefix"),
@@ -164,7 +163,7 @@ def _ipv6_blocks() -> tuple[_Block, ...]:
         ("2001:2::/48", _BENCHMARK),
         ("2001:3::/32", None),  # AMT
         ("2001:4:112::/48", None),  # AS112
-        ("2001:20::/28", "ORCHIDv2"),  # reachable by the registry, but an identifier and never a host
+        ("2001:20::/28", "ORCHIDv2"),  # reachable by the registry, but an identifier and not a host
         ("2001:30::/28", None),  # DRIP
         ("2001:db8::/32", _DOCUMENTATION),
         ("2002::/16", "6to4"),

@@ -16,7 +16,7 @@ from toolpost.contracts.records import represent
 
 HOST = "127.0.0.1"
 PATH = "/callback"
-DEFAULT_PORT = 21917  # below the ephemeral ports of systems, so that it is mostly free
+DEFAULT_PORT = 21917  # usually free, because it is below the ephemeral ports
 _MAX_BYTES = 32 * 1024
 _REQUEST_S = 10.0
 _CLOSE_S = 2.0
@@ -30,7 +30,6 @@ class CallbackResponse(NamedTuple):
     body: bytes = b""
 
     def encode(self) -> bytes:
-        """Encode the response as HTTP/1.1."""
         fields = dict(self.headers) | {"Content-Length": str(len(self.body)), "Connection": "close"}
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         start = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n"
@@ -38,7 +37,7 @@ class CallbackResponse(NamedTuple):
 
 
 class CallbackRequest(Struct, frozen=True, kw_only=True):
-    """The redirect of a browser, which waits for `respond`. `name` is the last part of the path."""
+    """The redirect of a browser, which waits for `respond`; `name` is the last part of the path."""
 
     name: str
     query: str
@@ -54,7 +53,7 @@ class CallbackRequest(Struct, frozen=True, kw_only=True):
 
 
 class CallbackServer:
-    """Listen on 127.0.0.1 at `port`, or at a free one; `prefer` is tried first."""
+    """Server on 127.0.0.1 at `port`, or at a free port; `prefer` is tried first."""
 
     def __init__(self, *, port: int = 0, prefer: int = 0) -> None:
         self._ports = [port] if port else [prefer, 0] if prefer else [0]
@@ -67,26 +66,25 @@ class CallbackServer:
                 self._server = await asyncio.start_server(self._accept, HOST, number, limit=_MAX_BYTES)
                 return self
         raise ToolError(
-            f"port {self._ports[-1]} of this machine is taken; end what listens there, or give another with --port",
+            f"port {self._ports[-1]} of this machine is in use; end its program, or choose another port with --port",
             code="port_taken",
         )
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        if self._serving:  # a response that was just given is still sent
+        if self._serving:  # lets a response that was just set be sent
             await asyncio.wait(self._serving, timeout=_CLOSE_S)
         for task in self._serving:
             task.cancel()
 
     @property
     def port(self) -> int:
-        """The port of the server."""
         number: int = self._server.sockets[0].getsockname()[1]
         return number
 
     @property
     def url(self) -> str:
-        """The URL below which redirects are received; a name follows."""
+        """The base URL of redirects; a name follows."""
         return callback_server_url(self.port)
 
     async def receive(self) -> CallbackRequest:
@@ -103,13 +101,13 @@ class CallbackServer:
                 writer.write(response.encode())
                 await asyncio.wait_for(writer.drain(), _CLOSE_S)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
-            pass  # the browser left, or nobody waits any more
+            pass  # the browser disconnected, or the caller no longer waits
         finally:
             self._serving.discard(task)
             writer.close()
 
     async def _handle(self, reader: asyncio.StreamReader) -> CallbackResponse | None:
-        """Read a request, which must be small and come at once, and wait for its response."""
+        """Read a request, which must be small and arrive immediately, and wait for its response."""
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_S)
         except asyncio.IncompleteReadError:
@@ -130,5 +128,5 @@ class CallbackServer:
 
 
 def callback_server_url(port: int) -> str:
-    """Return the URL of a callback server at a port; a name follows."""
+    """Return the base URL of redirects at a port; a name follows."""
     return f"http://{HOST}:{port}{PATH}"

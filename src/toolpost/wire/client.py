@@ -1,9 +1,9 @@
-"""The guarded HTTP client: the guard checks every request and every redirect before anything is connected to."""
+"""The guarded HTTP client: the guard checks every request and every redirect before it is connected."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from toolpost.contracts.errors import (
     ConfigError,
@@ -12,36 +12,37 @@ from toolpost.contracts.errors import (
     ToolPermissionError,
     ToolTimeoutError,
 )
-from toolpost.wire.messages import (
-    ACCEPTED_ENCODINGS,
-    REDIRECTS,
-    Deadlines,
-    Request,
-    Response,
-    ResponseBody,
-    check_method,
-    clean_headers,
-    redirect_request,
-)
-from toolpost.wire.network import NEXT_ADDRESS_S, RouteCache, SharedLookups, connect_timeout, parse_proxy, parse_target
+from toolpost.wire.decompression import ACCEPTED_ENCODINGS
+from toolpost.wire.messages import Deadlines, Request, Response, ResponseBody, check_method, clean_headers
+from toolpost.wire.proxies import parse_proxy
+from toolpost.wire.redirects import REDIRECTS, redirect_request
+from toolpost.wire.routes import NEXT_ADDRESS_S, Route
+from toolpost.wire.targets import Target, parse_target
 from toolpost.wire.tracing import TRACEPARENT, traceparent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from toolpost.wire.http1 import Exchange, Http1Transport
-    from toolpost.wire.network import NetworkPolicy, Resolver, Route, Target
+    from toolpost.wire.network import NetworkPolicy, Resolver
+    from toolpost.wire.targets import Target
 
 PAGE_TIMEOUT_S = 10.0
 PAGE_BYTES = 5 * 1024 * 1024
 MAX_REDIRECTS = 3
-
 _ROUTES_S = 30.0
 _DEFAULT_HEADERS = (("Accept", "*/*"), ("Accept-Encoding", ACCEPTED_ENCODINGS), ("User-Agent", "toolpost"))
+_CONNECT_S = 10.0
+_CONNECT_SHARE = 0.8
+_MAX_CACHED = 1024
+_FOREVER = float("inf")
+_Key: TypeAlias = tuple[str, str, int]
 
 
 class HttpClient:
     """Send requests of one source over pooled connections.
 
-    Nothing is ever sent twice: an error says whether the request may have been sent, and the caller decides.
+    A request is never resent: an error states whether the request may have been sent, and the caller decides.
     The default limits are for web pages.
     """
 
@@ -67,7 +68,7 @@ class HttpClient:
         self._closed = False
 
     async def send(self, request: Request) -> Response:
-        """Send a request and wait for the head of its response, whatever its status."""
+        """Send a request and wait for the head of its response, with any status."""
         timeout_s = self.timeout_s if request.timeout_s is None else request.timeout_s
         request = self._normalize(request)
         target = parse_target(request.url)
@@ -110,7 +111,7 @@ class HttpClient:
         await self.close()
 
     def _normalize(self, request: Request) -> Request:
-        """Return a request whose method and header fields may be sent, with the default fields."""
+        """Return a request with a valid method and valid header fields, including the defaults."""
         pairs = clean_headers(request.headers, defaults=_DEFAULT_HEADERS)
         if self.policy.trace_context and (named := traceparent()) is not None:
             pairs = (*pairs, (TRACEPARENT, named))
@@ -133,12 +134,12 @@ class HttpClient:
                 request = following
                 exchange = await self.exchange(request, parse_target(request.url), connect_s)
         except ToolConnectionError as failed:
-            failed.sent = True  # if not this request, then the one before it
+            failed.sent = True  # this request, or the one before it
             raise
         return request, exchange
 
     async def _redirect(self, request: Request, exchange: Exchange, connect_s: float, *, left: int) -> Request | None:
-        """Return the request that a redirect asks for, once the guard allowed its target; close the exchange then."""
+        """Return the request of a redirect if the guard allows its target, and close the exchange."""
         try:
             following = redirect_request(request, exchange.status, exchange.headers)
             if following is None:
@@ -156,19 +157,19 @@ class HttpClient:
         return following
 
     async def exchange(self, request: Request, target: Target, connect_s: float) -> Exchange:
-        """Send a request as it is and wait for the head of its response, without the client's limits."""
+        """Send a request unchanged and wait for the head of its response, without the client's limits."""
         self._refuse_closed(request)
         routes = self._routes.known(target) or await self._routes.find(target, timeout_s=connect_s)
         return await self._send_along(routes, request, target, connect_s)
 
     def begin(self, request: Request, target: Target) -> Exchange | None:
-        """Send a request as it is and at once, where a connection is idle; None when it has to be waited for."""
+        """Send a request unchanged if a connection is idle; None if the caller has to wait for one."""
         self._refuse_closed(request)
         routes = self._routes.known(target)
         return None if routes is None else self._transport.begin(request, routes[0])
 
     async def wait_for_head(self, exchange: Exchange, target: Target) -> None:
-        """Wait for the head of the response to a request that was sent by `begin`."""
+        """Wait for the head of the response to a request of `begin`."""
         try:
             await exchange.head()
         except ToolConnectionError:
@@ -198,10 +199,104 @@ class HttpClient:
 def default_transport(
     proxy: str | None = None, *, max_connections: int = 100, keep_alive_s: float = 15.0
 ) -> Http1Transport:
-    """Create an HTTP/1.1 transport, through a proxy if one is given; a ConfigError says how to install httptools."""
+    """Create an HTTP/1.1 transport, through a proxy if one is given; raise ConfigError without httptools."""
     try:
         from toolpost.wire.http1 import Http1Transport  # noqa: PLC0415 - an extra
     except ImportError as missing:
         raise ConfigError("HTTP needs httptools; run: pip install 'toolpost[http]'") from missing
     along = None if proxy is None else parse_proxy(proxy)
     return Http1Transport(max_connections=max_connections, keep_alive_s=keep_alive_s, proxy=along)
+
+
+class RouteCache:
+    """Cache of the routes that one policy allows.
+
+    Routes to a name are cached for `keep_s`, so DNS rebinding has no effect in that time; then they are resolved and
+    checked again. Routes to a literal address are cached permanently.
+    """
+
+    def __init__(self, policy: NetworkPolicy, lookups: SharedLookups, *, keep_s: float) -> None:
+        self._policy = policy
+        self._lookups = lookups
+        self._keep_s = keep_s
+        self._cached: dict[_Key, _CachedRoutes] = {}
+
+    def known(self, target: Target) -> tuple[Route, ...] | None:
+        """Return the cached routes to a target, unless they have expired."""
+        cached = self._cached.get(_key(target))
+        if cached is None or cached.until < asyncio.get_running_loop().time():
+            return None
+        return cached.routes
+
+    async def find(self, target: Target, *, timeout_s: float = 10.0) -> tuple[Route, ...]:
+        """Return the routes to a target, resolved if not cached; the last address that answered is first."""
+        if (cached_routes := self.known(target)) is not None:
+            return cached_routes
+        now = asyncio.get_running_loop().time()
+        addresses = await self._policy.resolve(target, resolver=self._lookups, timeout_s=timeout_s)
+        routes = tuple(Route.to(target, address) for address in addresses)
+        if (old := self._cached.get(_key(target))) is not None:
+            routes = tuple(sorted(routes, key=lambda route: route != old.routes[0]))
+        self._keep(target, _CachedRoutes(routes, _FOREVER if target.address else now + self._keep_s))
+        return routes
+
+    def demote(self, target: Target, route: Route) -> None:
+        """Move a route that does not answer to the end."""
+        cached = self._cached.get(_key(target))
+        if cached is not None:
+            self._keep(
+                target, _CachedRoutes(tuple(sorted(cached.routes, key=lambda other: other == route)), cached.until)
+            )
+
+    def forget(self, target: Target) -> None:
+        """Evict the routes of a target that does not answer; the next request resolves it again."""
+        self._cached.pop(_key(target), None)
+
+    def _keep(self, target: Target, cached: _CachedRoutes) -> None:
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.pop(next(iter(self._cached)))
+        self._cached[_key(target)] = cached
+
+
+class _CachedRoutes(NamedTuple):
+    routes: tuple[Route, ...]
+    until: float
+
+
+class SharedLookups:
+    """Resolver that shares one look-up among all concurrent callers with the same name."""
+
+    def __init__(self, resolver: Resolver | None = None) -> None:
+        self._resolver = resolver
+        self._running: dict[tuple[str, int], asyncio.Task[Iterable[tuple[Any, ...]]]] = {}
+
+    async def __call__(self, host: str, port: int, /, *, type: int) -> Iterable[tuple[Any, ...]]:
+        key = (host, port)
+        if (running := self._running.get(key)) is None:
+            running = self._running[key] = asyncio.create_task(self._look_up(host, port, type))
+            running.add_done_callback(lambda done: self._forget(key, done))
+        return await asyncio.shield(running)  # a cancelled caller does not cancel the look-up for others
+
+    async def close(self) -> None:
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _look_up(self, host: str, port: int, kind: int) -> Iterable[tuple[Any, ...]]:
+        look_up = self._resolver or asyncio.get_running_loop().getaddrinfo
+        return await look_up(host, port, type=kind)
+
+    def _forget(self, key: tuple[str, int], done: asyncio.Task[Iterable[tuple[Any, ...]]]) -> None:
+        del self._running[key]
+        if not done.cancelled():
+            done.exception()  # marks it as retrieved; asyncio would log it otherwise
+
+
+def _key(target: Target) -> _Key:
+    return target.scheme, target.ascii_host, target.port
+
+
+def connect_timeout(timeout_s: float) -> float:
+    """Return the timeout for connecting: less than the whole, so that a failed connect is reported as one."""
+    return min(_CONNECT_S, _CONNECT_SHARE * timeout_s)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 transport over asyncio's own connections, parsed by httptools: a connection pool, nothing sent twice."""
+"""HTTP/1.1 transport on asyncio and httptools, with a connection pool; a request is never resent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
 from toolpost.wire.messages import Headers, Pairs, Request, request_path
-from toolpost.wire.network import Proxy, Route, check_peer, connect_error
+from toolpost.wire.proxies import Proxy
+from toolpost.wire.routes import Route, check_peer, connect_error
 
 _Key: TypeAlias = tuple[str, str]
 
-_CLOSE_S = 1.0  # how long a peer may take to close a connection that is over
+_CLOSE_S = 1.0  # for the peer to close a finished connection
 _WRITTEN_AT_ONCE = 256 * 1024
 _TIMEOUT = re.compile(r"\btimeout\s*=\s*(\d{1,9})", re.IGNORECASE)
-_IN_TRANSIT_S = 1.0  # a request that crosses the server's close is lost, and nobody knows whether it was read
+_IN_TRANSIT_S = 1.0  # a request that crosses the server's close is lost, and it is unknown whether the server read it
 
 _LONGEST_HEAD = 256 * 1024
 _MOST_FIELDS = 1000
@@ -34,17 +35,17 @@ _NEED_LENGTH = frozenset({"POST", "PUT", "PATCH"})
 
 
 class _Waiter(NamedTuple):
-    """A request in the queue; its turn brings a connection, or None for the permission to open one."""
+    """A queued request; `turn` is set to a connection, or to None as the permission to open one."""
 
     key: _Key
     turn: asyncio.Future[Http1Connection | None]
 
 
 class Http1Transport:
-    """Connection pool, keyed by address and the name that TLS verified; the connection used last is taken first.
+    """Connection pool, keyed by address and the name that TLS verified; the last used connection is taken first.
 
-    Nothing is ever sent twice. A connection that receives data nobody asked for is not used again. At
-    `max_connections`, requests wait in a queue.
+    A request is never resent. A connection with unsolicited data is closed. At `max_connections`, requests wait in a
+    queue.
     """
 
     def __init__(self, *, max_connections: int = 100, keep_alive_s: float = 15.0, proxy: Proxy | None = None) -> None:
@@ -62,8 +63,8 @@ class Http1Transport:
     async def send(self, request: Request, route: Route, *, connect_s: float) -> Exchange:
         """Send one request along a route and wait for the head of its response.
 
-        Raises a ToolConnectionError whose `sent` is False only when no byte can have left, and a
-        ToolPermissionError when the peer does not have the route's address.
+        Raises a ToolConnectionError with `sent=False` only if no byte was written, and a ToolPermissionError if the
+        peer does not have the route's address.
         """
         exchange = self.begin(request, route)
         if exchange is None:
@@ -73,12 +74,11 @@ class Http1Transport:
         return exchange
 
     def begin(self, request: Request, route: Route) -> Exchange | None:
-        """Send one request on a connection that is idle; None when there is none."""
+        """Send one request on an idle connection; None if there is none."""
         connection = self._take_idle((route.base, route.name))
         return None if connection is None else connection.begin(request, route)
 
     async def close(self) -> None:
-        """Close every connection."""
         self._closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -95,7 +95,7 @@ class Http1Transport:
     # Called by connections.
 
     def freed(self, connection: Http1Connection) -> None:
-        """Hand a connection that is free again to a waiting request, or keep it."""
+        """Pass a free connection to a waiting request, or keep it."""
         if self._closed:
             connection.close()
             return
@@ -112,7 +112,7 @@ class Http1Transport:
             self._sweep_timer = connection.loop.call_later(self._keep_alive_s, self._sweep)
 
     def lost(self, connection: Http1Connection) -> None:
-        """Remove a connection that is closed or will be."""
+        """Remove a closed connection."""
         if connection not in self._open:
             return
         self._open.discard(connection)
@@ -141,7 +141,7 @@ class Http1Transport:
         return None
 
     async def _acquire(self, key: _Key, request: Request, route: Route, connect_s: float) -> Http1Connection:
-        """Open a connection, or take one that became free while there was no room for another."""
+        """Open a connection, or take one that becomes free while the pool is full."""
         if self._has_room or self._close_idle():
             self._opening += 1
         elif (handed := await self._turn(key)) is not None:
@@ -163,7 +163,7 @@ class Http1Transport:
             raise ToolConnectionError(f"{request.subject}: the transport is closed", sent=False)
 
     async def _turn(self, key: _Key) -> Http1Connection | None:
-        """Wait in the queue; the permission to open a connection is counted in `_opening` before it is given."""
+        """Wait in the queue; a permission to open a connection is counted in `_opening` before it is given."""
         waiter = _Waiter(key, asyncio.get_running_loop().create_future())
         self._queue.append(waiter)
         try:
@@ -229,7 +229,7 @@ class Http1Transport:
 class Http1Connection(asyncio.Protocol):
     """One connection to an address that the guard allowed; it carries one exchange at a time.
 
-    `given_up` says that this side ended it, so that an exchange on it is not complete.
+    `given_up` is set if this side closed it; a body that ends with the connection is then incomplete.
     """
 
     def __init__(self, owner: Http1Transport, key: _Key, loop: asyncio.AbstractEventLoop) -> None:
@@ -249,14 +249,14 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it is open and has received nothing since its last exchange, not even its end."""
+        """Whether it is open and has received nothing since its last exchange."""
         pipe = self._pipe
         if self.given_up or pipe is None or pipe.is_closing():
             return False
         return self._poll is None or not self._poll.poll(0)
 
     def begin(self, request: Request, route: Route) -> Exchange:
-        """Write a request; a long body is written in a task while the response may already arrive."""
+        """Write a request; a task writes a long body while the response may already arrive."""
         self._exchange = exchange = Exchange(request, self)
         head, body = self._encode_head(request, route), request.body
         if body is None or (isinstance(body, bytes) and len(body) <= _WRITTEN_AT_ONCE):
@@ -284,7 +284,9 @@ class Http1Connection(asyncio.Protocol):
         peer = self._pipe.get_extra_info("peername") if self._pipe else None
         if peer is None:
             self.abort()
-            raise ToolConnectionError(f"{request.subject}: {route.address} closed the connection at once", sent=False)
+            raise ToolConnectionError(
+                f"{request.subject}: {route.address} closed the connection immediately", sent=False
+            )
         try:
             check_peer(peer, route.address)
         except ToolPermissionError:
@@ -292,7 +294,7 @@ class Http1Connection(asyncio.Protocol):
             raise
 
     def close(self) -> None:
-        """Close the connection; abort it when the peer does not close its side within a second."""
+        """Close the connection; abort it if the peer does not close its side within a second."""
         self.given_up = True
         self._writer.stop()
         if self._pipe is not None and self._close_timer is None:
@@ -335,13 +337,13 @@ class Http1Connection(asyncio.Protocol):
             self._poll.register(self._pipe.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None:  # nobody has asked
+        if self._exchange is None:  # unsolicited data
             self.abort()
         else:
             self._exchange.feed(data)
 
     def eof_received(self) -> None:
-        if self._pipe is not None:  # no more of an answer comes, whatever of a request is still to be written
+        if self._pipe is not None:  # no more of the response arrives, even if part of the request is not written yet
             self._pipe.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -365,7 +367,7 @@ class Http1Connection(asyncio.Protocol):
 
 
 def _keep_alive_s(field: str) -> float:
-    """Parse how long the server keeps an idle connection; Node closes one after 5 s and says so in Keep-Alive."""
+    """Parse how long the server keeps an idle connection; Node closes one after 5 s and announces it in Keep-Alive."""
     timeout = _TIMEOUT.search(field)
     return math.inf if timeout is None else float(timeout[1]) - _IN_TRANSIT_S
 
@@ -380,26 +382,21 @@ class _Writer:
         self._full: asyncio.Future[None] | None = None
 
     def write(self, data: bytes) -> None:
-        """Write data, unless the connection is closed."""
         if self.pipe is not None and not self.pipe.is_closing():
             self.pipe.write(data)
 
     def begin(self, exchange: Exchange, request: Request) -> None:
-        """Start the task that writes a body."""
         self._task = self._loop.create_task(self._run(exchange, request))
 
     def stop(self) -> None:
-        """Cancel the task."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
 
     def pause(self) -> None:
-        """Wait before the next piece: the write buffer is full."""
         self._full = self._loop.create_future()
 
     def go_on(self) -> None:
-        """Continue: the write buffer has room, or the connection is closed."""
         full, self._full = self._full, None
         if full is not None and not full.done():
             full.set_result(None)
@@ -413,7 +410,7 @@ class _Writer:
                         self.write(b"%x\r\n%b\r\n" % (len(piece), piece) if framed else piece)
                     if self._full is not None:
                         await asyncio.shield(self._full)
-        except Exception as error:  # noqa: BLE001 - foreign code; what the source of a body raises is its caller's to hear
+        except Exception as error:  # noqa: BLE001 - foreign code; its exception is raised to the caller
             exchange.fail(error)
             return
         if framed:
@@ -435,9 +432,8 @@ async def _pieces_of(request: Request) -> AsyncGenerator[bytes]:
 class Exchange:
     """One request and its response as it arrives, not decompressed; for one reader.
 
-    The connection is free again as soon as the response is complete, even when nobody has read it yet. A reader that
-    is slow pauses the connection. `on_news` is called once, when the first data of the response was parsed, or when
-    none will come.
+    The connection is free again as soon as the response is complete, even if it is not read yet. A slow reader pauses
+    the connection. `on_news` is called once: when the first data of the response is parsed, or when none will arrive.
     """
 
     __slots__ = (
@@ -487,7 +483,7 @@ class Exchange:
     # Called by the reader.
 
     async def head(self) -> None:
-        """Wait for the status and the header fields; abort the connection when that fails."""
+        """Wait for the status and the header fields; on failure, abort the connection."""
         try:
             while not self._is_headed and self._failure is None:
                 await self._wait()
@@ -499,7 +495,7 @@ class Exchange:
 
     @property
     def ahead_bytes(self) -> int:
-        """How much of the body has arrived and was not read yet."""
+        """The number of bytes of the body that have arrived but are not read."""
         return self._ahead
 
     def take(self) -> bytes | None:
@@ -521,7 +517,7 @@ class Exchange:
         self.abandon()
 
     def abandon(self) -> None:
-        """Do as `close`, without waiting."""
+        """Like `close`, without waiting."""
         self.on_news = None
         if not self.whole:
             self._connection.abort()
@@ -550,19 +546,18 @@ class Exchange:
     # Called by the connection.
 
     def feed(self, data: bytes) -> None:
-        """Parse received bytes."""
         self._idle_bytes += len(data)
         parser = cast("HttpResponseParser", self._parser)
         try:
             parser.feed_data(data)
         except HttpParserUpgrade:
-            self._fail("the server switched to another protocol, unasked")
+            self._fail("the server switched to another protocol without a request")
         except HttpParserError as error:
             self._fail(f"the answer is not HTTP ({error})")
         if self._idle_bytes > _LONGEST_HEAD:  # a head, a trailer or the frame of a chunk that never ends
             self._fail(f"the head of the answer is longer than {_LONGEST_HEAD:,} bytes")
         if self.whole:
-            self._parser = None  # it refers to this object, which would be left to the garbage collector
+            self._parser = None  # breaks a reference cycle
         if self._is_headed and self.on_news is not None:
             self._tell()
 
@@ -572,7 +567,7 @@ class Exchange:
             on_news()
 
     def lost(self, error: Exception | None, *, ended: bool) -> None:
-        """End with the connection; `ended` says that the server closed it, which may end the body."""
+        """End with the connection; `ended` means that the server closed it, which may end the body."""
         if self.whole:
             return
         if self._until_close and error is None and ended:
@@ -588,7 +583,7 @@ class Exchange:
             self._tell()
 
     def _fail(self, reason: str) -> None:
-        # The server may have acted on what was written.
+        # The server may have acted on the written bytes.
         self.fail(ToolConnectionError(f"{self._request.subject}: {reason}", sent=True))
 
     def _abort(self) -> None:
@@ -649,7 +644,6 @@ class Exchange:
 
 
 def _encode_fields(method: str, url: str, pairs: Pairs, host: str) -> bytes:
-    """Encode the request line and the header fields."""
     lines = [f"{method} {request_path(url)} HTTP/1.1\r\nHost: {host}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in pairs]
     return "".join(lines).encode()

@@ -1,4 +1,4 @@
-"""Serve an ASGI application over HTTP on a socket that is opened here, and notify the service manager."""
+"""HTTP server for an ASGI application on a given socket, and notifications to the service manager."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 ListeningSocket: TypeAlias = socket.socket
 
 _REQUEST_S = 60.0
-_GRACE_S = 1.0  # for answers to be sent, and for streams without an end
-_DATE_S = 1.0  # the header of that name is as old as this
+_GRACE_S = 1.0  # for responses to be sent, and for endless streams
+_DATE_S = 1.0  # the largest age of the header `Date`
 _LOOK_S = 0.01
 _KEEP_ALIVE_S = 75  # longer than clients keep idle connections, so that none is closed under a request
 _MOST_HEAD_BYTES = 64 * 1024
 IN_USE = "address_in_use"
-_IN_USE_S, _IN_USE_LOOK_S = 0.5, 0.05  # workers close their socket as soon as they see that their parent is gone
+_IN_USE_S, _IN_USE_LOOK_S = 0.5, 0.05  # workers close their socket when they notice that their parent has ended
 _STOPPING_S = 60.0
 _ASK_S, _MOST_SAID = 1.0, 4096
 _STRANGER_S = 10.0  # for the head of a request, on a connection that no known caller has used
 _FEWEST_STRANGERS, _MOST_STRANGERS = 16, 2000
-# Connections that one turn of the loop accepts: they take descriptors before `_Strangers` hears of them.
+# Connections that one turn of the loop accepts: they take descriptors before `_Strangers` counts them.
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 2048
-AUTHENTICATED = "toolpost.authenticated"  # in the scope of a request whose caller the application knows
+AUTHENTICATED = "toolpost.authenticated"  # in the scope of a request from a known caller
 _TOO_SLOW, _TOO_LARGE = b"408 Request Timeout", b"431 Request Header Fields Too Large"
 
 
 @contextmanager
 def listen(host: str, port: int) -> Generator[socket.socket]:
-    """Open the socket that the gateway listens on; ConfigError where that cannot be done."""
+    """Open the socket of the gateway; raise ConfigError if that fails."""
     try:
         listening = socket.create_server((host, port))
     except OSError as error:
@@ -53,7 +53,7 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
         what = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
         message = f"cannot listen on {host}:{port}: {reason}; choose another {what}"
         raise ConfigError(message, code=IN_USE if error.errno == errno.EADDRINUSE else None) from error
-    # asyncio does this for sockets that it makes itself; a small answer would wait for the acknowledgement of its head.
+    # asyncio sets this only for its own sockets; a small response would wait for the acknowledgment of its head.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
         yield listening
@@ -61,9 +61,9 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
 
 @asynccontextmanager
 async def listen_when_free(host: str, port: int, *, on_wait: Callable[[], None]) -> AsyncGenerator[socket.socket]:
-    """Open a socket as `listen` does. Wait a moment for an address in use, and longer while its gateway stops.
+    """Open a socket like `listen`. Wait a moment for an address in use, and longer while its gateway shuts down.
 
-    `on_wait` is called once, if the gateway there says that it stops: its workers may outlive it for a while.
+    `on_wait` is called once if the gateway there reports its shutdown: its workers may outlive it for a while.
     """
     loop = asyncio.get_running_loop()
     until, waits = loop.time() + _IN_USE_S, False
@@ -82,7 +82,7 @@ async def listen_when_free(host: str, port: int, *, on_wait: Callable[[], None])
 
 
 async def _is_stopping(host: str, port: int) -> bool:
-    """Return whether a gateway at this address says that it stops."""
+    """Return whether a gateway at this address reports its shutdown."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - nothing is bound here
     try:
         async with asyncio.timeout(_ASK_S):
@@ -99,13 +99,13 @@ async def _is_stopping(host: str, port: int) -> bool:
 
 @contextmanager
 def inherited(descriptor: int) -> Generator[socket.socket]:
-    """Take over a listening socket that the process which started this one has opened."""
+    """Use a listening socket that the parent process opened."""
     with socket.socket(fileno=descriptor) as listening:
         yield listening
 
 
 async def _nothing_to_finish() -> None:
-    """Return at once."""
+    """Return immediately."""
 
 
 async def serve_until_stopped(
@@ -117,11 +117,11 @@ async def serve_until_stopped(
     finish: Callable[[], Awaitable[None]] = _nothing_to_finish,
     frees_address: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Serve until this task is cancelled; requests under way have as long as `finish` takes, and `grace_s` seconds.
+    """Serve until this task is canceled; running requests then have until `finish` returns, and `grace_s` seconds.
 
-    A client has `request_s` seconds to send a request. `on_stop` is called once requests should come to an end, and
-    `finish` is awaited then, which ends what they wait for. Cancelled again, it stops at once. With `frees_address`
-    no connection is taken from then on, so that another process can listen there.
+    A client has `request_s` seconds to send a request. On cancellation, `on_stop` is called and `finish` is awaited,
+    which ends the work that requests wait for. A second cancellation stops the server immediately. With
+    `frees_address`, the server accepts no connections after the first one, so another process can listen there.
     """
     config = uvicorn.Config(
         _trim_headers(app),
@@ -152,9 +152,9 @@ async def serve_until_stopped(
 
 
 async def _end_requests(server: HttpServer, finish: Callable[[], Awaitable[None]] | None, grace_s: float) -> None:
-    """Wait for what requests wait for, and for their answers to be sent; then end those that are left.
+    """Wait for `finish` and for responses to be sent; then end the remaining requests.
 
-    Until then requests are still taken, so that the application can tell clients that it stops.
+    Until then, requests are accepted, so the application can notify clients of the shutdown.
     """
     if finish is not None:
         await finish()
@@ -167,12 +167,12 @@ async def _end_requests(server: HttpServer, finish: Callable[[], Awaitable[None]
     for connection in list(server.server_state.connections):
         cast("_Connection", connection).transport.close()
     await asyncio.sleep(0.1)
-    for connection in list(server.server_state.connections):  # whoever reads nothing never gets what is left to send
+    for connection in list(server.server_state.connections):  # a client that does not read never receives the rest
         cast("_Connection", connection).transport.abort()
 
 
 def _trim_headers(app: ASGIApp) -> ASGIApp:
-    """Take the whitespace around header values away, which is no part of them (RFC 9110, 5.5); the parser leaves it."""
+    """Remove whitespace around header values, which is not part of them (RFC 9110 section 5.5); the parser keeps it."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -183,9 +183,9 @@ def _trim_headers(app: ASGIApp) -> ASGIApp:
 
 
 class HttpServer(uvicorn.Server):
-    """A server that leaves signals to the program that it is part of, and stops once nothing is left to wait for.
+    """A server that leaves signals to its program, and stops as soon as no request is left.
 
-    Uvicorn's own looks every tenth of a second whether to stop, and for what is left.
+    Uvicorn's own server polls ten times per second.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -193,12 +193,12 @@ class HttpServer(uvicorn.Server):
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Take no more connections, and close each once its request is answered."""
+        """Accept no more connections, and close each after its response."""
         self.should_exit = True
         self._stopping.set()
 
     def close_sockets(self) -> None:
-        """Take no more connections; requests on those that are open are still served."""
+        """Accept no more connections; requests on open ones are still served."""
         for server in self.servers:
             server.close()
 
@@ -208,7 +208,9 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for listening in sockets or ():  # asyncio takes one number for what the kernel holds and what a turn accepts
+        for listening in (
+            sockets or ()
+        ):  # asyncio uses one number for the backlog of the kernel and the connections accepted per turn
             listening.listen(_BACKLOG)
 
     async def main_loop(self) -> None:
@@ -221,7 +223,7 @@ class HttpServer(uvicorn.Server):
         self.close_sockets()
         for listening in sockets or ():
             listening.close()
-        await asyncio.sleep(_LOOK_S)  # a connection that was just accepted is known then
+        await asyncio.sleep(_LOOK_S)  # registers connections that were just accepted
         while self.server_state.connections or self.server_state.tasks:
             for connection in list(self.server_state.connections):
                 connection.shutdown()
@@ -232,10 +234,10 @@ class HttpServer(uvicorn.Server):
 
 
 class _Strangers:
-    """The connections that no known caller has sent a request on, the oldest first.
+    """Connections on which no known caller has sent a request, the oldest first.
 
-    They take at most half of the descriptors that this process may have. The oldest is closed for a new one: an
-    honest client is known a moment after it has connected, and one that only holds connections gets no further.
+    They take at most half of the file descriptors of this process. The oldest is closed for a new one: a legitimate
+    client is known a moment after it has connected, and a client that only holds connections loses them.
     """
 
     def __init__(self) -> None:
@@ -243,7 +245,6 @@ class _Strangers:
         self._most = max(_FEWEST_STRANGERS, min(_MOST_STRANGERS, _descriptor_limit() // 2))
 
     def add(self, connection: _Connection) -> None:
-        """Take in a new connection."""
         self._connections[connection] = None
         while len(self._connections) > self._most:
             oldest = next(iter(self._connections))
@@ -252,7 +253,7 @@ class _Strangers:
                 oldest.transport.abort()
 
     def remove(self, connection: _Connection) -> None:
-        """Forget a connection that has ended, or whose caller is known."""
+        """Drop a connection that has ended or that has a known caller now."""
         self._connections.pop(connection, None)
 
 
@@ -265,9 +266,9 @@ def _descriptor_limit() -> int:
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection that ends when a request takes too long to arrive, or its head is too large.
+    """A connection that is closed if a request takes too long to arrive or has a too large head.
 
-    The first request has to arrive sooner, unless its caller is known before its body has come.
+    The first request must arrive sooner, unless its caller is known before its body is complete.
     """
 
     def __init__(self, *args: Any, request_s: float, strangers: _Strangers, **kwargs: Any) -> None:
@@ -311,7 +312,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes = None
-        if not self._is_known:  # the body may take as long as that of others, because `_Strangers` ends it if need be
+        if not self._is_known:  # no shorter limit for the body, because `_Strangers` closes the connection if necessary
             self._cancel_deadline()
             self._deadline = self.loop.call_later(self._request_s, self._refuse, _TOO_SLOW)
         super().on_headers_complete()
@@ -346,7 +347,7 @@ class _Connection(HttpToolsProtocol):
 
 
 def notify_service_manager(state: str) -> None:
-    """Send a state such as `READY=1` to systemd; nothing happens where no one asked for it."""
+    """Send a state such as `READY=1` to systemd, if systemd started this process."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -1,17 +1,19 @@
-"""Messages over bare TCP and UDP to addresses that the guard allowed; responses are bounded in size and time."""
+"""Messages over plain TCP and UDP to addresses that the guard allowed; responses are limited in size and time."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 from toolpost.wire.addresses import Address
-from toolpost.wire.network import NEXT_ADDRESS_S, NetworkPolicy, Target, connect_timeout, parse_target
+from toolpost.wire.client import connect_timeout
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.routes import NEXT_ADDRESS_S
+from toolpost.wire.targets import Target, parse_target
 
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -21,7 +23,7 @@ _PIECE = 64 * 1024
 class Framing(NamedTuple):
     """How messages are delimited in a stream: by a length prefix, a delimiter, a fixed length, or its end.
 
-    A `stream` ends when the server closes it, or is cut when its time or size limit is up.
+    A `stream` ends when the server closes it, or is cut at its time or size limit.
     """
 
     strategy: Literal["length_prefix", "delimiter", "fixed_length", "stream"] = "stream"
@@ -32,10 +34,11 @@ class Framing(NamedTuple):
     max_bytes: int = MAX_BYTES
 
     def encode(self, message: bytes) -> bytes:
-        """Frame a message for sending."""
         if self.strategy == "delimiter":
             if self.delimiter in message:
-                raise ToolValidationError(f"the message holds {self.delimiter!r}, which would begin a second one")
+                raise ToolValidationError(
+                    f"the message contains {self.delimiter!r}, which would start a second message"
+                )
             return message + self.delimiter
         if self.strategy != "length_prefix":
             return message
@@ -46,7 +49,7 @@ class Framing(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A response; `note` says that it was cut."""
+    """A response; `note` is set if it was cut."""
 
     data: bytes
     note: str = ""
@@ -61,7 +64,7 @@ async def exchange_stream(
     policy: NetworkPolicy,
     timeout_s: float,
 ) -> Received:
-    """Send a message over a TCP connection of its own and return the answer without its framing."""
+    """Send a message over a new TCP connection and return the response without its framing."""
     target, shown = _target(host, port, "tcp")
     sent = framing.encode(message)
     deadline = asyncio.get_running_loop().time() + timeout_s
@@ -71,18 +74,18 @@ async def exchange_stream(
         async with asyncio.timeout_at(deadline):
             writer.write(sent)
             await writer.drain()
-            received = await _READERS[framing.strategy](reader, framing, buffer, shown)
+            received = await _read_response(reader, framing, buffer, shown)
             if not writer.transport.get_write_buffer_size():
                 writer.close()
             return received
     except TimeoutError:
         if framing.strategy == "stream" and buffer:
-            return Received(bytes(buffer), "The connection stayed open; this is what came until time was up.")
+            return Received(bytes(buffer), "The connection stayed open; this is the data received before the timeout.")
         raise _late(shown, timeout_s) from None
     except OSError as error:
         raise ToolConnectionError(f"{shown}: the connection broke ({error})", cause=error) from error
     finally:
-        if not writer.transport.is_closing():  # what the other side does not take would be waited for
+        if not writer.transport.is_closing():  # unsent data would delay closing
             writer.transport.abort()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
@@ -120,8 +123,6 @@ async def exchange_datagrams(
 
 
 class _DatagramCollector(asyncio.DatagramProtocol):
-    """Collect datagrams until there are enough."""
-
     def __init__(self, count: int) -> None:
         self._count = count
         self.datagrams: list[bytes] = []
@@ -142,7 +143,7 @@ class _DatagramCollector(asyncio.DatagramProtocol):
 
 
 def _target(host: str, port: int, scheme: str) -> tuple[Target, str]:
-    """Parse host and port as strictly as those of a URL; return the target and its name in errors."""
+    """Parse host and port as strictly as those of a URL; return the target and its name for errors."""
     literal = f"[{host}]" if ":" in host and not host.startswith("[") else host
     target = parse_target(f"http://{literal}:{port}/")
     return replace(target, scheme=scheme), f"{scheme}://{literal}:{port}"
@@ -171,7 +172,19 @@ async def _connect(address: Address, port: int, timeout_s: float) -> tuple[async
         return await asyncio.open_connection(str(address), port, limit=_PIECE)
 
 
-async def _read_prefixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
+async def _read_response(reader: asyncio.StreamReader, framing: Framing, buffer: bytearray, shown: str) -> Received:
+    match framing.strategy:
+        case "length_prefix":
+            return await _read_prefixed(reader, framing, shown)
+        case "fixed_length":
+            return await _read_fixed(reader, framing, shown)
+        case "delimiter":
+            return await _read_delimited(reader, framing, buffer, shown)
+        case "stream":
+            return await _until_closed(reader, framing, buffer)
+
+
+async def _read_prefixed(reader: asyncio.StreamReader, framing: Framing, shown: str) -> Received:
     try:
         length = int.from_bytes(await reader.readexactly(framing.prefix_bytes), framing.endian)
         if length > framing.max_bytes:
@@ -181,7 +194,7 @@ async def _read_prefixed(reader: asyncio.StreamReader, framing: Framing, _: byte
         raise _cut(shown) from None
 
 
-async def _read_fixed(reader: asyncio.StreamReader, framing: Framing, _: bytearray, shown: str) -> Received:
+async def _read_fixed(reader: asyncio.StreamReader, framing: Framing, shown: str) -> Received:
     try:
         return Received(await reader.readexactly(framing.length))
     except asyncio.IncompleteReadError:
@@ -199,27 +212,19 @@ async def _read_delimited(reader: asyncio.StreamReader, framing: Framing, buffer
     raise _cut(shown)
 
 
-async def _until_closed(reader: asyncio.StreamReader, framing: Framing, buffer: bytearray, _: str) -> Received:
+async def _until_closed(reader: asyncio.StreamReader, framing: Framing, buffer: bytearray) -> Received:
     while piece := await reader.read(_PIECE):
         buffer += piece
         if len(buffer) > framing.max_bytes:
             return Received(
                 bytes(buffer[: framing.max_bytes]),
-                f"The answer goes on; it is cut at {framing.max_bytes:,} bytes.",
+                f"The answer continues; it is cut at {framing.max_bytes:,} bytes.",
             )
     return Received(bytes(buffer))
 
 
-_READERS: dict[str, Callable[[asyncio.StreamReader, Framing, bytearray, str], Awaitable[Received]]] = {
-    "length_prefix": _read_prefixed,
-    "fixed_length": _read_fixed,
-    "delimiter": _read_delimited,
-    "stream": _until_closed,
-}
-
-
 def _cut(shown: str) -> ToolConnectionError:
-    return ToolConnectionError(f"{shown}: the connection was closed before the answer was whole")
+    return ToolConnectionError(f"{shown}: the connection was closed before the answer was complete")
 
 
 def _too_large(shown: str, limit: int) -> ToolClientError:

@@ -1,6 +1,6 @@
-"""OpenTelemetry traces: find out once whether there is a tracer, and carry the ids of a trace in and out.
+"""OpenTelemetry traces: find the tracer, and pass trace ids in and out.
 
-Without `opentelemetry-api`, or where nobody has set a tracer provider up, there is no tracer, and nothing is imported.
+Without `opentelemetry-api` or a tracer provider, tracing is off, and nothing is imported.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _API = "opentelemetry.trace"
 
 
 def find_tracer() -> Tracer | None:
-    """Return the tracer of the provider that this program has set up; None where it has none.
+    """Return the tracer of the provider that this program has set up; None if there is none.
 
-    A program that has set one up has imported the API, so that this costs nothing for all others.
+    A program with a provider has imported the API, so the check costs nothing in other programs.
     """
     if _API not in sys.modules:
         return None
@@ -34,7 +34,7 @@ def find_tracer() -> Tracer | None:
 
 
 def current_trace_id() -> str | None:
-    """Return the id of the trace that the current task is part of, in hex."""
+    """Return the id of the current task's trace in hex."""
     if _API not in sys.modules:
         return None
     from opentelemetry import trace  # noqa: PLC0415 - an extra
@@ -44,7 +44,7 @@ def current_trace_id() -> str | None:
 
 
 def traceparent() -> str | None:
-    """Return the current span as W3C Trace Context writes it: ids alone, no `tracestate` and no baggage."""
+    """Return the current span in W3C Trace Context form: ids only, without `tracestate` and baggage."""
     if _API not in sys.modules:
         return None
     from opentelemetry import trace  # noqa: PLC0415 - an extra
@@ -56,7 +56,7 @@ def traceparent() -> str | None:
 
 
 def remote_parent(carrier: Mapping[str, str]) -> Context | None:
-    """Return the context of the span that a caller names as `traceparent`; None where it names none."""
+    """Return the context of the span in a caller's `traceparent`; None if there is none."""
     from opentelemetry import trace  # noqa: PLC0415 - an extra
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 

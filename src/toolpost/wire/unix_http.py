@@ -1,4 +1,4 @@
-"""HTTP between processes of this machine over Unix sockets: open one, and send requests to one."""
+"""HTTP between processes of this machine over Unix sockets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 5.0
 UnixHttpError = (httpx2.HTTPError, OSError)
-"""What a request raises whose other side does not answer."""
+"""Errors of a request that gets no reply."""
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """Open a socket at a path, which must be short and free; whoever may enter its folder may connect."""
+    """Open a socket at a path, which must be short and free; every user with access to its folder may connect."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(str(path))
     listening.listen(128)
@@ -26,7 +26,7 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 class StreamedReply(NamedTuple):
-    """The reply to a request, whose body is still to be read."""
+    """The reply to a request, with a body that is not read yet."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -43,7 +43,7 @@ async def unix_request(
     body: bytes = b"",
     timeout_s: float | None = None,
 ) -> AsyncGenerator[StreamedReply]:
-    """Send a request as it is, and give the reply as it comes; one of `UnixHttpError` where there is none."""
+    """Send a request unchanged and yield the reply as it arrives; raise one of `UnixHttpError` if there is none."""
     request = httpx2.Request(method, f"http://localhost{target}", headers=list(headers), content=body or None)
     async with httpx2.AsyncClient(
         transport=httpx2.AsyncHTTPTransport(uds=str(path)), timeout=httpx2.Timeout(timeout_s, connect=_CONNECT_S)

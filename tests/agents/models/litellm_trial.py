@@ -4,7 +4,7 @@ import asyncio
 
 from tests.agents.models.provider import KEY, Broken, Cut, Provider, Status
 from toolpost.errors import ToolAuthError, ToolConnectionError, ToolError
-from toolpost.models import LiteLLMChat, ModelReply, ask_model
+from toolpost.models import LiteLLMChat, ModelReply, request_reply
 from toolpost.testing import tool_calls
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -17,7 +17,7 @@ async def main() -> None:
     broken = [Broken(LONG, 9), Broken(LONG, 9, "ends"), Status(401, f'{{"error": {{"message": "bad {KEY}"}}}}')]
     async with Provider([*lines, *broken, Status(429, headers={"retry-after": "0"}), "Fine."]) as provider:
         model = LiteLLMChat("openai/gpt-4o", api_key=KEY, options={"api_base": provider.url})
-        text, calls, cut = [await ask_model(model, HELLO, tools=TOOLS) for _ in lines]
+        text, calls, cut = [await request_reply(model, HELLO, tools=TOOLS) for _ in lines]
         failed = [await failure(model) for _ in broken]
         fine = await model.complete(HELLO)
 
@@ -34,7 +34,7 @@ async def main() -> None:
 
 async def failure(model: LiteLLMChat) -> ToolError:
     try:
-        reply: ModelReply = await ask_model(model, HELLO)
+        reply: ModelReply = await request_reply(model, HELLO)
     except ToolError as error:
         return error
     raise AssertionError(f"a reply where none was whole: {reply}")

@@ -11,7 +11,8 @@ from tests.agents.models.provider import KEY, Broken, Cut, Provider, Raw, Refusa
 from toolpost import PlannerFinish, ReactPlanner, Settings, Toolbox, tool
 from toolpost.agents.models.anthropic_messages import AnthropicMessages
 from toolpost.agents.models.openai import OpenAIChat, OpenAIResponses
-from toolpost.agents.models.replies import RETRY, ask_model, read_reply
+from toolpost.agents.models.replies import read_reply, request_reply
+from toolpost.agents.models.retries import RETRY
 from toolpost.contracts.chat import ModelReply, TextDelta, Usage
 from toolpost.errors import (
     ToolAuthError,
@@ -84,9 +85,9 @@ async def test_a_conversation_with_results_is_sent_as_the_api_wants_it(api: type
     async with Provider([tool_calls(("add", {"a": 1})), "3"]) as provider:
         asked = model(api, provider)
         messages: list[Any] = [{"role": "system", "content": "Be brief."}, *HELLO]
-        reply = await ask_model(asked, messages, tools=TOOLS)
+        reply = await request_reply(asked, messages, tools=TOOLS)
         messages += [reply.message, {"role": "tool", "tool_call_id": "c0", "content": "3"}]
-        await ask_model(asked, messages, tools=TOOLS)
+        await request_reply(asked, messages, tools=TOOLS)
         sent = provider.bodies[1]
 
     assert "model" not in reply.message
@@ -118,7 +119,7 @@ async def test_a_message_of_another_provider_is_sent_without_its_own_items(api: 
     calls["tool_calls"][0]["id"] = "call:1"
     results = {"role": "tool", "tool_call_id": "call:1", "content": ""}
     async with Provider(["Ho."]) as provider:
-        await ask_model(model(api, provider), [*HELLO, said, *HELLO, calls, results], tools=TOOLS)
+        await request_reply(model(api, provider), [*HELLO, said, *HELLO, calls, results], tools=TOOLS)
         sent = json.dumps(provider.bodies[0])
 
     assert "thought" not in sent
@@ -138,7 +139,7 @@ async def test_refusals_and_cut_replies_say_so(api: type[HttpChatModel], *, stre
 
 
 async def _streamed(asked: HttpChatModel) -> ModelReply:
-    return await ask_model(asked, HELLO)
+    return await request_reply(asked, HELLO)
 
 
 async def _complete(asked: HttpChatModel) -> ModelReply:
@@ -158,7 +159,7 @@ async def test_a_call_without_arguments_has_an_empty_object(api: type[HttpChatMo
 @each_api
 async def test_broken_arguments_come_through_as_they_are(api: type[HttpChatModel]) -> None:
     async with Provider([tool_calls(("add", '{"a": 1,'))]) as provider:
-        reply = await ask_model(model(api, provider), HELLO, tools=TOOLS)
+        reply = await request_reply(model(api, provider), HELLO, tools=TOOLS)
 
     assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"a": 1,'
 
@@ -167,7 +168,7 @@ async def test_broken_arguments_come_through_as_they_are(api: type[HttpChatModel
 async def test_a_reply_is_held_to_a_schema(api: type[HttpChatModel]) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
     async with Provider(['{"n": 1}']) as provider:
-        await ask_model(model(api, provider), HELLO, response_schema=schema)
+        await request_reply(model(api, provider), HELLO, response_schema=schema)
         sent = provider.bodies[0]
 
     match api.__name__:
@@ -189,7 +190,7 @@ async def test_a_stream_that_stops_half_way_is_an_error_and_not_asked_for_again(
     got: list[Any] = []
     async with Provider([Broken("It rains in Bergen. " * 9, 9, how), "never said"]) as provider:
         with pytest.raises(ToolConnectionError):
-            await ask_model(model(api, provider), HELLO, on_delta=got.append)
+            await request_reply(model(api, provider), HELLO, on_delta=got.append)
 
     assert TextDelta("It rain") in got
     assert provider.lines == ["never said"]
@@ -199,7 +200,7 @@ async def test_a_stream_that_stops_half_way_is_an_error_and_not_asked_for_again(
 async def test_what_failed_before_the_first_piece_is_asked_for_again(api: type[HttpChatModel]) -> None:
     soon = {"retry-after-ms": "1"}
     async with Provider([Status(429, headers=soon), Status(529), Broken("x", 1), "Fine."]) as provider:
-        reply = await ask_model(model(api, provider, retry=QUICK.model_copy(update=FOUR)), HELLO)
+        reply = await request_reply(model(api, provider, retry=QUICK.model_copy(update=FOUR)), HELLO)
 
     assert reply.message["content"] == "Fine."
     assert len(provider.bodies) == 4
@@ -208,13 +209,13 @@ async def test_what_failed_before_the_first_piece_is_asked_for_again(api: type[H
 async def test_a_server_that_is_not_there_is_named_with_its_model() -> None:
     missing = OpenAIChat("small", base_url="http://127.0.0.1:1/v1", retry=QUICK)
     with pytest.raises(ToolConnectionError, match=r"^Chat Completions of 'small' at http://127\.0\.0\.1:1: no connect"):
-        await ask_model(missing, HELLO)
+        await request_reply(missing, HELLO)
 
 
 async def test_a_rate_limit_that_asks_for_a_long_wait_is_an_error_at_once() -> None:
     async with Provider([Status(429, '{"error": {"message": "Slow down"}}', {"retry-after": "3600"})]) as provider:
         with pytest.raises(ToolRateLimitError, match="Slow down") as raised:
-            await ask_model(model(OpenAIChat, provider), HELLO)
+            await request_reply(model(OpenAIChat, provider), HELLO)
 
     assert raised.value.retry_after_s == 3600
 
@@ -222,7 +223,7 @@ async def test_a_rate_limit_that_asks_for_a_long_wait_is_an_error_at_once() -> N
 async def test_a_provider_may_say_that_asking_again_does_not_help() -> None:
     async with Provider([Status(429, headers={"x-should-retry": "false"})]) as provider:
         with pytest.raises(ToolRateLimitError):
-            await ask_model(model(OpenAIChat, provider), HELLO)
+            await request_reply(model(OpenAIChat, provider), HELLO)
 
 
 @each_api
@@ -230,7 +231,7 @@ async def test_a_silent_server_is_a_timeout(api: type[HttpChatModel]) -> None:
     async with Provider([Broken("x", 0, "waits"), Broken("It rains.", 3, "waits")]) as provider:
         for _ in range(2):
             with pytest.raises(ToolTimeoutError, match=r"nothing came for 0\.05 s"):
-                await ask_model(model(api, provider, silence_s=0.05), HELLO)
+                await request_reply(model(api, provider, silence_s=0.05), HELLO)
 
     assert len(provider.bodies) == 2
 
@@ -238,9 +239,9 @@ async def test_a_silent_server_is_a_timeout(api: type[HttpChatModel]) -> None:
 @pytest.mark.waits
 async def test_a_reply_that_never_ends_is_a_timeout_too() -> None:
     async with Provider([Broken("It rains.", 3, "waits")]) as provider:
-        with pytest.raises(ToolTimeoutError, match="before the deadline"):
+        with pytest.raises(ToolTimeoutError, match="incomplete at the deadline"):
             # Long enough for the first pieces to arrive on a busy machine: what is to be late is the end.
-            await ask_model(model(OpenAIChat, provider, timeout_s=1.0), HELLO)
+            await request_reply(model(OpenAIChat, provider, timeout_s=1.0), HELLO)
 
 
 @each_api
@@ -251,7 +252,7 @@ async def test_a_key_that_is_refused_is_nowhere_to_be_read(
     async with Provider([Status(401, json.dumps({"error": {"message": f"Incorrect API key: {KEY}"}}))]) as provider:
         asked = model(api, provider, headers={"X-Team": "team-secret-123"})
         with pytest.raises(ToolAuthError, match="Incorrect API key") as raised:
-            await ask_model(asked, HELLO)
+            await request_reply(asked, HELLO)
 
     told = "".join([repr(asked), str(raised.value), repr(raised.value.to_dict()), caplog.text])
     assert KEY not in told
@@ -265,7 +266,7 @@ async def test_an_error_in_the_stream_is_raised(api: type[HttpChatModel]) -> Non
     events = Raw(f"event: error\ndata: {json.dumps(error)}\n\n".encode())
     async with Provider([events, events, events]) as provider:
         with pytest.raises(ToolError, match="reports an error: Overloaded") as raised:
-            await ask_model(model(api, provider), HELLO)
+            await request_reply(model(api, provider), HELLO)
 
     assert KEY not in str(raised.value)
     assert provider.lines == []
@@ -275,7 +276,7 @@ async def test_a_response_that_failed_is_an_error() -> None:
     failed = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "Sorry"}}}
     async with Provider([Raw(f"data: {json.dumps(failed)}\n\n".encode())] * 3) as provider:
         with pytest.raises(ToolServerError, match="Sorry"):
-            await ask_model(model(OpenAIResponses, provider), HELLO)
+            await request_reply(model(OpenAIResponses, provider), HELLO)
 
 
 @each_api
@@ -292,7 +293,7 @@ async def test_what_is_no_event_of_the_api_is_an_error(
 ) -> None:
     async with Provider([Raw(data)]) as provider:
         with pytest.raises(kind):
-            await ask_model(model(api, provider), HELLO)
+            await request_reply(model(api, provider), HELLO)
 
 
 @each_api
@@ -305,7 +306,7 @@ async def test_a_whole_reply_without_its_content_is_an_error(api: type[HttpChatM
 @each_api
 async def test_a_server_that_does_not_stream_is_read_whole(api: type[HttpChatModel]) -> None:
     async with Provider(["Fine."]) as provider:
-        reply = await ask_model(model(api, provider, options={"stream": None, "temperature": 0}), HELLO)
+        reply = await request_reply(model(api, provider, options={"stream": None, "temperature": 0}), HELLO)
 
     assert reply.message["content"] == "Fine."
     assert provider.bodies[0]["temperature"] == 0
@@ -314,11 +315,11 @@ async def test_a_server_that_does_not_stream_is_read_whole(api: type[HttpChatMod
 async def test_connections_are_kept_between_requests_by_a_context_manager_only() -> None:
     async with Provider(["1", "2", "3", "4"]) as provider:
         async with model(OpenAIChat, provider) as asked:
-            await ask_model(asked, HELLO)
-            await ask_model(asked, HELLO)
+            await request_reply(asked, HELLO)
+            await request_reply(asked, HELLO)
         assert provider.site.connections == 1
-        await ask_model(asked, HELLO)
-        await ask_model(asked, HELLO)
+        await request_reply(asked, HELLO)
+        await request_reply(asked, HELLO)
         assert provider.site.connections == 3
         assert await provider.site.all_closed()
 
@@ -336,11 +337,11 @@ async def test_images_are_sent_and_other_parts_are_refused(api: type[HttpChatMod
     data = "data:image/png;base64,aGk="
     parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": data}}]
     async with Provider(["A cat.", "x"]) as provider:
-        await ask_model(model(api, provider), [{"role": "user", "content": parts}])
+        await request_reply(model(api, provider), [{"role": "user", "content": parts}])
         sent = json.dumps(provider.bodies[0])
         if api is not OpenAIChat:
             with pytest.raises(ToolValidationError, match="a part of type 'input_audio' cannot be sent"):
-                await ask_model(model(api, provider), [{"role": "user", "content": [{"type": "input_audio"}]}])
+                await request_reply(model(api, provider), [{"role": "user", "content": [{"type": "input_audio"}]}])
 
     assert "aGk=" in sent
     assert ("data:image" in sent) == (api is not AnthropicMessages)
@@ -355,7 +356,7 @@ async def test_servers_that_do_not_count_calls_or_write_arguments_as_objects_are
     events = [{"choices": [{"delta": delta}]} for delta in calls] + [{"choices": [{"finish_reason": "stop"}]}]
     data = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
     async with Provider([Raw(data.encode())]) as provider:
-        reply = await ask_model(model(OpenAIChat, provider), HELLO)
+        reply = await request_reply(model(OpenAIChat, provider), HELLO)
 
     named = [(call["function"]["name"], call["function"]["arguments"]) for call in reply.message["tool_calls"]]
     assert named == [("add", '{"a": 1}'), ("look", '{"q": 1}')]

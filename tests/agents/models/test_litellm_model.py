@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from toolpost.agents.models import litellm_model
-from toolpost.agents.models.replies import RETRY
+from toolpost.agents.models.retries import RETRY
 from toolpost.errors import ToolAuthError, ToolConnectionError, ToolTimeoutError
-from toolpost.models import LiteLLMChat, Usage, ask_model, open_model
+from toolpost.models import LiteLLMChat, Usage, open_model, request_reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -82,9 +82,9 @@ def install(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> StandIn:
 async def test_a_name_is_asked_by_litellm_and_costs_what_its_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     litellm = install(monkeypatch, *(Chunks(FINE, finished="stop") for _ in range(3)))
 
-    reply = await ask_model(open_model("litellm/gpt-4"), HELLO)
+    reply = await request_reply(open_model("litellm/gpt-4"), HELLO)
     unknown = await LiteLLMChat("unknown", api_key=KEY, options={"temperature": 0}).complete(HELLO)
-    priced = await ask_model(LiteLLMChat("unknown", prices=(3.0, 0.0)), HELLO)
+    priced = await request_reply(LiteLLMChat("unknown", prices=(3.0, 0.0)), HELLO)
 
     assert reply == ({"role": "assistant", "content": "Fine."}, Usage(1000, 0, 0.001), "stop", "gpt-4")
     assert "cost" not in unknown["usage"]
@@ -97,7 +97,7 @@ async def test_a_stream_that_litellm_ended_itself_is_an_error(monkeypatch: pytes
     install(monkeypatch, Chunks(FINE, finished=None))
 
     with pytest.raises(ToolConnectionError, match="before the reply was complete"):
-        await ask_model(LiteLLMChat("gpt-4"), HELLO)
+        await request_reply(LiteLLMChat("gpt-4"), HELLO)
 
 
 async def test_what_litellm_raises_is_a_tool_error_without_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +106,9 @@ async def test_what_litellm_raises_is_a_tool_error_without_the_key(monkeypatch: 
     model = LiteLLMChat("gpt-4", api_key=KEY, retry=QUICK)
 
     with pytest.raises(ToolAuthError, match="'gpt-4' by litellm: Refused: bad") as raised:
-        await ask_model(model, HELLO)
+        await request_reply(model, HELLO)
     with pytest.raises(ToolTimeoutError, match="late"):
-        await ask_model(model, HELLO)
+        await request_reply(model, HELLO)
     assert KEY not in f"{raised.value}{model!r}{json.dumps(raised.value.to_dict())}"
     assert "another-secret-42" not in str(raised.value)
 
@@ -116,5 +116,5 @@ async def test_what_litellm_raises_is_a_tool_error_without_the_key(monkeypatch: 
 async def test_a_connection_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     litellm = install(monkeypatch, APIConnectionError("down"), Chunks(FINE, finished="stop"))
 
-    assert (await ask_model(LiteLLMChat("gpt-4", retry=QUICK), HELLO)).message["content"] == "Fine."
+    assert (await request_reply(LiteLLMChat("gpt-4", retry=QUICK), HELLO)).message["content"] == "Fine."
     assert len(litellm.requests) == 2

@@ -9,7 +9,7 @@ import pytest
 from tests.agents.models.provider import KEY, Provider
 from toolpost.agents.models import litellm_model
 from toolpost.errors import ConfigError
-from toolpost.models import AnthropicMessages, OpenAIChat, OpenAIResponses, ask_model, open_model
+from toolpost.models import AnthropicMessages, OpenAIChat, OpenAIResponses, open_model, request_reply
 from toolpost.testing import ScriptedModel
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -33,9 +33,9 @@ def test_an_object_is_passed_through_and_anything_else_is_refused() -> None:
 async def test_a_url_names_a_server_and_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-for-openai-alone")
     async with Provider(["one", "two"]) as provider:
-        await ask_model(open_model(f"{provider.url}/chat/completions#small"), HELLO)
+        await request_reply(open_model(f"{provider.url}/chat/completions#small"), HELLO)
         monkeypatch.setenv("TOOLPOST_MODEL_KEY", KEY)
-        await ask_model(open_model(f"{provider.url}#small"), HELLO)
+        await request_reply(open_model(f"{provider.url}#small"), HELLO)
 
     assert [body["model"] for body in provider.bodies] == ["small", "small"]
     assert [request.all("authorization") for request in provider.site.requests] == [[], [f"Bearer {KEY}"]]
@@ -64,9 +64,9 @@ def test_the_direct_names_need_the_key_of_their_provider(
 async def test_a_base_url_of_the_environment_gets_the_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Provider(["one", "two"]) as provider:
         monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
-        await ask_model(OpenAIChat("m"), HELLO)
+        await request_reply(OpenAIChat("m"), HELLO)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        await ask_model(OpenAIChat("m"), HELLO)
+        await request_reply(OpenAIChat("m"), HELLO)
 
     assert [request.all("authorization") for request in provider.site.requests] == [[], [f"Bearer {KEY}"]]
 
@@ -104,7 +104,7 @@ async def test_well_known_names_need_no_litellm(name: str, monkeypatch: pytest.M
         monkeypatch.setenv(f"{dialect}_BASE_URL", provider.site.url if kind is AnthropicMessages else provider.url)
         monkeypatch.setenv(f"{dialect}_API_KEY", KEY)
         model = open_model(name)
-        reply = await ask_model(model, HELLO)
+        reply = await request_reply(model, HELLO)
     assert isinstance(model, kind)
     assert reply.message["content"] == "hello"
     assert provider.bodies[0]["model"] == name

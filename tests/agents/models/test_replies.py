@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from toolpost.agents.models.replies import ask_model
+from toolpost.agents.models.replies import request_reply
 from toolpost.contracts.chat import TextDelta, ToolCallDelta, Usage
 from toolpost.errors import ToolExecutionError, ToolOutputError, ToolTimeoutError
 from toolpost.testing import ScriptedModel, tool_calls
@@ -38,7 +38,7 @@ async def test_a_streaming_model_is_read_piece_by_piece() -> None:
     pieces: list[Any] = []
     model = ScriptedModel("a longer answer", usage=Usage(3, 4, 0.5))
 
-    reply = await ask_model(model, HELLO, response_schema={"type": "object"}, on_delta=pieces.append)
+    reply = await request_reply(model, HELLO, response_schema={"type": "object"}, on_delta=pieces.append)
 
     assert reply.message == {"role": "assistant", "content": "a longer answer"}
     assert (reply.usage, reply.finish_reason) == (Usage(3, 4, 0.5), "stop")
@@ -50,7 +50,7 @@ async def test_a_plain_model_gives_its_pieces_at_the_end() -> None:
     pieces: list[Any] = []
     usage = {"prompt_tokens": 7, "completion_tokens": 2}
 
-    reply = await ask_model(
+    reply = await request_reply(
         PlainModel({**tool_calls(("add", {"a": 1})), "content": "I add", "usage": usage}), HELLO, on_delta=pieces.append
     )
 
@@ -63,7 +63,7 @@ async def test_a_plain_model_gives_its_pieces_at_the_end() -> None:
 async def test_a_whole_response_of_chat_completions_is_read_too() -> None:
     choice = {"message": {"content": "hi"}, "finish_reason": "length"}
 
-    reply = await ask_model(PlainModel({"choices": [choice], "model": "m", "usage": {"input_tokens": 1}}), HELLO)
+    reply = await request_reply(PlainModel({"choices": [choice], "model": "m", "usage": {"input_tokens": 1}}), HELLO)
 
     assert reply == ({"role": "assistant", "content": "hi"}, Usage(1), "length", "m")
 
@@ -79,20 +79,20 @@ async def test_a_whole_response_of_chat_completions_is_read_too() -> None:
 )
 async def test_what_is_no_message_is_an_error(said: Any, why: str) -> None:
     with pytest.raises(ToolOutputError, match=why):
-        await ask_model(PlainModel(said), HELLO)
+        await request_reply(PlainModel(said), HELLO)
 
 
 async def test_a_text_in_parts_is_a_text() -> None:
     parts = [{"type": "text", "text": "It is "}, {"type": "text", "text": "42."}]
-    reply = await ask_model(PlainModel({"content": parts}), HELLO)
+    reply = await request_reply(PlainModel({"content": parts}), HELLO)
     assert reply.message == {"role": "assistant", "content": "It is 42."}
 
 
 async def test_a_model_that_raises_or_is_silent_is_a_tool_error() -> None:
     with pytest.raises(ToolExecutionError, match="the language model failed: OSError: gone"):
-        await ask_model(PlainModel(OSError("gone")), HELLO)
+        await request_reply(PlainModel(OSError("gone")), HELLO)
     with pytest.raises(ToolTimeoutError, match=r"did not answer within 0\.01 s"):
-        await ask_model(PlainModel(None), HELLO, timeout_s=0.01)
+        await request_reply(PlainModel(None), HELLO, timeout_s=0.01)
 
 
 async def test_a_stream_without_a_whole_reply_is_an_error() -> None:
@@ -101,4 +101,4 @@ async def test_a_stream_without_a_whole_reply_is_an_error() -> None:
             yield TextDelta("half")
 
     with pytest.raises(ToolOutputError, match="ended without a whole reply"):
-        await ask_model(Half(), HELLO)
+        await request_reply(Half(), HELLO)

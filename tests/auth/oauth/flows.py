@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from toolpost.auth.oauth.authorization import Transaction, exchange_code, read_callback
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.flow import Clock, Flow, FlowRequest, FlowResponse
-from toolpost.auth.oauth.grants import TokenSet
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolError
 from toolpost.wire.messages import Headers

@@ -94,14 +94,14 @@ def test_the_server_has_the_last_word_on_how_a_client_shows_itself() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({}, "without a client_id"),
-        ({"client_id": 7}, "without a client_id"),
-        ({"client_id": "a\nb"}, "without a client_id"),
+        ({}, "returned no client_id"),
+        ({"client_id": 7}, "returned no client_id"),
+        ({"client_id": "a\nb"}, "returned no client_id"),
         ({"client_id": "x", "token_endpoint_auth_method": "tls_client_auth"}, "tls_client_auth"),
         ({"client_id": "x", "token_endpoint_auth_method": "private_key_jwt"}, "private_key_jwt"),
         ({"client_id": "x", "token_endpoint_auth_method": "client_secret_basic"}, "without its secret"),
-        ({"client_id": "x", "redirect_uris": ["https://evil.example.com/cb"]}, "left out a redirect URI"),
-        (b"<html>", "no JSON object"),
+        ({"client_id": "x", "redirect_uris": ["https://evil.example.com/cb"]}, "omitted one of our redirect URIs"),
+        (b"<html>", "not a JSON object"),
     ],
 )
 def test_a_registration_that_is_of_no_use_is_refused(answer: Any, reason: str) -> None:

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, TRUST, Script, at, public_client, server, told
+from toolpost.auth.oauth.device import DeviceGrant, begin_device, poll_device
 from toolpost.auth.oauth.flow import FlowResponse
-from toolpost.auth.oauth.grants import DeviceGrant, TokenSet, begin_device, poll_device
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolConnectionError, ToolError, ToolTimeoutError
 
@@ -89,17 +90,17 @@ def test_a_no_is_the_end(code: str, told_as: str) -> None:
 
 
 def test_a_code_that_is_too_old_is_not_even_shown() -> None:
-    with pytest.raises(ToolAuthError, match="in time"):
+    with pytest.raises(ToolAuthError, match="has expired"):
         Script().play(poll_device(GRANT, clock=at(NOW + 600)))
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"device_code": None}, "without a device_code"),
-        ({"user_code": "a\x07b"}, "without a user_code"),
+        ({"device_code": None}, "no device_code"),
+        ({"user_code": "a\x07b"}, "no user_code"),
         ({"verification_uri": "javascript:alert(1)"}, "only http and https"),
-        ({"verification_uri": None}, "no URL"),
+        ({"verification_uri": None}, "not a URL"),
         ({"verification_uri_complete": "http://127.0.0.1/x"}, "this machine"),
         ({"error": "invalid_scope"}, "OAuth error: invalid_scope"),
     ],

@@ -7,8 +7,9 @@ import pytest
 from joserfc import jwk, jws
 
 from tests.auth.oauth.flows import ISSUER, NOW, Script, at, claims_of, public_client, server, told
-from toolpost.auth.oauth.grants import TokenSet, client_credentials
+from toolpost.auth.oauth.grants import client_credentials
 from toolpost.auth.oauth.jose import DpopKey, dpop_nonce
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.wire.messages import Headers
 

@@ -11,9 +11,11 @@ from tests.auth.oauth.flows import public_client, server, told
 from tests.auth.oauth.test_device import GRANT
 from tests.wire.site import Received, Site, reply
 from toolpost.auth.oauth.client import ClientProfile, register
+from toolpost.auth.oauth.device import await_device
 from toolpost.auth.oauth.flow import ANSWER_BYTES, Flow, FlowRequest, FlowResponse, run_flow
-from toolpost.auth.oauth.grants import TokenSet, await_device, client_credentials
+from toolpost.auth.oauth.grants import client_credentials
 from toolpost.auth.oauth.metadata import Trust, find_resource, find_server
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolError, ToolPermissionError
 from toolpost.wire.client import HttpClient
@@ -57,7 +59,7 @@ async def test_five_megabytes_of_token_are_not_read(client: HttpClient) -> None:
 @pytest.mark.parametrize("status", [302, 307, 308])
 async def test_a_token_endpoint_that_redirects_sends_nobody_our_secrets(client: HttpClient, status: int) -> None:
     async with Site(reply(200, GOOD)) as thief, Site(reply(status, location=f"{thief.url}/token")) as site:
-        with pytest.raises(ToolAuthError, match="redirects"):
+        with pytest.raises(ToolAuthError, match="redirected"):
             await run_flow(tokens_from(site), client)
         assert thief.requests == []
 

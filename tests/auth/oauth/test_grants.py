@@ -85,8 +85,8 @@ def test_no_statement_is_shown_twice() -> None:
         ('{"kty": "EC"}', "ES256", "cannot be read"),
         ('{"kty": "oct", "k": "c2VjcmV0"}', "ES256", "cannot be read"),
         ("{", "ES256", "cannot be read"),
-        ("x", "HS256", "cannot be used"),
-        ("x", "none", "cannot be used"),
+        ("x", "HS256", "is not supported"),
+        ("x", "none", "is not supported"),
     ],
 )
 def test_a_key_that_cannot_sign_is_told_without_telling_it(key: str, algorithm: str, reason: str) -> None:
@@ -142,9 +142,12 @@ def test_an_enterprise_vouches_and_the_other_issuer_gives_the_tokens() -> None:
             told({"error": "invalid_grant", "error_description": "who-i-am has expired"}, 400),
             "OAuth error: … has expired",
         ),
-        (told({"access_token": "x", "issued_token_type": "urn:ietf:params:oauth:token-type:jwt"}), "without an ID-JAG"),
-        (told({"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}), "without an ID-JAG"),
-        (told(b"<html>"), "no JSON object"),
+        (
+            told({"access_token": "x", "issued_token_type": "urn:ietf:params:oauth:token-type:jwt"}),
+            "returned no ID-JAG",
+        ),
+        (told({"issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}), "returned no ID-JAG"),
+        (told(b"<html>"), "not a JSON object"),
     ],
 )
 def test_an_enterprise_that_does_not_vouch_is_the_end_of_it(answer: Any, reason: str) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, Script, at, claims_of, public_client, server, tokens, told
-from toolpost.auth.oauth.grants import TokenSet, client_credentials, request_headers
+from toolpost.auth.oauth.grants import client_credentials
 from toolpost.auth.oauth.jose import DpopKey
+from toolpost.auth.oauth.tokens import TokenSet, request_headers
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolRateLimitError, ToolServerError
 
@@ -52,25 +53,25 @@ def test_numbers_that_json_does_not_have_say_nothing() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ({}, "without an access_token"),
-        ({"access_token": None}, "without an access_token"),
-        ({"access_token": ""}, "without an access_token"),
-        ({"access_token": 7}, "without an access_token"),
-        ({"access_token": ["x"]}, "without an access_token"),
-        ({"access_token": "a\r\nX-Evil: 1"}, "no header can carry"),
-        ({"access_token": "a b"}, "no header can carry"),
-        ({"access_token": "tökén"}, "no header can carry"),
-        ({"access_token": "x" * 100_000}, "no header can carry"),
+        ({}, "returned no access_token"),
+        ({"access_token": None}, "returned no access_token"),
+        ({"access_token": ""}, "returned no access_token"),
+        ({"access_token": 7}, "returned no access_token"),
+        ({"access_token": ["x"]}, "returned no access_token"),
+        ({"access_token": "a\r\nX-Evil: 1"}, "cannot be sent in a header"),
+        ({"access_token": "a b"}, "cannot be sent in a header"),
+        ({"access_token": "tökén"}, "cannot be sent in a header"),
+        ({"access_token": "x" * 100_000}, "cannot be sent in a header"),
         ({**GOOD, "token_type": "mac"}, "type 'mac'"),
         ({**GOOD, "token_type": "N_A"}, "type 'N_A'"),
         ({**GOOD, "token_type": 7}, "type '7'"),
         ({**GOOD, "token_type": "DPoP"}, "type 'DPoP'"),
-        ([GOOD], "no JSON object"),
-        ("t0ken", "no JSON object"),
-        (b"", "no JSON object"),
-        (b"\xff\xfe\x00", "no JSON object"),
-        (b"{" * 200_000, "no JSON object"),
-        (b"access_token=t0ken&token_type=bearer", "no JSON object"),
+        ([GOOD], "not a JSON object"),
+        ("t0ken", "not a JSON object"),
+        (b"", "not a JSON object"),
+        (b"\xff\xfe\x00", "not a JSON object"),
+        (b"{" * 200_000, "not a JSON object"),
+        (b"access_token=t0ken&token_type=bearer", "not a JSON object"),
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -81,13 +82,13 @@ def test_an_answer_that_is_no_token_is_refused(answer: Any, reason: str) -> None
 
 
 def test_a_page_for_people_is_told_as_what_it_is() -> None:
-    with pytest.raises(ToolAuthError, match=r"answered 200 with something that is no JSON object \(text/html\)"):
+    with pytest.raises(ToolAuthError, match=r"returned status 200 with a body that is not a JSON object \(text/html\)"):
         granted(b"<html>Log in first", content_type="text/html; charset=utf-8")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_token_endpoint_that_redirects_is_not_followed(status: int) -> None:
-    with pytest.raises(ToolAuthError, match=r"redirects .* which is not followed"):
+    with pytest.raises(ToolAuthError, match=r"redirected .* which is not followed"):
         granted({}, status, location="https://evil.example.com/token")
 
 

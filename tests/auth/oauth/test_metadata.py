@@ -51,7 +51,7 @@ def test_a_server_without_a_document_has_none(page: Any) -> None:
 
 
 def test_a_server_in_trouble_is_not_a_server_without_a_document() -> None:
-    with pytest.raises(ToolServerError, match="answered 503"):
+    with pytest.raises(ToolServerError, match="failed with status 503"):
         Script(told({}, 503)).play(find_resource(MCP, trust=TRUST))
     with pytest.raises(ToolConnectionError):
         Script(ToolConnectionError("gone")).play(find_resource(MCP, trust=TRUST))
@@ -151,8 +151,8 @@ def test_an_issuer_that_publishes_nothing_is_an_error_that_says_what_to_do() -> 
         ("https://id.example.org/x#y", "fragment"),
         ("/relative", "only http and https"),
         ("https://id.example.org/\nx", "control character"),
-        (7, "no URL"),
-        ("", "no URL"),
+        (7, "not a URL"),
+        ("", "not a URL"),
     ],
 )
 def test_an_endpoint_that_leads_astray_is_refused(name: str, url: object, reason: str) -> None:

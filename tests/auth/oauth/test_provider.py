@@ -18,24 +18,16 @@ from toolpost.auth.oauth.authorization import (
     exchange_code,
     read_callback,
 )
+from toolpost.auth.oauth.challenges import parse_auth_challenge
 from toolpost.auth.oauth.client import Client, ClientProfile, register
+from toolpost.auth.oauth.device import DeviceGrant, await_device, begin_device, poll_device
 from toolpost.auth.oauth.flow import run_flow
-from toolpost.auth.oauth.grants import (
-    DeviceGrant,
-    GrantRevoked,
-    RefreshedTokens,
-    TokenSet,
-    await_device,
-    begin_device,
-    client_credentials,
-    poll_device,
-    refresh,
-    request_headers,
-    revoke,
-)
+from toolpost.auth.oauth.grants import client_credentials
 from toolpost.auth.oauth.jose import DpopKey
 from toolpost.auth.oauth.metadata import ServerMetadata, Trust, discover_server
-from toolpost.auth.oauth.sign_in import ConsentRedirect, SignInPlan, parse_auth_challenge, sign_in
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, refresh, revoke
+from toolpost.auth.oauth.sign_in import ConsentRedirect, SignInPlan, sign_in
+from toolpost.auth.oauth.tokens import TokenSet, request_headers
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ToolAuthError
 from toolpost.wire.client import HttpClient
@@ -171,7 +163,7 @@ async def test_a_code_of_another_issuer_is_not_sent_anywhere(known: ServerMetada
         mixed_up = begin_authorization(elsewhere, cli(elsewhere), caller, resource=RESOURCE, scopes=("openid",))
         back = await Browser(REDIRECT).visit(mixed_up.url.replace(mixed_up.transaction.state, ours.state))
         assert back["code"]
-        with pytest.raises(ToolAuthError, match="does not come from"):
+        with pytest.raises(ToolAuthError, match="is not from"):
             await run_flow(finish_authorization(ours, back), wire)
 
 
@@ -223,7 +215,7 @@ async def test_a_redirect_that_the_server_does_not_take_is_told_with_its_reason(
     known: ServerMetadata, wire: HttpClient
 ) -> None:
     profile = ClientProfile(redirect_uris=("https://app.example.org/callback#x",))
-    with pytest.raises(ToolAuthError, match=r"does not take this client: .*https://app"):
+    with pytest.raises(ToolAuthError, match=r"rejected this client: .*https://app"):
         await run_flow(register(known, profile), wire)
 
 

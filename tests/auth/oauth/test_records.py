@@ -9,9 +9,9 @@ from tests.auth.oauth.flows import MCP, REDIRECT, public_client, server, tokens
 from tests.auth.oauth.test_device import GRANT
 from toolpost.auth.oauth.authorization import SignInContext, Transaction, begin_authorization
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.grants import TokenSet
 from toolpost.auth.oauth.jose import DpopKey
 from toolpost.auth.oauth.records import pack_record, unpack_record
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
 

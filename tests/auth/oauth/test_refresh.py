@@ -7,8 +7,8 @@ import pytest
 
 from tests.auth.oauth.flows import ISSUER, MCP, NOW, Script, at, public_client, server, tokens, told
 from toolpost.auth.oauth.flow import FlowResponse
-from toolpost.auth.oauth.grants import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown, refresh, revoke
 from toolpost.auth.oauth.jose import DpopKey
+from toolpost.auth.oauth.refresh import GrantRevoked, RefreshedTokens, RefreshOutcome, RefreshUnknown, refresh, revoke
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import (
     ToolAuthError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolpost.auth.oauth.sign_in import AuthChallenge, Challenge, parse_auth_challenge, parse_challenges
+from toolpost.auth.oauth.challenges import AuthChallenge, Challenge, parse_auth_challenge, parse_challenges
 from toolpost.wire.messages import Headers
 
 

@@ -59,7 +59,7 @@ def test_what_is_not_registered_is_missed_by_name() -> None:
 
 
 def test_only_models_are_registered() -> None:
-    with pytest.raises(TypeError, match="is no pydantic model"):
+    with pytest.raises(TypeError, match="is not a pydantic model"):
         ModelRegistry().register("x", dict, Summary)  # type: ignore[arg-type]  # that is the mistake
 
 

@@ -11,6 +11,7 @@ from toolpost.compat.penguiflow import ModelRegistry, tools
 from toolpost.compat.penguiflow.tools import adapters, config, errors, presets
 from toolpost.compat.penguiflow.tools.config import BinaryDetectionConfig, ExternalToolConfig
 from toolpost.contracts.source_kinds import McpTransport
+from toolpost.sources.mcp.options import McpOptions
 
 MCP: dict[str, Any] = {"name": "srv", "transport": "mcp", "connection": "https://example.invalid/mcp"}
 API = b"""{"openapi": "3.1.0", "info": {"title": "t", "version": "1"},
@@ -21,11 +22,11 @@ API = b"""{"openapi": "3.1.0", "info": {"title": "t", "version": "1"},
 def test_the_mode_of_a_transport_is_the_transport(mode: str) -> None:
     made = ExternalToolConfig(**MCP, mcp_transport_mode=mode)
 
-    assert (made.mcp_transport_mode, made.mcp.transport) == (mode, McpTransport(mode))
+    assert (made.mcp_transport_mode, made.read_options(McpOptions).transport) == (mode, McpTransport(mode))
 
 
 def test_the_mode_is_auto_unless_it_is_given() -> None:
-    assert ExternalToolConfig(**MCP).mcp.transport is McpTransport.AUTO
+    assert ExternalToolConfig(**MCP).read_options(McpOptions).transport is McpTransport.AUTO
 
 
 async def test_the_old_keys_of_a_cookie_still_send_it() -> None:

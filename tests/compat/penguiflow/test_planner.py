@@ -58,7 +58,7 @@ async def test_nodes_and_their_registry_may_be_given_instead_of_a_catalog() -> N
     registry.register("add", BaseModel, Out)
     async with ReactPlanner(one_call("add"), nodes=[Node(add)], registry=registry, settings=STORE) as planner:
         assert (await planner.run("Add")).reason == "answer_complete"
-    with pytest.raises(ConfigError, match="nodes stand beside a list of tools"):
+    with pytest.raises(ConfigError, match="nodes can be combined only with a list of tools"):
         ReactPlanner(one_call("add"), nodes=[Node(add)], registry=registry, catalog=ToolRegistry())
 
 

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from graphql import build_schema, graphql_sync
 
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import ExternalToolConfig, Toolbox
+from toolpost.sources.base import Services
 from toolpost.sources.graphql.source import GraphqlSource, GraphqlTool
-from toolpost.transports.base import Services
 
 PROGRAM = Path(__file__).with_name("library.py")
 NOWHERE = "http://127.0.0.1:9/graphql"
@@ -85,7 +86,7 @@ def source(connection: str = NOWHERE, **options: Any) -> ExternalToolConfig:
 
 
 def toolbox(one: ExternalToolConfig, policy: str = "exploratory") -> Any:
-    return Toolbox(settings=Settings(data_dir=None, policy=policy, sources=[one]))
+    return Toolbox(settings=PatientSettings(data_dir=None, policy=policy, sources=[one]))
 
 
 async def found(folder: Path, schema: str | dict[str, Any], **options: Any) -> tuple[dict[str, GraphqlTool], list[str]]:
@@ -93,7 +94,7 @@ async def found(folder: Path, schema: str | dict[str, Any], **options: Any) -> t
     file = folder / "schema.graphql"
     file.write_text(schema if isinstance(schema, str) else json.dumps(schema))
     graphql = {"schema_file": str(file), **options}
-    opened = GraphqlSource(source(graphql=graphql, connect_timeout_s=300), Services())
+    opened = GraphqlSource(source(options=graphql, connect_timeout_s=300), Services())
     try:
         tools = await opened.discover()
         return {tool.operation.tool_name: tool for tool in tools}, list(opened.problems)

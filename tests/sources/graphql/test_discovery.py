@@ -65,7 +65,7 @@ async def test_a_server_that_forbids_introspection_is_told_with_what_to_do(statu
         told = await refusal(source(server.address))
     assert told.startswith("introspection of 'lib' ")
     assert "introspection is not allowed" in told
-    assert "write its schema into graphql.schema_file" in told
+    assert "write its schema into options.schema_file" in told
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ async def test_a_server_that_forbids_introspection_is_told_with_what_to_do(statu
     [
         (Canned(b"<html>Welcome</html>", media_type="text/html"), "web page"),
         (Canned(b"no such page", 404, "text/plain"), "404 Not Found: no such page"),
-        (Canned({"data": {}}), "gave no schema"),
-        (Canned({"data": {"__schema": "none"}}), "gave no schema"),
+        (Canned({"data": {}}), "returned no schema"),
+        (Canned({"data": {"__schema": "none"}}), "returned no schema"),
         (Canned({"errors": [{"message": "who?", "extensions": {"code": "UNAUTHENTICATED"}}]}), "who?"),
         (Canned({"errors": ["no"]}, 401), "Check the credential"),
     ],
@@ -129,12 +129,12 @@ async def test_a_schema_in_a_file_needs_no_server(tmp_path: Path, form: str) -> 
 async def test_a_file_that_is_no_schema_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "schema.graphql"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    told = await refusal(source(graphql={"schema_file": str(file)}))
+    told = await refusal(source(options={"schema_file": str(file)}))
     assert "schema.graphql" in told
 
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    told = await refusal(source(graphql={"schema_file": str(tmp_path / "none.graphql")}))
+    told = await refusal(source(options={"schema_file": str(tmp_path / "none.graphql")}))
     assert "none.graphql" in told
     assert "No such file" in told
 
@@ -161,7 +161,7 @@ async def test_a_name_that_breaks_the_grammar_never_gets_into_a_query(tmp_path: 
         "query moded($mode: Mode) { moded(mode: $mode) }",
     }
     assert tools["moded"].spec.input_schema["$defs"]["Mode"]["enum"] == ["ON"]
-    assert any("'Query.needs' was left out" in problem for problem in problems)
+    assert any("'Query.needs' was skipped" in problem for problem in problems)
 
 
 async def test_what_needs_a_type_that_nobody_knows_is_left_out_and_told(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ async def test_what_needs_a_type_that_nobody_knows_is_left_out_and_told(tmp_path
         "maybe": "query maybe { maybe }",
     }
     told = "\n".join(problems)
-    assert "'Query.lost' was left out: its type is not known" in told
-    assert "the input 'Maker' was left out: it cannot be called without 'by'" in told
-    assert "the field 'Query.build' was left out" in told
+    assert "'Query.lost' was skipped: its type is not known" in told
+    assert "the input 'Maker' was skipped: it cannot be called without 'by'" in told
+    assert "the field 'Query.build' was skipped" in told
     assert "the unknown kind 'WHAT'" in told
 
 

@@ -6,13 +6,7 @@ import pytest
 
 from tests.sources.graphql.serving import Canned, rough, source, toolbox
 from toolpost import Failed
-from toolpost.errors import (
-    ToolAuthError,
-    ToolClientError,
-    ToolOutputError,
-    ToolRateLimitError,
-    ToolServerError,
-)
+from toolpost.errors import ToolAuthError, ToolClientError, ToolOutputError, ToolRateLimitError, ToolServerError
 
 SDL = """
 type Query { user(id: ID): User, must: User!, count: Int }
@@ -135,7 +129,7 @@ async def test_a_field_that_is_null_with_errors_is_a_failure() -> None:
 async def test_a_mutation_with_errors_beside_its_data_is_a_failure_that_says_it_may_have_happened() -> None:
     outcome = await called("rename", Canned({"data": {"rename": USER}, "errors": ["half done"]}))
     assert isinstance(outcome.error, ToolClientError)
-    assert "half done. It gave data too, so it may have had its effect" in str(outcome.error)
+    assert "half done. It also returned data, so it may have taken effect" in str(outcome.error)
 
 
 async def test_a_mutation_that_failed_is_not_sent_again() -> None:

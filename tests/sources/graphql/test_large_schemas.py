@@ -13,8 +13,8 @@ from tests.sources.graphql.large import MUTATIONS, QUERIES, large
 from tests.sources.graphql.serving import found, source
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.schema.validator import compile_validator
+from toolpost.sources.base import Services
 from toolpost.sources.graphql.source import GraphqlSource, GraphqlTool
-from toolpost.transports.base import Services
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ async def test_a_long_chain_of_inputs_that_nobody_can_give_is_left_out_in_one_pa
     tools, problems = await found(tmp_path, told(query, *map(needs, range(2000))))
     assert time.process_time() - began < 60  # it is half a second; a pass for each would take minutes
     assert list(tools) == ["ok"]
-    assert any("'Query.asks' was left out: it cannot be called without 'i'" in problem for problem in problems)
+    assert any("'Query.asks' was skipped: it cannot be called without 'i'" in problem for problem in problems)
 
 
 async def test_many_queries_that_give_a_wide_type_are_read_in_seconds(tmp_path: Path) -> None:
@@ -102,13 +102,13 @@ async def test_operations_beyond_what_anybody_could_use_are_left_out_and_told(tm
     query = of_kind("Query", *(field(f"q{n}", "SCALAR", "Int") for n in range(5003)))
     tools, problems = await found(tmp_path, told(query))
     assert len(tools) == 5000
-    assert "3 operations beyond 5,000 were left out; choose with tool_filter" in problems[0]
+    assert "3 operations beyond 5,000 were skipped; choose with tool_filter" in problems[0]
 
 
 async def test_a_schema_that_takes_too_long_fails_its_source_in_time(tmp_path: Path, schema: dict[str, Any]) -> None:
     file = tmp_path / "schema.json"
     file.write_text(json.dumps(schema))
-    slow = GraphqlSource(source(graphql={"schema_file": str(file)}, connect_timeout_s=0.1), Services())
+    slow = GraphqlSource(source(options={"schema_file": str(file)}, connect_timeout_s=0.1), Services())
     with pytest.raises(ToolTimeoutError, match=r"schema of source 'lib' was not read within 0\.1 s; raise connect_tim"):
         await slow.discover()
     await slow.close()

@@ -196,7 +196,7 @@ async def test_a_tool_is_described_by_its_schema(tmp_path: Path) -> None:
     assert tools["a"].spec.description == "Says hello."
     assert tools["b"].spec.description.startswith("Deprecated: use a")
     assert tools["b"].spec.deprecated
-    assert tools["c"].spec.description == "The query 'c', which gives [Int!]."
+    assert tools["c"].spec.description == "The query 'c', which returns [Int!]."
 
 
 async def test_a_mutation_gives_way_to_a_query_of_its_name(tmp_path: Path) -> None:

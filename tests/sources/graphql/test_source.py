@@ -35,11 +35,11 @@ async def test_every_query_reads_and_every_mutation_writes(address: str) -> None
 async def test_subscriptions_are_left_out_and_that_is_told(address: str) -> None:
     async with toolbox(source(address)) as box:
         [told] = box.problems
-    assert "1 subscription(s) were left out (arrivals)" in told
+    assert "1 subscription(s) were skipped (arrivals)" in told
 
 
 async def test_a_query_gives_the_value_of_its_field(address: str) -> None:
-    async with toolbox(source(address, graphql={"depth": 0})) as box:
+    async with toolbox(source(address, options={"depth": 0})) as box:
         all_of_them = await box.call("lib.books", {})
         some = await box.call("lib.books", {"shelf": "SCIENCE", "most": 1})
         by_key = await box.call("lib.book", {"by": {"title": "Solaris"}})
@@ -52,9 +52,9 @@ async def test_a_query_gives_the_value_of_its_field(address: str) -> None:
 
 async def test_objects_are_followed_down_to_the_depth_and_no_further(address: str) -> None:
     one = {"by": {"id": "1"}}
-    async with toolbox(source(address, graphql={"depth": 0})) as box:
+    async with toolbox(source(address, options={"depth": 0})) as box:
         flat = await box.call("lib.book", one)
-    async with toolbox(source(address, graphql={"depth": 2, "selections": {"author": "{ name }"}})) as box:
+    async with toolbox(source(address, options={"depth": 2, "selections": {"author": "{ name }"}})) as box:
         deep = (await box.call("lib.book", one)).content
     assert "author" not in flat.content
     assert deep["author"]["name"] == "Lem"
@@ -62,7 +62,7 @@ async def test_objects_are_followed_down_to_the_depth_and_no_further(address: st
 
 
 async def test_members_of_a_union_are_told_apart(address: str) -> None:
-    async with toolbox(source(address, graphql={"depth": 0})) as box:
+    async with toolbox(source(address, options={"depth": 0})) as box:
         items = await box.call("lib.items", {})
     book, magazine = items.content
     assert (book["__typename"], book["title"]) == ("Book", "Solaris")
@@ -85,7 +85,7 @@ async def test_null_for_an_argument_that_cannot_be_null_means_its_default(addres
 
 async def test_a_mutation_takes_input_objects_that_hold_themselves(address: str) -> None:
     book = {"title": "Eden", "authorId": 1, "shelf": "FICTION", "sequel": {"title": "Fiasco", "authorId": "1"}}
-    async with toolbox(source(address, graphql={"depth": 0})) as box:
+    async with toolbox(source(address, options={"depth": 0})) as box:
         added = await box.call("lib.addBook", {"book": book})
         deleted = await box.call("lib.deleteBook", {"id": added.content["id"]})
         number = await box.call("lib.books_mutation", {})
@@ -120,7 +120,7 @@ async def test_what_deletes_waits_for_a_person_and_what_reads_does_not(address: 
 
 
 async def test_errors_beside_data_are_told_with_the_data(address: str) -> None:
-    async with toolbox(source(address, graphql={"depth": 0})) as box:
+    async with toolbox(source(address, options={"depth": 0})) as box:
         outcome = await box.call("lib.author", {"id": "1"})
     assert outcome.content == {"id": "1", "name": "Lem", "royalties": None}
     assert "author.royalties: not yours to see (FORBIDDEN)" in outcome.text

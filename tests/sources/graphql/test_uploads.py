@@ -97,7 +97,7 @@ async def test_a_file_can_be_an_artifact_of_the_one_who_calls() -> None:
             for who in ("other:eve", "local:eve")
         ]
     assert sent.content == "roses roses roses ro"
-    assert all(f"there is no artifact {artifact!r}" in str(one.error) for one in foreign)
+    assert all(f"the artifact {artifact!r} does not exist" in str(one.error) for one in foreign)
     # Without it Apollo takes a form for one that a web page sent.
     assert seen[-1].headers["Apollo-Require-Preflight"] == "true"
 

@@ -20,7 +20,7 @@ def inquirer(*, protocol: str = "auto", env: dict[str, str] | None = None, **opt
         transport="mcp",
         connection=shlex.join(warm.command(SERVERS / "inquirer.py")),
         env=env or {},
-        mcp={"protocol": protocol, **options},
+        options={"protocol": protocol, **options},
     )
 
 

@@ -22,12 +22,14 @@ import sys
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.sources.mcp.rogue import Message, Rogue, arguments, encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SESSION = "Mcp-Session-Id"
 

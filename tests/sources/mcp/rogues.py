@@ -14,8 +14,9 @@ from typing import Any
 
 import psutil
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.rogue import Message
-from toolpost import ExternalToolConfig, Settings, Tool, Toolbox
+from toolpost import ExternalToolConfig, Tool, Toolbox
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PYTHON = [sys.executable, "-S", "-s"]  # without site-packages it starts in a tenth of the time
@@ -161,7 +162,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "http-legacy-json": ({"era": "legacy", "style": "json", "only": "mcp"}, {}),
     "http-modern-json": ({"era": "modern", "style": "json", "only": "mcp"}, {}),
     "http-modern-sse": ({"era": "modern", "style": "sse", "only": "mcp"}, {}),
-    "sse": ({"era": "legacy", "only": "sse"}, {"mcp": {"transport": "sse"}}),
+    "sse": ({"era": "legacy", "only": "sse"}, {"options": {"transport": "sse"}}),
 }
 
 
@@ -176,16 +177,16 @@ def rogue_by(way: str, folder: Path, *tools: Message, **plan: Any) -> Iterator[R
         yield rogue
 
 
-def config_by(way: str, rogue: Rogue, *, mcp: dict[str, Any] | None = None, **options: Any) -> ExternalToolConfig:
+def config_by(way: str, rogue: Rogue, *, options: dict[str, Any] | None = None, **settings: Any) -> ExternalToolConfig:
     """The configuration that reaches a rogue in that way."""
-    needed = WAYS[way][1].get("mcp", {})
-    return rogue.config(mcp={**needed, **(mcp or {})}, **options)
+    needed = WAYS[way][1].get("options", {})
+    return rogue.config(options={**needed, **(options or {})}, **settings)
 
 
 @asynccontextmanager
 async def toolbox(*configs: ExternalToolConfig, tools: Sequence[Tool] = (), **settings: Any) -> AsyncIterator[Any]:
     """A Toolbox that asks nobody, for some seconds; Any, because a test knows which outcomes it expects."""
-    given = Settings(data_dir=None, policy="exploratory", sources=list(configs), **settings)
+    given = PatientSettings(data_dir=None, policy="exploratory", sources=list(configs), **settings)
     async with asyncio.timeout(LONGEST_TEST_S), Toolbox(tools=tools, settings=given) as box:
         yield box
 

@@ -13,6 +13,7 @@ import pytest
 from tests import warm
 from tests.auth.ledger import Ledger
 from tests.auth.oauth.provider import RESOURCE, Browser, provider
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import guarded, until
 from toolpost import (
     Completed,
@@ -21,17 +22,16 @@ from toolpost import (
     Failed,
     Outcome,
     Paused,
-    Settings,
     Toolbox,
     ToolContext,
     ToolNode,
     ToolRegistry,
 )
-from toolpost.auth.keys import FileSealer
+from toolpost.auth.keys import FileCipher
 from toolpost.configuration.settings import AccountSettings, NetworkSettings
 from toolpost.contracts.principal import Principal
 from toolpost.errors import ToolAuthError
-from toolpost.stores.sealing import CacheFolder
+from toolpost.stores.encryption import CacheFolder
 
 pytestmark = pytest.mark.programs
 
@@ -75,9 +75,9 @@ def toolbox(
         connection=url,
         auth_type="oauth2_user",
         auth_config=auth or {},
-        mcp={"protocol": protocol, "declared_tools": DECLARED if declared else []},
+        options={"protocol": protocol, "declared_tools": DECLARED if declared else []},
     )
-    settings = Settings(
+    settings = PatientSettings(
         data_dir=data_dir,
         policy="exploratory",
         builtins="none",
@@ -156,7 +156,7 @@ async def test_two_people_at_once_share_neither_a_token_nor_a_session(server: st
 
 
 async def test_nobodys_tools_vanish_when_somebody_signs_in_who_is_shown_fewer(server: str, tmp_path: Path) -> None:
-    listings = CacheFolder(tmp_path / "listings", FileSealer(tmp_path / "key"))
+    listings = CacheFolder(tmp_path / "listings", FileCipher(tmp_path / "key"))
     async with toolbox(server, declared=False, data_dir=tmp_path) as box:
         await _connect(box, "local:ann", "alice")
         await until(lambda: "web.publish" in names(box))
@@ -331,7 +331,7 @@ async def test_a_program_acts_for_each_person_in_a_process_that_has_their_token(
     [
         ("oauth2_user", {"issuer": "https://id.example"}, "write the one that it reads into auth_config"),
         ("bearer", {"token": "t0ken"}, "token_env"),
-        ("api_key", {"api_key": "t0ken"}, "hand the secret on in a variable"),
+        ("api_key", {"api_key": "t0ken"}, "pass the secret in a variable"),
     ],
 )
 async def test_a_credential_that_a_program_would_never_get_is_refused(
@@ -340,7 +340,7 @@ async def test_a_credential_that_a_program_would_never_get_is_refused(
     config = ExternalToolConfig(
         name="srv", transport="mcp", connection="some-server", auth_type=auth_type, auth_config=auth_config
     )
-    async with Toolbox(settings=Settings(data_dir=None, builtins="none", sources=[config])) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, builtins="none", sources=[config])) as box:
         (state,) = box.report
     with pytest.raises(ConfigError, match="a program"):
         await ToolNode(config=config, registry=ToolRegistry(), auth_manager=Ledger()).connect(

@@ -18,16 +18,7 @@ from starlette.routing import Route
 
 from tests.gateway.serving import listening
 from tests.sources.mcp.rogue import DYING_WORDS
-from tests.sources.mcp.rogues import (
-    Rogue,
-    config_by,
-    is_alive,
-    memory_mb,
-    rogue_by,
-    tool,
-    toolbox,
-    until,
-)
+from tests.sources.mcp.rogues import Rogue, config_by, is_alive, memory_mb, rogue_by, tool, toolbox, until
 from toolpost import ExternalToolConfig
 from toolpost.errors import ToolCancelledError, ToolClientError, ToolServerError, ToolTimeoutError
 

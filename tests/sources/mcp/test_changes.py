@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import inquirer, until
 from tests.sources.mcp.rogues import Rogue, config_by, rogue_by, tool
-from toolpost import EventCode, ExternalToolConfig, Settings, Toolbox
+from toolpost import EventCode, ExternalToolConfig, Toolbox
 
 pytestmark = pytest.mark.programs
 
 
 def toolbox(source: ExternalToolConfig) -> Any:
-    return Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[source]))
+    return Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[source]))
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
@@ -86,6 +87,6 @@ async def test_a_subscription_that_ended_is_begun_again_on_the_same_session(tmp_
 
 async def test_a_server_that_grants_no_subscription_is_asked_for_one_once(tmp_path: Path) -> None:
     rogue = Rogue(tmp_path, tool("echo"), era="modern", listens="not")
-    async with toolbox(rogue.config(mcp={"poll_s": 1})):
+    async with toolbox(rogue.config(options={"poll_s": 1})):
         await until(lambda: len(rogue.received("tools/list")) > 3)
     assert len(rogue.received("subscriptions/listen")) == 1

@@ -38,10 +38,10 @@ SIGN_INS = [
     "auth/wif-jwt-bearer",
 ]
 REFUSALS = {
-    "auth/scope-retry-limit": "which was asked for and not granted",
-    "auth/resource-mismatch": "speaks for another resource",
-    "auth/iss-wrong-issuer": "The answer does not come from",
-    "auth/metadata-issuer-mismatch": "speaks for another issuer",
+    "auth/scope-retry-limit": "which was requested but not granted",
+    "auth/resource-mismatch": "is for another resource",
+    "auth/iss-wrong-issuer": "The callback is not from",
+    "auth/metadata-issuer-mismatch": "names another issuer",
 }
 OF_BOTH_ERAS = ["tools_call", "json-schema-2020-12-preservation"]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import inquirer
-from toolpost import Completed, Failed, Paused, Settings, Toolbox
+from toolpost import Completed, Failed, Paused, Toolbox
 from toolpost.cli import main
 from toolpost.errors import ToolClientError, ToolValidationError
 
@@ -20,7 +21,7 @@ ERAS = pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
 
 
 def toolbox(*sources: Any, folder: Path | None = None, **given: Any) -> Any:
-    return Toolbox(settings=Settings(data_dir=folder, policy="exploratory", sources=list(sources)), **given)
+    return Toolbox(settings=PatientSettings(data_dir=folder, policy="exploratory", sources=list(sources)), **given)
 
 
 @ERAS

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import mirror
 from tests.sources.mcp.rogues import Rogue, answering, text, tool, until
 from toolpost import (
@@ -36,7 +37,7 @@ PATHS = ["sources", "node", "shared registry", "manager"]
 async def box_by(path: str, config: ExternalToolConfig) -> AsyncIterator[Toolbox]:
     """A Toolbox with the tools of a server, brought in by one of the paths."""
     sources = [config] if path == "sources" else []
-    settings = Settings(data_dir=None, policy="exploratory", sources=sources)
+    settings = PatientSettings(data_dir=None, policy="exploratory", sources=sources)
     manager, registry = MCPManager(), ToolRegistry()
     node = ToolNode(config, registry if path == "shared registry" else ToolRegistry())
     if path == "manager":

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import inquirer, until
 from tests.sources.mcp.rogues import answering, config_by, rogue_by, tool
-from toolpost import Failed, Settings, Toolbox, ToolContext
+from toolpost import Failed, Toolbox, ToolContext
 from toolpost.errors import PauseSignal, ToolClientError, ToolOutputError
 
 pytestmark = pytest.mark.programs
@@ -17,7 +18,7 @@ ME = "local:ann"
 
 
 def toolbox(*sources: Any, folder: Path | None = None) -> Any:
-    return Toolbox(settings=Settings(data_dir=folder, policy="exploratory", sources=list(sources)))
+    return Toolbox(settings=PatientSettings(data_dir=folder, policy="exploratory", sources=list(sources)))
 
 
 def lines(path: Path) -> list[str]:
@@ -112,7 +113,7 @@ async def test_text_that_is_almost_json_stays_text(tmp_path: Path) -> None:
 
 async def test_tools_that_break_and_recover_come_back(tmp_path: Path) -> None:
     with rogue_by("stdio-legacy", tmp_path, tool("echo"), tool("other")) as rogue:
-        async with toolbox(config_by("stdio-legacy", rogue, mcp={"poll_s": 1})) as box:
+        async with toolbox(config_by("stdio-legacy", rogue, options={"poll_s": 1})) as box:
             rogue.plan(tools=[tool("echo", {"type": "nonsense"}), tool("other")])
             await until(lambda: not box.registry.has("srv.echo"))
             rogue.plan(tools=[tool("echo", {"type": "object", "title": "mended"}), tool("other")])

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import bench.mcp
+from tests.patient_settings import PatientSettings
 from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox
-from toolpost.sources.mcp.jsonrpc import PeerTurns
+from toolpost.sources.mcp.peer_requests import PeerTurns
 
 pytestmark = pytest.mark.programs
 SERVER = Path(str(bench.mcp.__file__)).with_name("hostile_server.py")
@@ -70,9 +71,9 @@ async def test_the_output_of_a_command_is_bounded_too(tmp_path: Path) -> None:
 
 async def _run(program: Path, **options: Any) -> Any:
     config = ExternalToolConfig.model_validate(
-        {"name": "cmd", "transport": "cli", "connection": str(program), "cli": {"tools": {"run": {}}}, **options}
+        {"name": "cmd", "transport": "cli", "connection": str(program), "options": {"tools": {"run": {}}}, **options}
     )
-    async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[config])) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[config])) as box:
         return await box.call("cmd.run", {})
 
 

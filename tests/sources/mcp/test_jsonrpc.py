@@ -10,7 +10,9 @@ import pytest
 from mcp.shared.dispatcher import CallOptions
 
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.sources.mcp.jsonrpc import JsonRpc, Loopback, Message, PendingRequest
+from toolpost.sources.mcp.jsonrpc import JsonRpc, PendingRequest
+from toolpost.sources.mcp.peer_requests import Message
+from toolpost.sources.mcp.server_object import Loopback
 
 
 class EndingLink:
@@ -25,10 +27,10 @@ class EndingLink:
         for message in self._messages:
             rpc.receive(message)
 
-    def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
+    def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
         self._asked.set()
 
-    async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+    async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
         raise AssertionError("nothing is told on a link that has ended")
 
     def abandon(self, pending: PendingRequest, notice: Message) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import mirror
 from tests.sources.mcp.rogues import Rogue, heartbeat, text, tool, toolbox
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from toolpost import ExternalToolConfig, Toolbox
 
 pytestmark = pytest.mark.programs
 
@@ -29,7 +30,7 @@ async def test_no_secret_of_a_connection_reaches_a_log(caplog: pytest.LogCapture
             auth_config={"token": "s3cret-token"},
             headers={"X-API-Key": "s3cret-header"},
         )
-        async with Toolbox(settings=Settings(data_dir=None, sources=[source])) as box:
+        async with Toolbox(settings=PatientSettings(data_dir=None, sources=[source])) as box:
             outcome = await box.call("web.headers", {"password": "s3cret-argument"})
             await box.call("web.headers", {})
     assert outcome.status == "failed"
@@ -48,7 +49,7 @@ async def test_no_secret_of_a_configuration_is_told_when_it_fails(
         connection=shlex.join(command).replace("'${MY_WORD}'", "${MY_WORD}"),
         env={"DATABASE_URL": "postgres://me:s3cret-password@host/db", "API_KEY": "s3cret-key"},
     )
-    async with Toolbox(settings=Settings(data_dir=tmp_path / "data", sources=[source])) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=tmp_path / "data", sources=[source])) as box:
         [state] = box.report
         told = await box.store.events.read()
     assert not state.ok
@@ -61,7 +62,7 @@ async def test_a_token_that_a_server_says_back_is_not_told() -> None:
         source = ExternalToolConfig(
             name="web", transport="mcp", connection=url, auth_type="bearer", auth_config={"token": "s3cret-token"}
         )
-        async with Toolbox(settings=Settings(data_dir=None, sources=[source])) as box:
+        async with Toolbox(settings=PatientSettings(data_dir=None, sources=[source])) as box:
             await box.call("web.headers", {})
             told = [dict(event.payload) for event in await box.store.events.read()]
     assert "s3cret-token" not in json.dumps(told)

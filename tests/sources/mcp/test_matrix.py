@@ -10,10 +10,11 @@ from typing import Any, Literal
 import pytest
 
 from tests import parts, warm
+from tests.patient_settings import PatientSettings
 from toolpost import Completed, Failed, Toolbox
-from toolpost.configuration.settings import NetworkSettings, Settings
-from toolpost.contracts.config import ExternalToolConfig, McpOptions
-from toolpost.contracts.source_kinds import McpTransport, TransportType
+from toolpost.configuration.settings import NetworkSettings
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.source_kinds import TransportType
 from toolpost.errors import ToolClientError
 
 pytestmark = pytest.mark.programs
@@ -129,11 +130,13 @@ def toolbox(connection: str, transport: str, protocol: Protocol) -> Toolbox:
         transport=TransportType.MCP,
         connection=connection,
         connect_timeout_s=60,
-        mcp=McpOptions(transport=McpTransport(transport), protocol=protocol),
+        options={"transport": transport, "protocol": protocol},
     )
     network = NetworkSettings(allow_private=True)
     return Toolbox(
-        settings=Settings(data_dir=None, policy="exploratory", builtins="none", sources=[config], network=network)
+        settings=PatientSettings(
+            data_dir=None, policy="exploratory", builtins="none", sources=[config], network=network
+        )
     )
 
 

@@ -37,7 +37,7 @@ async def test_ten_megabytes_arrive_whole(tmp_path: Path, way: str) -> None:
 async def test_a_message_above_the_cap_is_refused_and_the_connection_lives_on(tmp_path: Path, way: str) -> None:
     tools = [tool("big", safe=True, do={"bytes": 8 * MB}), tool("echo")]
     with rogue_by(way, tmp_path, *tools) as rogue:
-        async with toolbox(config_by(way, rogue, mcp=CAP)) as box:
+        async with toolbox(config_by(way, rogue, options=CAP)) as box:
             refused = await box.call("srv.big")
             after = await box.call("srv.echo", {"n": 1})
     assert isinstance(refused.error, ToolError)
@@ -53,7 +53,7 @@ async def test_a_message_above_the_cap_is_refused_and_the_connection_lives_on(tm
 async def test_the_call_is_found_whose_answer_is_too_large_wherever_its_id_stands(tmp_path: Path, way: str) -> None:
     tools = [tool("big", do={"bytes": 3 * MB, "id_last": True}), tool("echo")]
     with rogue_by(way, tmp_path, *tools) as rogue:
-        async with toolbox(config_by(way, rogue, mcp=CAP)) as box:
+        async with toolbox(config_by(way, rogue, options=CAP)) as box:
             refused = await box.call("srv.big", timeout_s=60)
             after = await box.call("srv.echo")
     assert "max_message_bytes" in str(refused.error)
@@ -63,7 +63,7 @@ async def test_the_call_is_found_whose_answer_is_too_large_wherever_its_id_stand
 async def test_only_the_call_with_the_large_answer_fails(tmp_path: Path) -> None:
     tools = [tool("big", do={"bytes": 5 * MB, "sleep": 0.1}), tool("echo", do={"sleep": 0.3})]
     rogue = Rogue(tmp_path, *tools)
-    async with toolbox(rogue.config(mcp=CAP)) as box:
+    async with toolbox(rogue.config(options=CAP)) as box:
         outcomes = await box.call_many([("srv.echo", {"n": 1}), ("srv.big", {}), ("srv.echo", {"n": 2})])
     assert [outcome.status for outcome in outcomes] == ["completed", "failed", "completed"]
     assert [outcomes[n].content["arguments"] for n in (0, 2)] == [{"n": 1}, {"n": 2}]
@@ -72,7 +72,7 @@ async def test_only_the_call_with_the_large_answer_fails(tmp_path: Path) -> None
 @pytest.mark.parametrize("way", ["stdio-legacy", "http-legacy-sse", "http-modern-json", "sse"])
 async def test_a_message_just_below_the_cap_passes(tmp_path: Path, way: str) -> None:
     with rogue_by(way, tmp_path, tool("big", do={"bytes": 1_000_000})) as rogue:
-        async with toolbox(config_by(way, rogue, mcp=CAP)) as box:
+        async with toolbox(config_by(way, rogue, options=CAP)) as box:
             outcome = await box.call("srv.big")
             data = await whole(box, outcome)
     assert data.decode() == filler(1_000_000)
@@ -82,7 +82,7 @@ async def test_a_message_just_below_the_cap_passes(tmp_path: Path, way: str) -> 
 async def test_a_list_of_tools_above_the_cap_is_told_of(tmp_path: Path, way: str) -> None:
     tools = [tool(f"t{n}", description=filler(100_000)) for n in range(20)]
     with rogue_by(way, tmp_path, *tools) as rogue:
-        async with toolbox(config_by(way, rogue, mcp=CAP, connect_timeout_s=60)) as box:
+        async with toolbox(config_by(way, rogue, options=CAP, connect_timeout_s=60)) as box:
             (state,) = box.report
     assert not state.ok
     assert "max_message_bytes" in state.error

@@ -9,13 +9,15 @@ import psutil
 import pytest
 
 from tests import parts
+from tests.patient_settings import PatientSettings
 from toolpost import Completed, EventCode, Failed, Toolbox, ToolContext, ToolRegistry
-from toolpost.configuration.settings import NetworkSettings, Settings
+from toolpost.configuration.settings import NetworkSettings
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.source_kinds import TransportType
 from toolpost.errors import ToolClientError, ToolNodeError
 from toolpost.policy.secret_shapes import MASK
-from toolpost.toolbox.node import MCPManager, ToolNode
+from toolpost.toolbox.mcp_manager import MCPManager
+from toolpost.toolbox.node import ToolNode
 
 pytestmark = pytest.mark.programs
 
@@ -31,7 +33,7 @@ def server(connection: str, *, name: str = "srv", **config: Any) -> ExternalTool
 
 def toolbox(connection: str, **config: Any) -> Toolbox:
     return Toolbox(
-        settings=Settings(
+        settings=PatientSettings(
             data_dir=None,
             policy="exploratory",
             builtins="none",
@@ -217,7 +219,9 @@ async def test_servers_in_the_short_form_get_their_folder_and_environment_unless
         {"name": "every", "command": node, "args": [everything], "env": {"CITY": "Tromsø"}},
         {"name": "off", "command": "no-such-command", "enabled": False},
     ]
-    settings = Settings.model_validate({"data_dir": None, "policy": "exploratory", "tools": {"mcpServers": servers}})
+    settings = PatientSettings.model_validate(
+        {"data_dir": None, "policy": "exploratory", "tools": {"mcpServers": servers}}
+    )
     async with Toolbox(settings=settings) as box:
         names = [state.name for state in box.report if state.ok]
         folders, seen = await box.call("files.list_allowed_directories"), await box.call("every.get-env")
@@ -253,7 +257,7 @@ async def test_memory_keeps_what_it_was_told(tmp_path: Path) -> None:
 
 
 async def test_time_speaks_the_newest_protocol() -> None:
-    async with toolbox(parts.time(), mcp={"protocol": "2026-07-28"}) as box:
+    async with toolbox(parts.time(), options={"protocol": "2026-07-28"}) as box:
         now = await result(box, "get_current_time", {"timezone": "Europe/Oslo"})
     assert now["timezone"] == "Europe/Oslo"
 

@@ -224,7 +224,7 @@ async def test_every_call_under_way_is_told_when_its_server_dies(tmp_path: Path)
 async def test_a_source_that_was_away_when_the_toolbox_opened_is_there_when_it_comes(tmp_path: Path) -> None:
     with http_rogue(tmp_path, tool("echo"), only="mcp") as rogue:
         rogue.stop()
-        async with toolbox(rogue.config(mcp={"poll_s": 1})) as box:
+        async with toolbox(rogue.config(options={"poll_s": 1})) as box:
             (before,) = box.report
             rogue.start()
             await until(lambda: box.registry.has("srv.echo"))

@@ -204,7 +204,7 @@ async def test_structured_content_that_breaks_the_output_schema_is_handed_on_wit
 
     assert outcome.content == {"n": "one"}
     assert outcome.meta["output_issues"] == ['$.n: expected integer, got string "one"']
-    assert "[This result breaks the tool's own output schema: $.n: expected integer" in model_text(outcome)
+    assert "[This result violates the output schema of the tool: $.n: expected integer" in model_text(outcome)
 
 
 @pytest.mark.req("CONV-10")

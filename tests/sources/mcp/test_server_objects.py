@@ -17,9 +17,10 @@ from mcp import MCPError
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import until
 from tests.telemetry import Spans, spans
-from toolpost import Completed, EventCode, ExternalToolConfig, Failed, Paused, Settings, Toolbox
+from toolpost import Completed, EventCode, ExternalToolConfig, Failed, Paused, Toolbox
 from toolpost.errors import ToolClientError, ToolTimeoutError
 from toolpost.testing import ScriptedModel
 
@@ -35,8 +36,8 @@ OLDER = pytest.mark.filterwarnings("ignore:.*deprecated as of 2026-07-28")
 
 def toolbox(server: Any, protocol: str, *, chat_model: Any = None, **options: Any) -> Any:
     chosen: Any = {"protocol": protocol, **options}
-    source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:here", mcp=chosen)
-    settings = Settings(data_dir=None, policy="exploratory", builtins="none", sources=[source])
+    source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:here", options=chosen)
+    settings = PatientSettings(data_dir=None, policy="exploratory", builtins="none", sources=[source])
     return Toolbox(settings=settings, servers={"srv": server}, chat_model=chat_model)
 
 
@@ -281,7 +282,7 @@ async def test_a_person_is_asked_in_the_stateless_protocol_and_the_state_comes_b
         kept = await box.pending.get(asked.pending_id, by=ME)
         done = await box.answer(asked.pending_id, {"name": "Bo"}, by=ME)
     assert asked.question.prompt == "srv asks: Who is there?"
-    assert "s3cret-state" not in str(kept.question.state)  # the server seals it
+    assert "s3cret-state" not in str(kept.question.state)  # the server encrypts it
     assert done.content == ["s3cret-state", {"name": "Bo"}]
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.mcp.programs import mirror
-from toolpost import ExternalToolConfig, MCPClient, MCPManager, Settings, Toolbox, ToolNode, ToolRegistry
+from toolpost import ExternalToolConfig, MCPClient, MCPManager, Toolbox, ToolNode, ToolRegistry
 from toolpost.errors import ToolAuthError
 from toolpost.sources import Credential
 
@@ -17,12 +18,12 @@ ERAS = pytest.mark.parametrize("protocol", ["legacy", "auto"])
 
 def source(url: str, protocol: str = "auto", **options: Any) -> ExternalToolConfig:
     return ExternalToolConfig(
-        name="web", transport="mcp", connection=url, trust=True, mcp={"protocol": protocol}, **options
+        name="web", transport="mcp", connection=url, trust=True, options={"protocol": protocol}, **options
     )
 
 
 def toolbox(one: ExternalToolConfig, **given: Any) -> Any:
-    return Toolbox(settings=Settings(data_dir=None, sources=[one]), **given)
+    return Toolbox(settings=PatientSettings(data_dir=None, sources=[one]), **given)
 
 
 class Wallet:

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from tests.specs import build_request
 from toolpost.contracts.errors import ToolValidationError
+from toolpost.sources.files import File
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse, FieldEncoding, Parameter, RequestBody
-from toolpost.sources.openapi.requests import (
-    find_artifact_ids,
-)
-from toolpost.web.requests import File, PlannedRequest
+from toolpost.sources.openapi.requests import find_artifact_ids
+from toolpost.sources.requests import PlannedRequest
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 PNG = b"\x89PNG\r\n\x1a\n\0"
@@ -163,12 +162,12 @@ def test_a_name_cannot_end_its_quotes_or_its_line() -> None:
     ("value", "reason"),
     [
         ({"f": {"base64": "###"}}, "base64 cannot be read"),
-        ({"f": {"artifact_id": "gone"}}, "no artifact 'gone' for this user"),
+        ({"f": {"artifact_id": "gone"}}, "the artifact 'gone' does not exist for this user"),
         ({"f": {"text": "a", "base64": "b"}}, "not a file"),
         ({"f": 7}, "not a file"),
         ({"f": {"text": "a", "content_type": "nonsense"}}, "not a media type"),
         ({"f": {"text": "a", "content_type": "a/b\r\nX: 1"}}, "control character"),
-        ("f", "wants an object"),
+        ("f", "requires an object"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_the_reason(value: Any, reason: str) -> None:
@@ -206,11 +205,11 @@ def test_other_types(content_type: str, value: Any, expected: tuple[str, bytes])
 @pytest.mark.parametrize(
     ("content_type", "value", "reason"),
     [
-        ("text/plain", {"a": 1}, "is written as text"),
-        ("application/xml", [1], "is written as text"),
+        ("text/plain", {"a": 1}, "requires a string"),
+        ("application/xml", [1], "requires a string"),
         ("text/plain; charset=ascii", "é", "ascii does not have"),
         ("application/pdf", {"a": 1}, "is bytes, not object"),
-        ("application/x-ndjson", {"a": 1}, "wants a list"),
+        ("application/x-ndjson", {"a": 1}, "requires a list"),
         ("application/json; a=\r\nX: 1", {}, "control character"),
     ],
 )

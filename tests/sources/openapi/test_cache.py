@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.specs import OWN, no_network
-from toolpost.auth.keys import FileSealer
+from toolpost.auth.keys import FileCipher
 from toolpost.contracts.errors import ToolClientError, ToolConnectionError
-from toolpost.sources.openapi.loader import ApiCache, Fetch, read_api
+from toolpost.sources.openapi.cache import ApiCache
+from toolpost.sources.openapi.loader import Fetch, read_api
 from toolpost.sources.openapi.models import ApiDescription
 from toolpost.sources.openapi.spec import tool_spec
-from toolpost.stores.sealing import CacheFolder
+from toolpost.stores.encryption import CacheFolder
 
 SITE = "https://split.example/"
 
@@ -31,7 +32,7 @@ class Site:
 
 
 def cache_in(folder: Path) -> ApiCache:
-    return ApiCache(CacheFolder(folder, FileSealer(folder.parent / "key")))
+    return ApiCache(CacheFolder(folder, FileCipher(folder.parent / "key")))
 
 
 @pytest.fixture(name="cache")
@@ -154,23 +155,12 @@ async def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -
     assert len(api.operations) == 6
 
 
-async def test_files_are_their_owners_and_sealed(cache: ApiCache, tmp_path: Path) -> None:
+async def test_files_are_their_owners_and_encrypted(cache: ApiCache, tmp_path: Path) -> None:
     await read_api(f"{SITE}shop.yaml", fetch=Site().fetch, cache=cache)
 
     for file in (tmp_path / "cache").iterdir():
         assert file.stat().st_mode & 0o077 == 0
         assert not any(word in file.read_bytes() for word in (b"Shop", b"operations", SITE.encode()))
-
-
-async def test_files_of_an_older_version_are_read_as_they_are(cache: ApiCache, tmp_path: Path) -> None:
-    site = Site()
-    await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)
-    folder = CacheFolder(tmp_path / "cache", FileSealer(tmp_path / "key"))
-    for file in (tmp_path / "cache").iterdir():
-        file.write_bytes(folder.read(file.name) or b"")
-    site.error = ToolConnectionError("no route")
-
-    assert (await read_api(f"{SITE}shop.yaml", fetch=site.fetch, cache=cache)).title == "Shop"
 
 
 def _ignoring_query(site: Site) -> Fetch:

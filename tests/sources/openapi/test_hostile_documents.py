@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from tests.loop_calls import counted_calls
+from tests.patient_settings import PatientSettings
 from tests.specs import ADDRESS, OWN, api_of, no_network
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from toolpost import ExternalToolConfig, Toolbox
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.schema_checks import CheckedDefinitions, check_schema
-from toolpost.schema.subschemas import SharedDefinitions
+from toolpost.schema.shared_definitions import SharedDefinitions
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.openapi.documents import parse_openapi
 from toolpost.sources.openapi.loader import parse_api
-from toolpost.sources.openapi.spec import fit_to_budget, tool_spec
+from toolpost.sources.openapi.model_view import fit_to_budget
+from toolpost.sources.openapi.spec import tool_spec
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +119,7 @@ async def test_aliases_beyond_reason_lead_nowhere() -> None:
     api = await api_of({"paths": {"/a": {"get": {"parameters": [parameter]}}}, "components": {"schemas": schemas}})
 
     assert api.operations[0].parameters[0].schema == {}
-    assert "leads to no schema" in api.problems[0]
+    assert "does not lead to a schema" in api.problems[0]
 
 
 async def test_a_document_nested_too_deeply_is_refused() -> None:
@@ -168,7 +170,7 @@ async def opened(document: dict[str, Any], folder: Path) -> AsyncIterator[Toolbo
     path = folder / f"{len(document['paths'])}.json"
     path.write_text(json.dumps(document))
     source = ExternalToolConfig(name="api", transport="http", connection=str(path), connect_timeout_s=600)
-    async with Toolbox(settings=Settings(data_dir=None, sources=[source])) as box:
+    async with Toolbox(settings=PatientSettings(data_dir=None, sources=[source])) as box:
         yield box
 
 
@@ -204,7 +206,7 @@ async def test_the_event_loop_goes_on_while_a_hostile_document_is_read(
 
 async def test_what_is_left_out_of_a_hostile_document_is_told_within_reason(tmp_path: Path) -> None:
     async with opened(crowded(100), tmp_path) as box:
-        told = [problem for problem in box.problems if "a document that is referred to is left out" in problem]
+        told = [problem for problem in box.problems if "a referenced document is skipped" in problem]
 
         assert len(told) == 20
-        assert "source 'api': 80 more documents that are referred to are left out" in box.problems
+        assert "source 'api': 80 more referenced documents are skipped" in box.problems

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.sources.graphql.serving import Canned, rough, source, toolbox
 from tests.wire.site import Received, Site, reply
-from toolpost import Completed, ExternalToolConfig, Failed, Settings, Toolbox
+from toolpost import Completed, ExternalToolConfig, Failed, Toolbox
 
 pytestmark = pytest.mark.programs
 ITEMS: list[dict[str, int]] = [{}] * 150_000
@@ -32,7 +33,7 @@ async def _call(folder: Path, **options: Any) -> Any:
         config = ExternalToolConfig.model_validate(
             {"name": "api", "transport": "http", "connection": str(file), **options}
         )
-        async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[config])) as box:
+        async with Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[config])) as box:
             outcome = await box.call("api.get", {})
             ids = outcome.artifacts if isinstance(outcome, Completed) else ()
             return outcome, [await box.store.artifacts.read(one, tenant="local") for one in ids]

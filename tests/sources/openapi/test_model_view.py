@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.schema.strategies import schemas_and_values
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
-from toolpost.sources.openapi.models import remove_references
-from toolpost.sources.openapi.spec import BUDGET, estimate_tokens, fit_to_budget
+from toolpost.sources.openapi.definitions import remove_references
+from toolpost.sources.openapi.model_view import BUDGET, estimate_tokens, fit_to_budget
 
 
 def large(depth: int = 6, width: int = 6) -> dict[str, Any]:

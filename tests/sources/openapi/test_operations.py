@@ -132,7 +132,7 @@ async def test_a_query_string_that_is_no_form_is_left_out_and_told_of() -> None:
     api = await api_of({"paths": {"/a": {"get": {"parameters": [whole]}}}})
 
     assert api.operations[0].parameters == ()
-    assert "the query string 'q' is left out" in api.problems[0]
+    assert "the query string 'q' is skipped" in api.problems[0]
 
 
 async def test_placeholders_that_nobody_declared_are_arguments_all_the_same() -> None:
@@ -213,9 +213,9 @@ async def test_a_broken_operation_is_set_aside_and_the_rest_works() -> None:
     assert [one.tool_name for one in api.operations] == ["fine", "get_odd"]
     assert api.operations[1].parameters == ()
     assert [problem.partition(":")[0] for problem in api.problems] == [
-        "GET /text is set aside",
-        "path '/nowhere' is set aside",
-        "path '/list' is set aside",
+        "GET /text is skipped",
+        "path '/nowhere' is skipped",
+        "path '/list' is skipped",
         "GET /odd",
         "GET /odd",
     ]
@@ -229,10 +229,10 @@ async def test_a_parameter_that_can_be_nowhere_is_told(dialect: dict[str, str]) 
 
     assert api.operations[0].parameters == ()
     assert api.problems == (
-        f"GET /bad: parameter 'x' is in 'qurey', which is no place ({places})",
-        f"GET /bad: parameter 'y' does not say what it is `in` ({places})",
-        "GET /bad: a parameter is left out: it has no name",
-        "GET /bad: a parameter is left out: its name is no text",
+        f"GET /bad: parameter 'x' is in 'qurey', which is not a location ({places})",
+        f"GET /bad: parameter 'y' has no `in` ({places})",
+        "GET /bad: a parameter is skipped: it has no name",
+        "GET /bad: a parameter is skipped: its name is not a string",
     )
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.specs import operation_of
+from toolpost.sources.files import FILE
 from toolpost.sources.openapi.models import FieldEncoding, RequestBody
-from toolpost.web.requests import FILE
 
 
 async def body_of(content: dict[str, Any], parameters: Any = (), **rest: Any) -> RequestBody:

@@ -59,7 +59,7 @@ async def test_a_document_that_cannot_be_had_is_told_of_and_the_rest_works() -> 
     api = await read_api(f"{SITE}split.yaml", fetch=fetch)
 
     assert len(api.operations) == 3
-    assert "left out: https://split.example/docs/split_schemas.yaml does not answer" in api.problems[0]
+    assert "skipped: https://split.example/docs/split_schemas.yaml does not answer" in api.problems[0]
     assert input_schema(api.operations[0])["properties"]["body"] == {}
 
 
@@ -77,7 +77,7 @@ async def test_files_outside_of_the_documents_folder_are_never_read(tmp_path: Pa
     api = await read_api(str(document), fetch=no_network, base_url="https://a.example")
 
     assert api.operations[0].parameters[0].schema == {}
-    assert "outside of the folder" in api.problems[0]
+    assert "outside the folder" in api.problems[0]
 
 
 @pytest.mark.parametrize("reference", ["file:///etc/passwd", "ftp://a.example/x.yaml", "data:,{}", "gopher://x"])
@@ -92,7 +92,7 @@ async def test_a_remote_document_never_leads_to_a_file_or_a_strange_protocol(ref
 
     assert asked == []
     assert api.operations[0].parameters[0].schema == {}
-    assert "left out" in api.problems[0]
+    assert "skipped" in api.problems[0]
 
 
 async def test_what_the_guard_refuses_stays_open() -> None:
@@ -126,7 +126,10 @@ async def test_documents_without_end_are_not_all_read() -> None:
 
     left = MAX_FETCHED + 1  # each of those that were read leads to two more
     assert count == MAX_FETCHED
-    assert any(f"{left:,} of the documents" in problem and "1,000 are fetched" in problem for problem in api.problems)
+    assert any(
+        f"{left:,} of the referenced documents" in problem and "1,000 are fetched" in problem
+        for problem in api.problems
+    )
 
 
 @pytest.mark.parametrize("files", [499, 500, 650])
@@ -147,8 +150,8 @@ async def test_files_beyond_what_all_may_hold_are_counted_and_the_rest_is_read(t
     loaded = await load_documents(document.read_bytes(), document.as_uri(), no_network, limit=room)
 
     assert len(loaded.others) == 9
-    left = "12 of the documents that are referred to were not read"
-    assert loaded.problems == [f"{left}: all together may hold {room:,} bytes; bundle the API into fewer"]
+    left = "12 of the referenced documents were not read"
+    assert loaded.problems == [f"{left}: their total size is limited to {room:,} bytes; bundle the API into fewer"]
 
 
 @pytest.mark.parametrize("place", ["missing.yaml", "."])

@@ -9,9 +9,9 @@ from toolpost.auth.credentials import static_credential, with_environment
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError, ToolAuthError
+from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.models import ApiOperation, Parameter, SecurityRequirement, SecurityScheme
-from toolpost.sources.openapi.requests import Credentials, scheme_values
-from toolpost.web.requests import Presentation
+from toolpost.sources.requests import Presentation
 
 TOKEN_URL = "https://id.example.org/token"
 CLIENT = {"client_id": "me:1", "client_secret": "s3cr3t/ü"}

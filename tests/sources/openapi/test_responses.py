@@ -22,11 +22,11 @@ from toolpost.contracts.errors import (
     ToolServerError,
 )
 from toolpost.contracts.retries import RetryPolicy
+from toolpost.http.content import MOST_ITEMS
 from toolpost.runtime.resilience import may_repeat
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse, Parameter, SecurityRequirement
-from toolpost.sources.openapi.source import parse_response
-from toolpost.web.content import MOST_ITEMS
-from toolpost.web.requests import PlannedRequest
+from toolpost.sources.openapi.responses import parse_response
+from toolpost.sources.requests import PlannedRequest
 from toolpost.wire.messages import Headers
 
 NOW = 1_800_000_000.0
@@ -113,7 +113,7 @@ def test_a_stream_that_is_too_long_is_cut_and_says_so(item: str) -> None:
     kind = "application/x-ndjson" if item == "{}\n" else "text/event-stream"
     output = answered(item * (MOST_ITEMS + 5), kind)
     assert len(output.content) == MOST_ITEMS
-    assert (output.text or "").endswith(f"The first {MOST_ITEMS} of {MOST_ITEMS + 5} items; the rest was left out.")
+    assert (output.text or "").endswith(f"The first {MOST_ITEMS} of {MOST_ITEMS + 5} items; the others were skipped.")
 
 
 @pytest.mark.parametrize(
@@ -285,8 +285,8 @@ def test_a_403_for_too_many_calls_is_a_rate_limit(headers: dict[str, str]) -> No
 def test_a_redirect_that_was_not_followed_is_told_without_its_query() -> None:
     error = failed(b"", None, 307, headers={"Location": "https://other.example/x?token=abc"})
     assert str(error).endswith("it redirects to 'https://other.example/x', which was not followed.")
-    assert "it redirects without saying where to" in str(failed(b"", None, 302))
-    assert "no address" in str(failed(b"", None, 302, headers={"Location": "http://[x"}))
+    assert "it redirects without an address" in str(failed(b"", None, 302))
+    assert "an invalid address" in str(failed(b"", None, 302, headers={"Location": "http://[x"}))
 
 
 def test_a_redirect_that_the_document_promises_is_the_result() -> None:

@@ -114,7 +114,7 @@ async def test_in_a_path(mirror: Caller) -> None:
 
 @pytest.mark.parametrize("text", STEPS)
 async def test_steps_never_leave_in_a_path(mirror: Caller, text: str) -> None:
-    with pytest.raises(ToolValidationError, match="another path"):
+    with pytest.raises(ToolValidationError, match="change the path"):
         await seen(mirror, "GET /path/{X-Value}/end", text)
     assert mirror.sent == []
 

@@ -164,7 +164,7 @@ async def test_a_reference_to_nothing_takes_anything_and_is_told_of() -> None:
     )
 
     assert api.operations[0].parameters[0].schema == {}
-    assert "'#/nope' leads to no schema" in api.problems[0]
+    assert "'#/nope' does not lead to a schema" in api.problems[0]
 
 
 async def test_ids_and_anchors_of_newer_schemas_are_followed() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from toolpost import ExternalToolConfig, Paused, Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import ExternalToolConfig, Paused, Toolbox
 from toolpost.errors import ToolAuthError, ToolPermissionError
 
 pytestmark = pytest.mark.programs
@@ -64,7 +65,7 @@ def source(connection: str, **options: Any) -> ExternalToolConfig:
 
 
 def toolbox(one: ExternalToolConfig, folder: Path | None = None, policy: str = "exploratory", **more: Any) -> Any:
-    return Toolbox(settings=Settings(data_dir=folder, policy=policy, sources=[one], **more))
+    return Toolbox(settings=PatientSettings(data_dir=folder, policy=policy, sources=[one], **more))
 
 
 @pytest.mark.req("GEN-02")
@@ -227,7 +228,7 @@ async def test_a_configured_key_makes_a_post_repeatable_under_one_key() -> None:
         document = {**described(address), "paths": {"/pay": {"post": {"operationId": "pay"}}}}
         path = Path(tempfile.mkdtemp(), "pay.json")
         path.write_text(json.dumps(document))
-        async with toolbox(source(str(path), idempotency_header="Idempotency-Key")) as box:
+        async with toolbox(source(str(path), options={"idempotency_header": "Idempotency-Key"})) as box:
             assert box.registry.find("shop.pay").spec.replay == "keyed"
             assert (await box.call("shop.pay", {}, idempotency_key="order-7")).status == "completed"
     assert seen[0] == seen[1]  # of the key that the caller gave, and of nobody else's like it
@@ -246,7 +247,7 @@ async def test_a_result_that_its_document_did_not_promise_is_what_the_operator_s
     async with toolbox(source(str(tmp_path / "api.json"), outputs=mode)) as box:
         outcome = await box.call("shop.look", {"id": 1})
         told = [event.payload for event in await box.events() if "output_issues" in event.payload]
-        counted = box.registry.get_stats().call_stats["shop.look"].misfits
+        counted = box.registry.get_stats().call_stats["shop.look"].schema_violations
     if mode == "strict":
         assert outcome.error.error_code == "output_invalid"
         assert "write outputs: report into source 'shop'" in str(outcome.error)
@@ -290,7 +291,7 @@ async def test_a_remote_document_cannot_fetch_what_merely_others_may_reach(tmp_p
         number["schema"] = {"$ref": f"{hidden}/salaries.json"}
         (outer / "api.json").write_text(json.dumps(document))
         open_to = {"allow_hosts": [hidden.split("/")[2]]}
-        settings = Settings(data_dir=None, sources=[source(f"{public}/api.json")], network=open_to)
+        settings = PatientSettings(data_dir=None, sources=[source(f"{public}/api.json")], network=open_to)
         async with Toolbox(settings=settings) as box:
             told, specs = str(box.problems), str([spec.input_schema for spec in box.registry.specs()])
     assert "A document may only point at public addresses and at the host it came from" in told

@@ -7,7 +7,7 @@ import pytest
 from tests.specs import operation_of, own_api
 from toolpost.contracts.spec import SafetyProfile, ToolCategory
 from toolpost.schema.validator import compile_validator
-from toolpost.sources.openapi.naming import shorten
+from toolpost.sources.openapi.markdown import shorten
 from toolpost.sources.openapi.spec import input_schema, output_schema, tool_spec
 
 JSON = "application/json"

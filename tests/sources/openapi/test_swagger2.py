@@ -3,8 +3,8 @@
 import pytest
 
 from tests.specs import api_of, build_request, own_api
+from toolpost.sources.files import FILE
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation, FieldEncoding
-from toolpost.web.requests import FILE
 
 
 @pytest.fixture(name="shop")

@@ -12,7 +12,7 @@ import yaml
 
 from tests import parts
 from tests.specs import real_documents
-from toolpost.sources.openapi.documents import MAX_DEPTH, YamlError, load_yaml
+from toolpost.sources.openapi.yaml_text import MAX_DEPTH, YamlError, load_yaml
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_anchors_are_repeated_and_merged_and_own_keys_win() -> None:
 def test_anchors_that_multiply_are_refused_at_once() -> None:
     levels = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 30))
 
-    with pytest.raises(YamlError, match="holds more than 3,000,000 values"):
+    with pytest.raises(YamlError, match="contains more than 3,000,000 values"):
         load_yaml(f"l0: &l0 [x, x]\n{levels}")
 
 
@@ -127,7 +127,7 @@ def test_what_is_no_yaml_is_told_with_its_line() -> None:
 
 
 def test_a_key_that_is_a_list_is_refused() -> None:
-    with pytest.raises(YamlError, match="a key must be text"):
+    with pytest.raises(YamlError, match="a key must be a string"):
         load_yaml("? [a, b]\n: c")
 
 
@@ -165,6 +165,10 @@ def _reads_otherwise(text: str) -> bool:
     return (
         text in ("", "~") or text.lower() in ("true", "false", "null") or text.lstrip("+-.").replace(".", "").isdigit()
     )
+
+
+def test_the_escape_character_is_text_in_a_document() -> None:
+    assert load_yaml("a: \ufdd0\u2028\ufdd00085\nb: '\ufdd02028'") == {"a": "\ufdd0\u2028\ufdd00085", "b": "\ufdd02028"}
 
 
 def test_private_characters_of_a_document_are_its_own() -> None:

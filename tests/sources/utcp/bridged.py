@@ -12,7 +12,8 @@ from utcp.interfaces.communication_protocol import CommunicationProtocol  # type
 from utcp.interfaces.serializer import Serializer  # type: ignore[import-not-found]
 from utcp.plugins.discovery import register_call_template, register_communication_protocol  # type: ignore[import-not-found]
 
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import ExternalToolConfig, Toolbox
 
 
 class EchoTemplate(CallTemplate):  # type: ignore[misc]
@@ -52,8 +53,8 @@ class EchoProtocol(CommunicationProtocol):  # type: ignore[misc]
 
 async def main(connection: str, bridge: bool) -> dict[str, Any]:
     utcp = {"bridge": bridge, "variables": {"m_WORD": "hello"}}
-    one = ExternalToolConfig(name="m", transport="utcp", connection=connection, utcp=utcp)
-    async with Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[one])) as box:
+    one = ExternalToolConfig(name="m", transport="utcp", connection=connection, options=utcp)
+    async with Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[one])) as box:
         tools = [spec.name for spec in box.registry.specs() if spec.source == "m"]
         answers: list[Any] = [await box.call(name, {"a": 1}) for name in tools]
         failed: list[Any] = [await box.call(name, {"fail": True}) for name in tools]

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
 from tests.parts import ROOT, python_of_utcp
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import ExternalToolConfig, Toolbox
 
 ORACLE = Path(__file__).with_name("oracle.py")
 
@@ -84,7 +85,7 @@ def in_file(folder: Path, document: dict[str, Any]) -> Path:
 
 
 def toolbox(one: ExternalToolConfig, **more: Any) -> Any:
-    return Toolbox(settings=Settings(**{"data_dir": None, "policy": "exploratory", "sources": [one], **more}))
+    return Toolbox(settings=PatientSettings(**{"data_dir": None, "policy": "exploratory", "sources": [one], **more}))
 
 
 def names(box: Any) -> set[str]:

@@ -24,7 +24,7 @@ import asyncio, logging, sys
 from toolpost import ExternalToolConfig, Settings, Toolbox
 
 async def main():
-    one = ExternalToolConfig(name="m", transport="utcp", connection=sys.argv[1], utcp={"bridge": True})
+    one = ExternalToolConfig(name="m", transport="utcp", connection=sys.argv[1], options={"bridge": True})
     async with Toolbox(settings=Settings(data_dir=None, sources=[one])):
         assert "utcp.utcp_client" in sys.modules
 
@@ -84,7 +84,7 @@ def test_without_the_bridge_it_stays_closed(tmp_path: Path) -> None:
 
 
 async def test_where_the_packages_are_missing_the_way_to_install_them_is_told(tmp_path: Path) -> None:
-    async with toolbox(source(in_file(tmp_path, manual(tool("t", ECHO))), utcp={"bridge": True})) as box:
+    async with toolbox(source(in_file(tmp_path, manual(tool("t", ECHO))), options={"bridge": True})) as box:
         [state] = box.report
 
     assert "pip install 'toolpost[utcp]'" in str(state.error)

@@ -124,7 +124,7 @@ async def test_a_command_sees_what_its_manual_lets_it_see(tmp_path: Path, monkey
 
 
 async def test_a_variable_of_the_operator_reaches_the_script_as_a_value() -> None:
-    outcome = await called(cli('printf %s "$TOKEN $5 $CMD_9_OUTPUT$ref"'), utcp={"variables": {"TOKEN": "$(id)'\""}})
+    outcome = await called(cli('printf %s "$TOKEN $5 $CMD_9_OUTPUT$ref"'), options={"variables": {"TOKEN": "$(id)'\""}})
 
     assert outcome.content == "$(id)'\""
 
@@ -254,7 +254,7 @@ async def test_a_tool_whose_argument_could_become_code_is_left_out(command: str)
 
     assert found == {"m.good"}
     assert len(told) == 1
-    assert "tool 'm.bad' is left out: its command has" in told[0]
+    assert "tool 'm.bad' is skipped: its command has" in told[0]
 
 
 async def test_nor_may_another_step_read_it_as_code() -> None:
@@ -279,7 +279,7 @@ async def test_an_argument_that_looks_like_an_option_is_refused(place: str) -> N
     ended = await called(cli(f"printf -- {place}"), {"p": "-x"})
     number = await called(cli(f"printf %s; test 1 -gt {place} && echo yes"), {"p": -5})
 
-    assert "p: begins with '-', and would be taken for an option" in str(refused.error)
+    assert "p: begins with '-' and would be parsed as an option" in str(refused.error)
     assert [behind.content, ended.content, number.content] == ["x=-x", "-x", "yes"]
 
 
@@ -316,7 +316,7 @@ async def test_a_step_that_floods_is_ended_and_leaves_nothing(tmp_path: Path, mo
 
 async def test_neither_progress_nor_errors_tell_a_secret() -> None:
     command = 'set -x; : "$WORD"; sleep 0.3; env | grep DB_WORD >&2; exit 1'
-    options = {"utcp": {"variables": {"WORD": "Bearer s3cretword"}}, "env": {"DB_WORD": "s3cretenv"}}
+    options = {"options": {"variables": {"WORD": "Bearer s3cretword"}}, "env": {"DB_WORD": "s3cretenv"}}
     async with toolbox(source(manual(tool("t", cli(command))), **options)) as box:
         outcome = await box.call("m.t", {})
         told = repr(await box.events())

@@ -13,8 +13,8 @@ from tests import warm
 from tests.sources.utcp.serving import App, in_file, manual, names, source, tool, toolbox
 from tests.wire.site import Received, Site, reply
 from toolpost import ConfigError, ExternalToolConfig
+from toolpost.sources.base import BaseSource, Services
 from toolpost.sources.utcp.source import UtcpSource
-from toolpost.transports.base import BaseSource, Services
 
 SERVER = """
 from fastmcp import FastMCP
@@ -205,7 +205,7 @@ async def test_a_source_that_may_make_no_others_says_so(tmp_path: Path) -> None:
     template = {"call_template_type": "mcp", "config": {"mcpServers": {"small": {"command": "never-started"}}}}
     path = in_file(tmp_path, {"manual_call_templates": [{"name": "x", **template}]})
     utcp = UtcpSource(source(path), Services())
-    with pytest.raises(ConfigError, match="nothing here speaks mcp"):
+    with pytest.raises(ConfigError, match="nothing here supports mcp"):
         await utcp.discover()
     await utcp.close()
 
@@ -249,7 +249,7 @@ async def test_an_api_document_that_came_by_a_socket_is_not_taken(app: App, tmp_
             [state] = box.report
 
     assert not state.ok
-    assert "is not taken by tcp" in str(state.error)
+    assert "is not supported by tcp" in str(state.error)
 
 
 GOOD = tool("good", {"call_template_type": "text", "content": "hi"})
@@ -280,5 +280,5 @@ async def test_nor_does_one_manual_that_cannot_be_reached(tmp_path: Path) -> Non
     config = {"manual_call_templates": templates, "variables": {"KEY": "s3cret-key"}}
     async with toolbox(source(in_file(tmp_path, config))) as box:
         assert names(box) == {"m.good"}
-        assert "by graphql, is left out" in box.problems[0]
+        assert "transport graphql is skipped" in box.problems[0]
         assert "s3cret" not in box.problems[0]

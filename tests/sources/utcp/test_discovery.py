@@ -161,7 +161,7 @@ async def test_one_manual_that_fails_does_not_take_the_others_along(app: App, tm
     }
     async with toolbox(source(in_file(tmp_path, {"manual_call_templates": [broken, works]}))) as box:
         assert names(box) == {"m.get"}
-        assert "manual 'broken' is left out" in box.problems[0]
+        assert "manual 'broken' is skipped" in box.problems[0]
 
     assert "404" in await error_of(source(in_file(tmp_path, {"manual_call_templates": [broken]})))
 
@@ -182,7 +182,7 @@ async def test_one_manual_that_fails_does_not_take_the_others_along(app: App, tm
         (b"\xff\xfe\x00", "not UTF-8"),
         (b"[" * 5000, "nested too deeply"),
         (b'{"tools": [' + b'{"a":' * 500 + b"1" + b"}" * 500 + b"]}", "nested too deeply"),
-        (f"{LAUGHS}tools: *g", "too often"),
+        (f"{LAUGHS}tools: *g", "repeat too much"),
     ],
     ids=range(14),
 )
@@ -204,7 +204,7 @@ def with_template(kind: str, **fields: Any) -> dict[str, Any]:
     ("item", "told"),
     [
         (7, "it has no name"),
-        ({"description": "nameless"}, "tool number 1 is left out: it has no name"),
+        ({"description": "nameless"}, "tool number 1 is skipped: it has no name"),
         ({"name": "x"}, "no tool_call_template"),
         (with_template("smoke_signal"), "'smoke_signal'"),
         (with_template("http"), "url"),
@@ -232,7 +232,7 @@ async def test_a_server_that_is_away_is_an_error() -> None:
 
 
 async def test_a_file_that_is_not_there_is_told() -> None:
-    assert "no file './gone.json'" in await error_of(source("./gone.json"))
+    assert "the file './gone.json' does not exist" in await error_of(source("./gone.json"))
 
 
 async def test_a_required_manual_stops_the_start() -> None:

@@ -11,15 +11,9 @@ from tests.sources.utcp.serving import App, manual, source, tool, toolbox
 from tests.wire.site import Received, Site, reply
 from toolpost import Completed, ToolContext, ToolError
 from toolpost.auth.credentials import static_credential
-from toolpost.errors import (
-    ToolAuthError,
-    ToolClientError,
-    ToolRateLimitError,
-    ToolServerError,
-    ToolValidationError,
-)
+from toolpost.errors import ToolAuthError, ToolClientError, ToolRateLimitError, ToolServerError, ToolValidationError
+from toolpost.sources.base import Services
 from toolpost.sources.utcp.source import UtcpSource
-from toolpost.transports.base import Services
 
 pytestmark = pytest.mark.programs
 
@@ -291,7 +285,7 @@ async def test_an_argument_cannot_double_what_the_address_fixes(app: App) -> Non
     outcome = await called(app.http("/echo?tenant=a"), {"tenant": "b"})
 
     assert isinstance(outcome.error, ToolValidationError)
-    assert "tenant: the address has a value of its own" in str(outcome.error)
+    assert "tenant: the address already sets it" in str(outcome.error)
 
 
 @pytest.mark.parametrize("outputs", [None, "strict"])

@@ -50,7 +50,7 @@ async def test_a_name_is_given_to_one_manual_only(tmp_path: Path) -> None:
         [problem] = box.problems
 
     assert outcome.content == "mine"
-    assert "manual 'my_shop' is there twice" in problem
+    assert "manual 'my_shop' exists twice" in problem
 
 
 async def test_a_longer_name_takes_none_that_is_taken(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_configuration_that_leads_to_another_is_told(tmp_path: Path, kin
     async with toolbox(source(path)) as box:
         [state] = box.report
 
-    assert "is a client's configuration, and another one leads to it" in str(state.error)
+    assert "is a client configuration, and another one refers to it" in str(state.error)
 
 
 async def test_a_manual_may_be_as_large_as_it_is_written(tmp_path: Path) -> None:

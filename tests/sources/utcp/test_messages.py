@@ -238,8 +238,8 @@ async def test_something_else_than_a_graphql_answer_is_told(app: App) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ({"data": None}, "answered without errors, but without data, too"),
-        ({"errors": []}, "answered without errors, but without data, too"),
+        ({"data": None}, "returned neither data nor errors"),
+        ({"errors": []}, "returned neither data nor errors"),
         ({"data": None, "errors": [{}]}, "answered with errors: no reason given"),
         ({"data": None, "errors": [{"message": {"x": 1}}, None]}, 'answered with errors: {"x":1}; no reason given'),
     ],
@@ -277,7 +277,7 @@ async def test_a_file_is_found_beside_its_manual(tmp_path: Path) -> None:
     [
         ("declined", "mutation", "card declined"),
         ("declined", "query", "card declined"),
-        ("half", "mutation", "half of it is missing. It gave data too, so it may have had its effect"),
+        ("half", "mutation", "half of it is missing. It also returned data, so it may have taken effect"),
         ("odd", "query", "boom"),
     ],
 )
@@ -315,7 +315,7 @@ async def test_an_answer_that_is_cut_says_so(app: App) -> None:
     outcome = await called({**template, "max_response_size": 5}, {"x": "a long message"}, TEXT)
 
     assert outcome.content == "got a"
-    assert "The answer goes on; it is cut at 5 bytes." in outcome.text
+    assert "The answer continues; it is cut at 5 bytes." in outcome.text
 
 
 async def test_a_cut_through_a_character_leaves_a_text(app: App) -> None:
@@ -331,7 +331,7 @@ async def test_nor_are_bytes_cut_in_silence(app: App) -> None:
 
     outcome = await called({**template, "max_response_size": 5}, {"x": "a long message"})
 
-    assert outcome.content["note"] == "The answer goes on; it is cut at 5 bytes."
+    assert outcome.content["note"] == "The answer continues; it is cut at 5 bytes."
 
 
 async def test_an_argument_cannot_begin_a_second_message(app: App) -> None:

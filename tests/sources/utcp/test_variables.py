@@ -26,13 +26,13 @@ async def key_sent(path: Path, **options: Any) -> Any:
 @pytest.mark.parametrize(
     "options",
     [
-        {"utcp": {"variables": {"API_KEY": "k-12345"}}},
-        {"utcp": {"variables": {"m_API_KEY": "k-12345"}}},
+        {"options": {"variables": {"API_KEY": "k-12345"}}},
+        {"options": {"variables": {"m_API_KEY": "k-12345"}}},
         {"env": {"API_KEY": "k-12345"}},
         {"env": {"API_KEY": "${KEY_OF_MINE}"}},
         {"auth_config": {"API_KEY": "k-12345"}},
         {"auth_config": {"API_KEY": "${KEY_OF_MINE}"}},
-        {"env": {"API_KEY": "other"}, "utcp": {"variables": {"API_KEY": "k-12345"}}},
+        {"env": {"API_KEY": "other"}, "options": {"variables": {"API_KEY": "k-12345"}}},
     ],
     ids=["variables", "by_manual", "env", "env_filled_in", "auth_config", "auth_config_filled_in", "variables_first"],
 )
@@ -81,7 +81,7 @@ async def test_a_tool_whose_variables_are_missing_is_left_out_and_they_are_named
 
     assert "'m.broken'" in told
     assert "ROOM, FLOOR, API_KEY" in told
-    assert "utcp.variables" in told
+    assert "options.variables" in told
     assert "m_ROOM" in told
     assert works.status == "completed"
 
@@ -110,7 +110,7 @@ async def test_a_variable_is_not_told_when_a_call_fails(app: App, tmp_path: Path
     auth = {"auth_type": "api_key", "api_key": "Bearer ${TOKEN}", "var_name": "Authorization"}
     path = in_file(tmp_path, manual(tool("t", app.http("/status/${STATUS}", auth=auth))))
     variables = {"TOKEN": "s3cret-token", "STATUS": "403"}
-    async with toolbox(source(path, utcp={"variables": variables})) as box:
+    async with toolbox(source(path, options={"variables": variables})) as box:
         outcome = await box.call("m.t", {})
 
     assert "you sent" in str(outcome.error)
@@ -127,7 +127,7 @@ async def test_secrets_that_an_answer_repeats_are_in_no_result_and_no_event(
     script = {**cli("printenv OUR_TOKEN"), "inherit_env_vars": ["OUR_TOKEN"]}
     tools = [tool("keyed", keyed(app)), tool("fixed", fixed), tool("script", script)]
     allowed = {"allowed_communication_protocols": ["http", "cli"]}
-    async with toolbox(source(in_file(tmp_path, manual(*tools)), utcp=allowed)) as box:
+    async with toolbox(source(in_file(tmp_path, manual(*tools)), options=allowed)) as box:
         results = [(await box.call(f"m.{name}", {})).content for name in ("keyed", "fixed", "script")]
         told = str([event.payload for event in await box.events()])
 

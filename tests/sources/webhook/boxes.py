@@ -5,9 +5,10 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tests.patient_settings import PatientSettings
 from tests.sources.webhook.replay import N8n, framed
 from tests.wire.site import Received
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from toolpost import ExternalToolConfig, Toolbox
 
 JSON = {"content-type": "application/json; charset=utf-8"}
 
@@ -17,13 +18,13 @@ def source(connection: str, **options: Any) -> ExternalToolConfig:
 
 
 def toolbox(one: ExternalToolConfig) -> Any:
-    return Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[one]))
+    return Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[one]))
 
 
 def plain_box(connection: str, **options: Any) -> Any:
     """Webhooks without looking at what is there."""
-    webhook = {"kind": "plain", **options.pop("webhook", {})}
-    return toolbox(source(connection, webhook=webhook, **options))
+    webhook = {"kind": "plain", **options.pop("options", {})}
+    return toolbox(source(connection, options=webhook, **options))
 
 
 def n8n_box(n8n: N8n, **options: Any) -> Any:

@@ -17,8 +17,8 @@ SWITCHED_OFF = said(404, b"<pre>Cannot GET /api/v1/workflows</pre>", **{"content
 
 
 def box_of(site: Site, **options: Any) -> Any:
-    webhook = {"kind": "n8n", **options.pop("webhook", {})}
-    return n8n_box(N8n(site.url, KEY), webhook=webhook, **options)
+    webhook = {"kind": "n8n", **options.pop("options", {})}
+    return n8n_box(N8n(site.url, KEY), options=webhook, **options)
 
 
 # ---------------------------------------------------------------- the API
@@ -27,7 +27,7 @@ def box_of(site: Site, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        pytest.param(said(401, {"message": "unauthorized"}), "refuses the API key (unauthorized)", id="wrong key"),
+        pytest.param(said(401, {"message": "unauthorized"}), "rejects the API key (unauthorized)", id="wrong key"),
         pytest.param(said(403, {"message": "Forbidden"}), "give it the scope workflow:list", id="no scope"),
         pytest.param(SWITCHED_OFF, "it is switched off there (N8N_PUBLIC_API_DISABLED)", id="switched off"),
         pytest.param(said(200, b"<html>", **{"content-type": "text/html"}), "is the connection its base", id="page"),
@@ -49,7 +49,7 @@ async def test_a_list_that_goes_round_in_circles_is_given_up() -> None:
         async with box_of(site) as box:
             [state] = box.report
         assert len(site.requests) == 2
-    assert "its cursors lead nowhere new" in str(state.error)
+    assert "an invalid or repeated cursor" in str(state.error)
 
 
 async def test_the_key_goes_to_the_api_and_never_to_a_webhook() -> None:
@@ -90,7 +90,7 @@ async def test_no_webhook_with_a_url_of_its_own_is_sent_the_key(kind: str, given
     site = Site(by_path(settings=said(200, settings), workflows=listing(), mine=said(200, {"ok": True})))
     async with site:
         webhook = {"kind": kind, "tools": {"mine": {"url": "webhook/mine"}}}
-        async with n8n_box(N8n(site.url, KEY), webhook=webhook, **given) as box:
+        async with n8n_box(N8n(site.url, KEY), options=webhook, **given) as box:
             assert (await box.call("n8n.mine", {})).content == {"ok": True}
         assert KEY in str(site.requests[-2].headers)
         assert site.last.path == "/webhook/mine"
@@ -119,7 +119,7 @@ async def test_a_login_that_is_no_key_of_the_api_goes_to_the_webhooks(given: Any
 async def test_without_a_key_of_the_api_another_login_still_opens_webhooks() -> None:
     given = {"auth_config": {"api_key": "sesame", "header": "X-Hook"}}
     async with Site(said(200, {"ok": True})) as site:
-        async with box_of(site, webhook={"tools": {"mine": {"url": "webhook/mine"}}}, **given) as box:
+        async with box_of(site, options={"tools": {"mine": {"url": "webhook/mine"}}}, **given) as box:
             outcome = await box.call("n8n.mine", {})
         [called] = site.requests
     assert outcome.content == {"ok": True}
@@ -199,35 +199,38 @@ async def test_what_is_odd_beside_a_path_with_arguments_is_not_required() -> Non
 
 async def test_a_tool_that_the_operator_wrote_goes_before_a_workflow_of_its_name() -> None:
     site = Site(by_path(workflows=listing(workflow("Orders", "theirs")), mine=said(200, {"mine": True})))
-    async with site, box_of(site, webhook={"tools": {"orders": {"url": "webhook/mine"}}}) as box:
+    async with site, box_of(site, options={"tools": {"orders": {"url": "webhook/mine"}}}) as box:
         outcome = await box.call("n8n.orders", {})
         [problem] = box.problems
     assert outcome.content == {"mine": True}
-    assert "workflow 'Orders' gives way to webhook.tools.orders, which has a url of its own" in problem
+    assert "workflow 'Orders' is replaced by options.tools.orders, which has its own url" in problem
 
 
 @pytest.mark.parametrize(
     ("one", "told"),
     [
-        (workflow("X", "={{ 1 }}"), "workflow 'X' has a webhook that is left out: its path or method is worked out"),
+        (
+            workflow("X", "={{ 1 }}"),
+            "workflow 'X' has a webhook that is skipped: its path or method is an n8n expression",
+        ),
         ({"name": "X", "nodes": 1}, "workflow 'X' has no nodes that can be read"),
         (workflow("X", "x", nodes=[sticky('```json\n{"type":\n```')]), "tool 'x': its block 'json' is not JSON"),
         (workflow("X", "x", nodes=[sticky("y" * 60_000)]), "a note of 60,000 characters was not read"),
         (workflow("X", "x", nodes=[sticky('{"type": "array"}')]), "not that of an object, so that it was not used"),
         (
             workflow("X", "x", nodes=[sticky('{"properties": {"a": {"type": "wrong"}}}')]),
-            "tool 'x' is left out: Schema",
+            "tool 'x' is skipped: Schema",
         ),
         (
             workflow("X", "x", nodes=[sticky('{"properties": {"a": {"pattern": "("}}}')]),
             "patterns of 'n8n.x' cannot be matched in bounded time and are not checked",
         ),
-        (workflow("X", "a\ud800b"), "workflow 'X' is left out: 'utf-8' codec can't encode"),
+        (workflow("X", "a\ud800b"), "workflow 'X' is skipped: 'utf-8' codec can't encode"),
         (
             workflow(
                 "X", "x", parameters={"responseMode": "onReceived"}, nodes=[sticky('```json output\n{"a": 1}\n```')]
             ),
-            "tool 'x': it promises an output, but its Webhook node answers at once; set its Respond to",
+            "tool 'x': it declares an output, but its Webhook node responds immediately; set its Respond to",
         ),
     ],
     ids=["path", "nodes", "note", "long note", "list", "schema", "pattern", "no bytes", "at once"],
@@ -239,8 +242,8 @@ async def test_what_is_wrong_with_a_workflow_is_told(one: Any, told: str) -> Non
 
 async def test_a_configured_tool_that_fits_no_workflow_is_told() -> None:
     others = [workflow(f"A {number}", f"a-{number}") for number in range(9)]
-    _, problems = await found_in(*others, workflow("Flow"), webhook={"tools": {"flwo": {"description": "x"}}})
-    assert "webhook.tools.flwo fits no active workflow; the nearest are: flow, " in problems
+    _, problems = await found_in(*others, workflow("Flow"), options={"tools": {"flwo": {"description": "x"}}})
+    assert "options.tools.flwo matches no active workflow; similar names: flow, " in problems
 
 
 async def test_names_that_would_clash_are_told_apart_by_path_and_then_by_more() -> None:
@@ -341,7 +344,7 @@ ODD_TRACE = "boom\n    at async Promise.all (x.js 0)\n  at run (/a b/x.js:1:2)\n
 @pytest.mark.parametrize("kind", ["n8n", "plain"])
 async def test_a_stack_trace_is_told_to_nobody(answer: bytes, code: str, kind: str) -> None:
     site = Site(by_path(workflows=listing(), flow=answer))
-    async with site, box_of(site, webhook={"kind": kind, "tools": {"flow": {"url": "webhook/flow"}}}) as box:
+    async with site, box_of(site, options={"kind": kind, "tools": {"flow": {"url": "webhook/flow"}}}) as box:
         outcome = await box.call("n8n.flow", {})
     assert outcome.error.error_code == code
     assert "answered " in str(outcome.error)
@@ -386,6 +389,6 @@ async def test_a_workflow_that_never_answers_is_given_up() -> None:
         writer.write(listing(workflow()))
 
     slow = {"tools": {"flow": {"timeout_s": 0.2}}}
-    async with Site(answer) as site, box_of(site, webhook=slow) as box:
+    async with Site(answer) as site, box_of(site, options=slow) as box:
         outcome = await box.call("n8n.flow", {})
     assert isinstance(outcome.error, ToolTimeoutError)

@@ -11,8 +11,8 @@ from tests.sources.webhook.boxes import by_path, names, plain_box, said, source,
 from tests.wire.site import Received, Site
 from toolpost import ToolContext
 from toolpost.errors import ToolAuthError, ToolRateLimitError, ToolTimeoutError
+from toolpost.sources.base import Services
 from toolpost.sources.webhook.source import WebhookSource
-from toolpost.transports.base import Services
 
 GREETING = {"type": "object", "properties": {"greeting": {"type": "string"}}, "required": ["greeting"]}
 
@@ -25,7 +25,7 @@ def tools(**options: Any) -> dict[str, Any]:
 @pytest.mark.req("MISC-26")
 async def test_the_arguments_are_the_body_and_the_answer_is_the_result() -> None:
     async with Site(said(200, {"greeting": "hi"})) as site:
-        async with plain_box(site.url, webhook=tools(url="greet", output_schema=GREETING)) as box:
+        async with plain_box(site.url, options=tools(url="greet", output_schema=GREETING)) as box:
             outcome = await box.call("hooks.mine", {"name": "Ann", "deep": {"a": [1, None]}})
         sent = site.last
     assert outcome.content == {"greeting": "hi"}
@@ -38,7 +38,7 @@ ORDER: dict[str, Any] = {"properties": {"item": {"type": "string"}}}
 
 async def test_an_argument_that_its_schema_does_not_name_is_refused() -> None:
     async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook=tools(input_schema=ORDER)) as box:
+        async with plain_box(site.url, options=tools(input_schema=ORDER)) as box:
             refused = await box.call("hooks.mine", {"item": "pen", "zzz": 1})
             fine = await box.call("hooks.mine", {"item": "pen"})
         assert (refused.error.error_code, fine.status) == ("validation_failed", "completed")
@@ -59,7 +59,7 @@ async def test_an_argument_that_its_schema_does_not_name_is_refused() -> None:
 )
 async def test_a_schema_may_let_other_arguments_in(schema: dict[str, Any]) -> None:
     async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook=tools(input_schema=schema)) as box:
+        async with plain_box(site.url, options=tools(input_schema=schema)) as box:
             await box.call("hooks.mine", {"zzz": 1})
         assert json.loads(site.last.body) == {"zzz": 1}
 
@@ -78,7 +78,7 @@ async def test_a_schema_may_let_other_arguments_in(schema: dict[str, Any]) -> No
 )
 async def test_a_url_is_a_path_below_the_connection(below: str, url: str, path: str) -> None:
     async with Site(said(200, {})) as site:
-        async with plain_box(site.url + below, webhook=tools(url=url)) as box:
+        async with plain_box(site.url + below, options=tools(url=url)) as box:
             await box.call("hooks.mine", {})
         assert site.last.path == path
 
@@ -87,7 +87,7 @@ async def test_a_url_is_a_path_below_the_connection(below: str, url: str, path: 
 async def test_a_method_without_a_body_has_its_arguments_in_the_query(method: str) -> None:
     given = {"q": "a&b=ü", "n": 3, "yes": True, "many": ["x", "y"], "none": None, "deep": {"k": 1}}
     async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook=tools(method=method)) as box:
+        async with plain_box(site.url, options=tools(method=method)) as box:
             await box.call("hooks.mine", given)
         sent = site.last
     told = {"q": ["a&b=ü"], "n": ["3"], "yes": ["true"], "many": ["x", "y"], "deep": ['{"k":1}']}
@@ -98,7 +98,7 @@ async def test_a_method_without_a_body_has_its_arguments_in_the_query(method: st
 async def test_arguments_are_checked_before_anything_is_sent() -> None:
     schema = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
     async with Site() as site:
-        async with plain_box(site.url, webhook=tools(input_schema=schema)) as box:
+        async with plain_box(site.url, options=tools(input_schema=schema)) as box:
             outcome = await box.call("hooks.mine", {"n": "one"})
         assert site.requests == []
     assert outcome.error.error_code == "validation_failed"
@@ -128,7 +128,7 @@ async def test_an_address_without_a_path_is_looked_at_without_credentials() -> N
 async def test_an_address_that_nobody_answers_at_says_how_not_to_look(free_port: int) -> None:
     async with toolbox(source(f"http://127.0.0.1:{free_port}")) as box:
         [state] = box.report
-    assert "webhook.kind: plain" in str(state.error)
+    assert "options.kind: plain" in str(state.error)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_credentials_stay_with_the_server_of_the_connection() -> None:
     login = {"auth_type": "bearer", "auth_config": {"token": "tok-123456"}, "headers": {"X-Team": "blue"}}
     async with Site(said(200, {})) as here, Site(said(200, {})) as there:
         both = {"tools": {"mine": {"url": "a"}, "other": {"url": f"{there.url}/b"}}}
-        async with plain_box(here.url, webhook=both, **login) as box:
+        async with plain_box(here.url, options=both, **login) as box:
             first = await box.call("hooks.mine", {})
             second = await box.call("hooks.other", {})
         assert (first.status, second.status) == ("completed", "completed")
@@ -152,13 +152,13 @@ async def test_credentials_stay_with_the_server_of_the_connection() -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("../up", "webhook.tools.mine of source 'hooks': the webhook path '../up' has a step"),
-        ("a/../../b", "has a step '.' or '..'"),
+        ("../up", "options.tools.mine of source 'hooks': the webhook path '../up' contains a segment"),
+        ("a/../../b", "contains a segment '.' or '..'"),
         ("ftp://example.com/x", "refused"),
     ],
 )
 async def test_a_url_that_leads_astray_is_refused(url: str, told: str) -> None:
-    async with plain_box("http://127.0.0.1:9/in", webhook=tools(url=url)) as box:
+    async with plain_box("http://127.0.0.1:9/in", options=tools(url=url)) as box:
         [state] = box.report
     assert not state.ok
     assert told in str(state.error)
@@ -167,7 +167,7 @@ async def test_a_url_that_leads_astray_is_refused(url: str, told: str) -> None:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_a_redirect_is_not_followed(method: str) -> None:
     async with Site(said(200, {})) as there, Site(said(307, b"", location=f"{there.url}/x")) as site:
-        async with plain_box(site.url, webhook=tools(method=method)) as box:
+        async with plain_box(site.url, options=tools(method=method)) as box:
             outcome = await box.call("hooks.mine", {})
         assert (len(site.requests), len(there.requests)) == (1, 0)
     assert "which was not followed" in str(outcome.error)
@@ -186,11 +186,11 @@ async def test_a_variable_in_a_url_is_filled_and_never_told(monkeypatch: pytest.
     async with Site(echo) as site:
         tools = {"a": {"url": "services/${HOOK_TOKEN}"}}
         base = f"{site.url}/${{HOOK_BASE}}"
-        async with plain_box(site.url, base_url=base, webhook={"tools": tools}) as box:
+        async with plain_box(site.url, base_url=base, options={"tools": tools}) as box:
             outcome = await box.call("hooks.a", {})
         assert site.last.path == "/services/t0ken-of-ada"
         webhook = {"kind": "n8n", "tools": {"a": {"url": "${HOOK_TOKEN}"}}}
-        async with toolbox(source(site.url, base_url=base, webhook=webhook)) as box:
+        async with toolbox(source(site.url, base_url=base, options=webhook)) as box:
             other = await box.call("hooks.a", {})
         assert site.last.path == "/base-of-ada/t0ken-of-ada"
     assert "no such hook: /services/[redacted]" in str(outcome.error)
@@ -204,7 +204,7 @@ async def test_a_key_makes_repeating_safe_and_stays_the_same() -> None:
         writer.write(answers.pop(0))
 
     async with Site(answer) as site:
-        async with plain_box(site.url, webhook=tools(idempotency_header="Idempotency-Key")) as box:
+        async with plain_box(site.url, options=tools(idempotency_header="Idempotency-Key")) as box:
             outcome = await box.call("hooks.mine", {"a": 1})
         keys = [one.all("idempotency-key") for one in site.requests]
     assert outcome.content == {"ok": True}
@@ -214,7 +214,7 @@ async def test_a_key_makes_repeating_safe_and_stays_the_same() -> None:
 
 async def test_without_a_key_a_call_that_may_have_had_its_effect_is_not_repeated() -> None:
     async with Site(said(503, {"message": "busy"})) as site:
-        async with plain_box(site.url, webhook=tools()) as box:
+        async with plain_box(site.url, options=tools()) as box:
             outcome = await box.call("hooks.mine", {})
         assert len(site.requests) == 1
     assert outcome.error.status_code == 503
@@ -258,7 +258,7 @@ async def test_a_picture_is_an_artifact() -> None:
 )
 async def test_an_answer_other_than_promised_is_a_failure_where_outputs_are_strict(answer: bytes, told: str) -> None:
     promised = tools(output_schema=GREETING)
-    async with Site(answer) as site, plain_box(site.url, webhook=promised, outputs="strict") as box:
+    async with Site(answer) as site, plain_box(site.url, options=promised, outputs="strict") as box:
         outcome = await box.call("hooks.mine", {})
     assert outcome.error.error_code == "output_invalid"
     assert told in str(outcome.error)
@@ -267,7 +267,7 @@ async def test_an_answer_other_than_promised_is_a_failure_where_outputs_are_stri
 async def test_an_answer_of_another_type_than_promised_is_handed_on_with_a_note() -> None:
     async with (
         Site(said(200, {"greeting": 1})) as site,
-        plain_box(site.url, webhook=tools(output_schema=GREETING)) as box,
+        plain_box(site.url, options=tools(output_schema=GREETING)) as box,
     ):
         outcome = await box.call("hooks.mine", {})
     assert (outcome.content, len(outcome.meta["output_issues"])) == ({"greeting": 1}, 1)
@@ -275,10 +275,10 @@ async def test_an_answer_of_another_type_than_promised_is_handed_on_with_a_note(
 
 async def test_what_is_accepted_is_no_result_where_one_is_promised() -> None:
     site, options = Site(said(202, b"", location="/jobs/7")), tools(output_schema=GREETING)
-    async with site, plain_box(site.url, webhook=options) as box:
+    async with site, plain_box(site.url, options=options) as box:
         outcome = await box.call("hooks.mine", {})
     assert "answered 202 with an empty body where a result was promised" in str(outcome.error)
-    assert "How it stands is told at /jobs/7" in str(outcome.error)
+    assert "Its status is at /jobs/7" in str(outcome.error)
 
 
 async def test_an_empty_answer_is_no_result_where_none_is_promised() -> None:
@@ -290,13 +290,13 @@ async def test_an_empty_answer_is_no_result_where_none_is_promised() -> None:
 @pytest.mark.parametrize(
     ("answer", "content", "told"),
     [
-        (said(202, b"", location="/jobs/7"), None, "may not be done yet. How it stands is told at /jobs/7"),
+        (said(202, b"", location="/jobs/7"), None, "may not have finished yet. Its status is at /jobs/7"),
         (
             said(202, {"job": 7}, location="/jobs/7"),
             {"job": 7},
-            "may not be done yet. How it stands is told at /jobs/7",
+            "may not have finished yet. Its status is at /jobs/7",
         ),
-        (said(202, b""), None, "It was accepted and may not be done yet."),
+        (said(202, b""), None, "It was accepted and may not have finished yet."),
         (said(201, b"", location="/things/7"), None, "It was created at /things/7"),
     ],
     ids=["empty", "with a body", "without an address", "created"],
@@ -312,7 +312,7 @@ async def test_a_status_is_a_failure_and_the_time_to_wait_is_kept() -> None:
     limited = said(429, {"message": "slow down"}, **{"retry-after": "7"})
     async with Site(by_path(limited=limited, login=said(401, {"message": "who?"}))) as site:
         both = {"tools": {"limited": {"url": "limited"}, "login": {"url": "login"}}}
-        async with plain_box(site.url, webhook=both) as box:
+        async with plain_box(site.url, options=both) as box:
             busy = await box.call("hooks.limited", {})
             refused = await box.call("hooks.login", {})
     assert isinstance(busy.error, ToolRateLimitError)
@@ -325,7 +325,7 @@ async def test_a_webhook_that_never_answers_is_given_up() -> None:
     async def silence(received: Received, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    async with Site(silence) as site, plain_box(site.url, webhook=tools(timeout_s=0.2)) as box:
+    async with Site(silence) as site, plain_box(site.url, options=tools(timeout_s=0.2)) as box:
         outcome = await box.call("hooks.mine", {})
     assert isinstance(outcome.error, ToolTimeoutError)
 
@@ -335,7 +335,7 @@ async def test_no_secret_of_a_source_is_told() -> None:
     given: dict[str, Any] = {"auth_type": "bearer", "auth_config": {"token": "tok-123456"}}
     async with Site(echo) as site:
         signature = {"signature": {"secret": "s3cret-words"}}
-        async with plain_box(f"{site.url}/hook/path-key?key=abc12345", webhook=signature, **given) as box:
+        async with plain_box(f"{site.url}/hook/path-key?key=abc12345", options=signature, **given) as box:
             outcome = await box.call("hooks.call", {})
             told = f"{outcome.error.to_dict()} {box.report} {box.registry.find('hooks.call').tool.spec}"
     assert "answered 400" in told
@@ -345,7 +345,7 @@ async def test_no_secret_of_a_source_is_told() -> None:
 
 async def test_a_value_that_no_url_can_carry_is_refused() -> None:
     async with Site() as site:
-        async with plain_box(site.url, webhook=tools(method="GET")) as box:
+        async with plain_box(site.url, options=tools(method="GET")) as box:
             outcome = await box.call("hooks.mine", {"half": "\ud800"})
         assert site.requests == []
     assert outcome.error.error_code == "validation_failed"
@@ -353,7 +353,7 @@ async def test_a_value_that_no_url_can_carry_is_refused() -> None:
 
 async def test_a_tool_can_be_run_without_a_router() -> None:
     async with Site(said(200, {"ok": True})) as site:
-        one = WebhookSource(source(site.url, webhook={"kind": "plain", **tools(idempotency_header="Key")}), Services())
+        one = WebhookSource(source(site.url, options={"kind": "plain", **tools(idempotency_header="Key")}), Services())
         try:
             [tool] = await one.discover()
             result = await tool.execute({"a": 1}, ToolContext())

@@ -8,7 +8,7 @@ from tests.sources.webhook.boxes import n8n_box, names, toolbox
 from tests.sources.webhook.replay import N8n
 from tests.sources.webhook.replay import n8n as an_n8n
 from toolpost import ExternalToolConfig
-from toolpost.sources.webhook.n8n import N8nApi, looks_like_n8n
+from toolpost.sources.webhook.n8n_api import N8nApi, looks_like_n8n
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
 from toolpost.wire.network import NetworkPolicy
@@ -86,7 +86,7 @@ async def test_a_pinned_call_is_a_sample_of_the_arguments(n8n: N8n) -> None:
 
 async def test_the_configuration_says_more_than_the_workflow(n8n: N8n) -> None:
     told = {"description": "Adds one.", "input_schema": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}}
-    async with n8n_box(n8n, webhook={"tools": {"last_node": told}}) as box:
+    async with n8n_box(n8n, options={"tools": {"last_node": told}}) as box:
         spec = box.registry.find("n8n.last_node").tool.spec
         bad = await box.call("n8n.last_node", {})
     assert (spec.description, spec.input_schema["required"]) == ("Adds one.", ["a"])
@@ -106,7 +106,7 @@ async def test_a_workflow_that_answers_at_once_says_so_in_its_description(n8n: N
     async with n8n_box(n8n) as box:
         spec = box.registry.find("n8n.started_only").tool.spec
         outcome = await box.call("n8n.started_only", {})
-    assert "answers at once" in spec.description
+    assert "responds immediately" in spec.description
     assert outcome.content == {"message": "Workflow was started"}
 
 
@@ -123,26 +123,26 @@ async def test_an_empty_answer_where_nothing_is_promised_is_told_as_suspicious(n
     async with n8n_box(n8n) as box:
         outcome = await box.call("n8n.fails_in_silence", {})
     assert (outcome.status, outcome.content) == ("completed", None)
-    assert "n8n answers so when a workflow fails" in outcome.text
+    assert "n8n responds like this if a workflow fails" in outcome.text
 
 
 async def test_a_workflow_that_fails_is_a_failure_that_says_where_to_look(n8n: N8n) -> None:
     async with n8n_box(n8n) as box:
         outcome = await box.call("n8n.fails_at_the_end", {})
     assert (outcome.error.error_code, outcome.error.status_code) == ("workflow_failed", 500)
-    assert "'Fails at the end' failed while it ran. Its executions in n8n tell where" in str(outcome.error)
+    assert "'Fails at the end' failed. Its executions in n8n show where" in str(outcome.error)
 
 
 @pytest.mark.parametrize(
     ("url", "method", "told"),
     [
         ("webhook/asleep-tool", "POST", "Activate it in n8n"),
-        ("webhook/echo-tool", "GET", "does not take GET: n8n says"),
+        ("webhook/echo-tool", "GET", "does not accept GET: n8n responds"),
         ("webhook-test/echo-tool", "POST", "Call the production URL: /webhook/ in place of /webhook-test/"),
     ],
 )
 async def test_a_webhook_that_is_not_registered_says_what_to_do(n8n: N8n, url: str, method: str, told: str) -> None:
-    async with n8n_box(n8n, webhook={"kind": "n8n", "tools": {"mine": {"url": url, "method": method}}}) as box:
+    async with n8n_box(n8n, options={"kind": "n8n", "tools": {"mine": {"url": url, "method": method}}}) as box:
         outcome = await box.call("n8n.mine", {})
     assert outcome.error.error_code == "webhook_not_registered"
     assert told in str(outcome.error)
@@ -155,7 +155,7 @@ async def test_a_login_of_a_webhook_comes_from_the_headers_of_the_source(n8n: N8
     async with n8n_box(n8n, headers={"X-Hook-Secret": "open-sesame"}) as box:
         let_in = await box.call("n8n.guarded", {})
     assert refused.error.error_code == "auth_required"
-    assert "asks for headerAuth: write that header into the source's headers" in str(refused.error)
+    assert "requires headerAuth: add that header to the headers of the source" in str(refused.error)
     assert let_in.content == {"in": "yes"}
 
 
@@ -177,7 +177,7 @@ async def test_each_method_of_a_webhook_is_a_tool(n8n: N8n) -> None:
 async def test_a_page_is_text_where_nothing_else_is_promised(n8n: N8n) -> None:
     async with n8n_box(n8n) as box:
         free = await box.call("n8n.page", {})
-    async with n8n_box(n8n, webhook={"tools": {"page": {"output_schema": {"type": "object"}}}}) as box:
+    async with n8n_box(n8n, options={"tools": {"page": {"output_schema": {"type": "object"}}}}) as box:
         promised = await box.call("n8n.page", {})
     assert free.content == "<h1>Fine</h1>"
     assert "a web page where JSON was promised" in str(promised.error)
@@ -207,10 +207,10 @@ async def test_what_is_no_webhook_is_told_and_what_is_disabled_or_asleep_is_not_
 @pytest.mark.parametrize("key", ["wrong-key", ""], ids=["a wrong key", "no key"])
 async def test_without_the_right_key_the_source_says_how_to_get_one(n8n: N8n, key: str) -> None:
     login = {"auth_type": "api_key", "auth_config": {"api_key": key}} if key else {"auth_type": "none"}
-    async with n8n_box(n8n, webhook={"kind": "n8n"}, **login) as box:
+    async with n8n_box(n8n, options={"kind": "n8n"}, **login) as box:
         [state] = box.report
     assert not state.ok
-    assert "Make one in n8n under Settings" in str(state.error)
+    assert "Create one in n8n under Settings" in str(state.error)
     assert not key or key not in str(state.error)
 
 
@@ -219,7 +219,7 @@ async def test_without_a_key_webhooks_with_a_url_are_tools(n8n: N8n) -> None:
         name="n8n",
         transport="webhook",
         connection=n8n.url,
-        webhook={"kind": "n8n", "tools": {"greet": {"url": "webhook/echo-tool"}}},
+        options={"kind": "n8n", "tools": {"greet": {"url": "webhook/echo-tool"}}},
     )
     async with toolbox(one) as box:
         outcome = await box.call("n8n.greet", SUM)

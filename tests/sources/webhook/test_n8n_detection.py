@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolpost.sources.webhook.n8n import looks_like_n8n
+from toolpost.sources.webhook.n8n_api import looks_like_n8n
 from toolpost.wire.messages import Headers
 
 JSON = "application/json; charset=utf-8"

@@ -20,7 +20,7 @@ async def test_the_signature_is_of_the_bytes_that_are_sent(
 ) -> None:
     signature = {"secret": "s3cret-words", "header": "X-Sig", **options}
     async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook={"signature": signature}) as box:
+        async with plain_box(site.url, options={"signature": signature}) as box:
             await box.call("hooks.call", {"name": "Zoë", "n": 1.5})
         sent = site.last
     assert sent.all("x-sig") == [prefix + hmac.new(b"s3cret-words", sent.body, algorithm).hexdigest()]
@@ -29,16 +29,16 @@ async def test_the_signature_is_of_the_bytes_that_are_sent(
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_what_has_no_body_is_not_signed_but_left_out(method: str) -> None:
     tools = {"gone": {"url": "gone", "method": method}, "stays": {"url": "stays"}}
-    async with plain_box("http://127.0.0.1:9", webhook={"signature": {"secret": "s3cret"}, "tools": tools}) as box:
+    async with plain_box("http://127.0.0.1:9", options={"signature": {"secret": "s3cret"}, "tools": tools}) as box:
         assert names(box, "hooks") == {"hooks.stays"}
         [problem] = box.problems
-    assert f"tool 'gone' is left out: a {method} has no body" in problem
+    assert f"tool 'gone' is skipped: a {method} has no body" in problem
 
 
 async def test_a_timestamp_is_signed_with_the_body() -> None:
     signature = {"secret": "s3cret-words", "encoding": "base64", "timestamp_header": "X-Time", "prefix": "v1,"}
     async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook={"signature": signature}) as box:
+        async with plain_box(site.url, options={"signature": signature}) as box:
             await box.call("hooks.call", {"a": 1})
         sent = site.last
     [stamp] = sent.all("x-time")
@@ -49,7 +49,7 @@ async def test_a_timestamp_is_signed_with_the_body() -> None:
 async def test_a_timestamp_may_stand_in_the_header_of_the_signature() -> None:
     signature = {"secret": "s3cret-words", "header": "Stripe-Signature", "prefix": "t={timestamp},v1="}
     async with Site(said(200, {})) as site:
-        async with plain_box(site.url, webhook={"signature": signature}) as box:
+        async with plain_box(site.url, options={"signature": signature}) as box:
             await box.call("hooks.call", {"a": 1})
         sent = site.last
     [told] = sent.all("stripe-signature")

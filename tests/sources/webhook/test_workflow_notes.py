@@ -18,7 +18,7 @@ ANYTHING = {"type": "object"}
 async def spec_of(one: dict[str, Any], **options: Any) -> ToolSpec:
     async with Site(listing(one)) as site:
         webhook = {"kind": "n8n", **options}
-        async with n8n_box(N8n(site.url, "key-1234567890"), webhook=webhook) as box:
+        async with n8n_box(N8n(site.url, "key-1234567890"), options=webhook) as box:
             spec: ToolSpec = box.registry.find("n8n.flow").tool.spec
     return spec
 

@@ -10,7 +10,8 @@ from typing import Any
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from toolpost import ExternalToolConfig, Settings, Toolbox
+from tests.patient_settings import PatientSettings
+from toolpost import ExternalToolConfig, Toolbox
 
 Handler = Callable[[ServerConnection], Awaitable[None]]
 
@@ -60,14 +61,14 @@ def source(url: str, tools: dict[str, Any], **options: Any) -> ExternalToolConfi
         name="api",
         transport="websocket",
         connection=url,
-        websocket=websocket,
+        options=websocket,
         retry_policy={"max_attempts": options.pop("tries", 1)},
         **options,
     )
 
 
 def toolbox(one: ExternalToolConfig, **more: Any) -> Any:
-    return Toolbox(settings=Settings(data_dir=None, policy="exploratory", sources=[one], **more))
+    return Toolbox(settings=PatientSettings(data_dir=None, policy="exploratory", sources=[one], **more))
 
 
 def shared(url: str, tools: dict[str, Any] | None = None, **options: Any) -> Any:

@@ -9,8 +9,8 @@ from websockets.asyncio.server import ServerConnection
 from tests.sources.websocket.servers import said, serving, source, tool, toolbox
 from toolpost import Completed, Failed
 from toolpost.contracts.context import ToolContext
+from toolpost.sources.base import Services
 from toolpost.sources.websocket.source import WebSocketSource
-from toolpost.transports.base import Services
 
 ARGUMENTS = {
     "type": "object",
@@ -163,9 +163,12 @@ async def test_an_answer_is_checked_against_the_output_schema(outputs: str) -> N
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"tools": {"a": {"message": {"x": "{y}"}, "input_schema": ARGUMENTS}}}, "wants 'y'"),
-        ({"tools": {"a": {"message": [1]}}, "mode": "multiplexed"}, "no object that could hold an id as 'id'"),
-        ({"tools": {"a": {"message": {"m": 1}}}, "mode": "multiplexed", "id_field": "m.id"}, "hold an id as 'id'"),
+        ({"tools": {"a": {"message": {"x": "{y}"}, "input_schema": ARGUMENTS}}}, "needs 'y'"),
+        ({"tools": {"a": {"message": [1]}}, "mode": "multiplexed"}, "no object for an id at 'id'"),
+        (
+            {"tools": {"a": {"message": {"m": 1}}}, "mode": "multiplexed", "id_field": "m.id"},
+            "no object for an id at 'id'",
+        ),
         ({"tools": {}}, "there are no tools"),
     ],
     ids=["unknown argument", "no object", "no object inside", "no tools"],

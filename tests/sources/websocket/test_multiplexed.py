@@ -12,9 +12,10 @@ from toolpost import Completed, Failed
 from toolpost.contracts.calls import Credential
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
-from toolpost.sources.websocket.messages import Correlation
-from toolpost.sources.websocket.source import WebSocketSession, WebSocketSource
-from toolpost.transports.base import Services
+from toolpost.sources.base import Services
+from toolpost.sources.websocket.correlation import Correlation
+from toolpost.sources.websocket.session import WebSocketSession
+from toolpost.sources.websocket.source import WebSocketSource
 from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.websockets import connect_websocket
 
@@ -192,7 +193,7 @@ async def test_a_message_above_the_limit_may_be_for_a_call_that_gave_up_before()
         outcome = await call
     assert isinstance(outcome, Failed)
     assert outcome.error.is_retryable
-    assert "not known for which call" in str(outcome.error)
+    assert "Its call is unknown" in str(outcome.error)
 
 
 TAKES_ID = {"properties": {"id": {"type": "integer"}}}
@@ -206,8 +207,8 @@ TAKES_ID = {"properties": {"id": {"type": "integer"}}}
 async def test_a_tool_with_something_of_its_own_where_the_id_goes_is_left_out(fields: dict[str, Any]) -> None:
     own = WebSocketSource(shared("ws://127.0.0.1:9", {"delete": tool(**fields)}), Services())
     assert await own.discover() == []
-    assert "'delete' is left out: its " in own.problems[0]
-    assert "where the id of a call goes" in own.problems[0]
+    assert "'delete' is skipped: its " in own.problems[0]
+    assert "the place of the call's id" in own.problems[0]
 
 
 async def test_an_argument_where_the_id_goes_is_refused() -> None:
@@ -327,7 +328,7 @@ async def test_a_call_that_gives_up_does_not_disturb_others_whose_messages_wait_
         others = [asyncio.create_task(patient.execute({"n": number}, ToolContext())) for number in (2, 3)]
         with pytest.raises(ToolTimeoutError):
             await first
-        with pytest.raises(ToolConnectionError, match="did not take the message in time") as given_up:
+        with pytest.raises(ToolConnectionError, match="did not read the message in time") as given_up:
             await unsent
         awake.set()
         assert [(await one).result["got"] for one in others] == [{"n": 2}, {"n": 3}]

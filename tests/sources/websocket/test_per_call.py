@@ -19,8 +19,8 @@ from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError, ToolTimeoutError
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.source_kinds import AuthType, TransportType
+from toolpost.sources.base import Services
 from toolpost.sources.websocket.source import WebSocketSource
-from toolpost.transports.base import Services
 
 
 @pytest.mark.req("MISC-03")
@@ -259,9 +259,9 @@ async def test_a_name_that_the_operator_wrote_does_not_lead_to_cloud_metadata(mo
 
 PROGRAM = """
 import asyncio, json, sys
-sys.modules["aiohttp"] = None
+sys.modules["websockets"] = None
 from toolpost import ExternalToolConfig, Settings, Toolbox, tool
-from toolpost.transports.base import Services
+from toolpost.sources.base import Services
 
 @tool(side_effects="pure")
 def add(a: int, b: int) -> int:
@@ -270,7 +270,7 @@ def add(a: int, b: int) -> int:
 async def main():
     async with Toolbox(tools=[add], settings=Settings(data_dir=None)) as box:
         total = (await box.call("add", {"a": 1, "b": 2})).content
-    unused = [name for name in sys.modules if "websocket" in name]
+    unused = [name for name, module in sys.modules.items() if "websocket" in name and module is not None]
     source = ExternalToolConfig(name="api", transport="websocket", connection="ws://127.0.0.1:9")
     async with Toolbox(settings=Settings(data_dir=None, sources=[source])) as box:
         print(json.dumps([total, unused, box.report[0].error]))

@@ -12,8 +12,8 @@ from toolpost import Completed, Failed
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.contracts.events import EventCode
+from toolpost.sources.base import Services
 from toolpost.sources.websocket.source import WebSocketSource
-from toolpost.transports.base import Services
 
 ENDLESS = 10_000
 
@@ -89,7 +89,7 @@ async def test_a_stream_that_breaks_is_a_failure_that_says_how_much_came(
     assert isinstance(outcome, Failed)
     assert outcome.error.error_code == code
     assert said in str(outcome.error)
-    assert "2 answers had come before" in str(outcome.error)
+    assert "2 answers arrived before" in str(outcome.error)
     assert told == ['{"n":0}', '{"n":1}']
 
 
@@ -98,7 +98,9 @@ async def test_a_stream_without_an_end_is_a_timeout_that_says_how_to_end_it() ->
         (watch,) = await WebSocketSource(
             source(url, {"watch": tool(stream=True, timeout_s=0.5)}), Services()
         ).discover()
-        with pytest.raises(ToolTimeoutError, match=r"did not end within .* 1 answer had come before\. max_seconds"):
+        with pytest.raises(
+            ToolTimeoutError, match=r"did not end within .* 1 answer arrived before\. .*set max_seconds"
+        ):
             await watch.execute({}, ToolContext())
 
 
@@ -136,7 +138,7 @@ async def test_a_stream_that_does_not_end_tells_of_answers_that_came_without_its
 
     outcome = await streamed(push, mode="multiplexed")
     assert isinstance(outcome, Failed)
-    assert "1 answer had come before, and 3 without its id, which were dropped" in str(outcome.error)
+    assert "1 answer arrived before, and 3 without its id (dropped)" in str(outcome.error)
 
 
 async def test_a_stream_is_limited_in_size_as_a_whole() -> None:

@@ -11,8 +11,8 @@ from tests.sources.websocket.servers import Held, serving, shared, tool, toolbox
 from toolpost import Failed
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolTimeoutError
+from toolpost.sources.base import Services
 from toolpost.sources.websocket.source import WebSocketSource
-from toolpost.transports.base import Services
 
 
 @pytest.mark.parametrize(

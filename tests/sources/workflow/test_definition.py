@@ -13,18 +13,18 @@ STEP = "steps: {a: {tool: t}}"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1, 2]", "is no mapping"),
-        ("name: x\nsteps: {a: {tool: t}", "is no YAML"),
+        ("[1, 2]", "is not a mapping"),
+        ("name: x\nsteps: {a: {tool: t}", "is not YAML"),
         ("steps: {a: {tool: t}}", "name: Field required"),
         ("name: x", "steps: Field required"),
         ("name: x\nsteps: {}", "steps: Dictionary should have at least 1 item"),
         (f"name: x\nfromat: 1\n{STEP}", "fromat is unknown; did you mean format?"),
-        (f"name: x\nname: y\n{STEP}", "the key 'name' stands twice"),
-        (f"name: x\ninputs: &a {{}}\noutputs: *a\n{STEP}", "aliases are not taken here"),
-        (f"format: 2\nname: x\n{STEP}", "has format 2, written by a newer Toolpost; this one reads up to 1"),
+        (f"name: x\nname: y\n{STEP}", "the key 'name' occurs twice"),
+        (f"name: x\ninputs: &a {{}}\noutputs: *a\n{STEP}", "aliases are not allowed"),
+        (f"format: 2\nname: x\n{STEP}", "has format 2 of a newer Toolpost; this one supports up to 1"),
         (f"format: new\nname: x\n{STEP}", "format is 'new', not a number"),
-        ("name: x\nsteps: {a-b: {tool: t}}", "steps.a-b is no name for expressions"),
-        (f"name: x\ninputs: {{type: array}}\n{STEP}", "inputs is no JSON Schema of an object"),
+        ("name: x\nsteps: {a-b: {tool: t}}", "steps.a-b is not a valid name for expressions"),
+        (f"name: x\ninputs: {{type: array}}\n{STEP}", "inputs is not a JSON Schema of an object"),
         (f"name: x\ninputs: {{properties: {{a: {{type: strin}}}}}}\n{STEP}", "workflow 'x' (version 1): inputs "),
         ("name: x\nsteps: {a: {tool: t, after: [b]}, b: {tool: t, after: [a]}}", "in a circle: a → b → a"),
         (
@@ -33,7 +33,7 @@ STEP = "steps: {a: {tool: t}}"
         ),
         ("name: x\nsteps: {a: {tool: t, after: [z]}}", "step 'a', after refers to the step 'z', which does not exist"),
         (f"name: x\noutputs: '${{{{ steps.z }}}}'\n{STEP}", "outputs refers to the step 'z'"),
-        ("name: x\nsteps: {a: {tool: t, when: 'length('}}", "step 'a', when 'length(' is no JMESPath"),
+        ("name: x\nsteps: {a: {tool: t, when: 'length('}}", "step 'a', when 'length(' is not JMESPath"),
         ("name: x\nsteps: {a: {tool: t, when: input.n}}", "begins with 'input', not with inputs, steps"),
         ("name: x\nsteps: {a: {tool: t, when: '@'}}", "uses @ for everything"),
         ("name: x\nsteps: {a: {tool: t, when: '!steps.a'}}", "must name one of the steps"),
@@ -94,9 +94,9 @@ def test_a_workflow_is_packed_into_bytes_and_read_again() -> None:
 @pytest.mark.parametrize(
     ("packed", "message"),
     [
-        (b"\x00\x01", "its 2 bytes are no JSON"),
+        (b"\x00\x01", "its 2 bytes are not JSON"),
         (b"{}", "it was not packed by Toolpost"),
-        (b'{"toolpost_workflow": 9}', "has format 9, written by a newer Toolpost"),
+        (b'{"toolpost_workflow": 9}', "has format 9 of a newer Toolpost"),
         (b'{"toolpost_workflow": 1, "workflow": "{}", "sha256": "0"}', "is damaged"),
     ],
 )
@@ -108,5 +108,5 @@ def test_bytes_that_are_no_packed_workflow_are_refused(packed: bytes, message: s
 
 def test_a_truncated_package_is_refused() -> None:
     packed = Workflow.parse(f"name: x\n{STEP}").pack()
-    with pytest.raises(ConfigError, match="no JSON"):
+    with pytest.raises(ConfigError, match="not JSON"):
         Workflow.unpack(packed[:-10])

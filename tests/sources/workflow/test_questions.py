@@ -7,6 +7,7 @@ import mcp_types as types
 import pytest
 from fastmcp import Context, FastMCP
 
+from tests.patient_settings import PatientSettings
 from toolpost import Completed, ExternalToolConfig, Failed, Paused, Settings, Tool, Toolbox, ToolContext, tool
 from toolpost.contracts.questions import CallPreview
 from toolpost.sources import Workflow, WorkflowFunction
@@ -65,9 +66,9 @@ async def drop(table: str) -> str:
 
 def toolbox(name: str, folder: Path | None) -> Any:
     protocol: Any = {"protocol": "legacy" if name == "srv.old" else "2026-07-28"}
-    source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:here", trust=True, mcp=protocol)
+    source = ExternalToolConfig(name="srv", transport="mcp", connection="memory:here", trust=True, options=protocol)
     flow = WorkflowFunction(Workflow.parse(FLOW.replace("TOOL", name)))
-    settings = Settings(data_dir=folder, builtins="none", sources=[source])
+    settings = PatientSettings(data_dir=folder, builtins="none", sources=[source])
     return Toolbox(tools=[colour, mail, drop, flow], settings=settings, servers={"srv": server})
 
 

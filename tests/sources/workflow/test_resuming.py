@@ -7,8 +7,9 @@ from textwrap import dedent
 
 import pytest
 
+from tests.patient_settings import PatientSettings
 from tests.warm import Program
-from toolpost import Completed, Settings, Toolbox
+from toolpost import Completed, Toolbox
 from toolpost.sources import ExternalToolConfig
 
 ANN = "acme:ann"
@@ -133,7 +134,7 @@ def reopened(folder: Path) -> Toolbox:
         ExternalToolConfig(name="shop", transport="python", connection=str(folder / "shop.py")),
         ExternalToolConfig(name="flows", transport="workflow", connection=str(folder / "flows")),
     ]
-    return Toolbox(settings=Settings(data_dir=folder / "data", sources=sources, builtins="none"))
+    return Toolbox(settings=PatientSettings(data_dir=folder / "data", sources=sources, builtins="none"))
 
 
 def killed(folder: Path, what: str) -> str:

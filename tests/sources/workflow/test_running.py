@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.patient_settings import PatientSettings
 from toolpost import Completed, Failed, Paused, Settings, Toolbox, model_text, tool
 from toolpost.errors import ToolExecutionError
 from toolpost.sources import Workflow, WorkflowFunction
@@ -202,7 +203,7 @@ async def test_a_folder_of_workflows_is_a_source_and_a_broken_file_harms_no_othe
     (tmp_path / "good.yaml").write_text("name: good\nsteps: {a: {tool: echo, arguments: {value: 1}}}")
     (tmp_path / "bad.yaml").write_text("name: bad\nsteps: {a: {tool: echo, argumnets: {}}}")
     source = {"name": "flows", "transport": "workflow", "connection": str(tmp_path)}
-    settings = Settings.model_validate({"data_dir": None, "sources": [source]})
+    settings = PatientSettings.model_validate({"data_dir": None, "sources": [source]})
     async with Toolbox(tools=[echo], settings=settings) as box:
         outcome = await box.call("flows.good", user=ANN)
         (problem,) = [one for one in box.problems if "bad.yaml" in str(one)]

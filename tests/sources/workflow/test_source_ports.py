@@ -83,7 +83,7 @@ async def test_a_table_goes_in_as_an_artifact(form: str) -> None:
     [
         (as_parquet(table(total=pa.array(["5", "50"]))), "port 'orders': column 'total' is string, not float64"),
         (as_parquet(table().drop_columns(["day"])), "port 'orders': the table has no column 'day'"),
-        (b"neither of them", "port 'orders': the artifact is no table of Arrow or Parquet"),
+        (b"neither of them", "port 'orders': the artifact is not an Arrow or Parquet table"),
     ],
 )
 async def test_a_port_of_the_wrong_schema_is_named(given: bytes, message: str) -> None:
@@ -95,7 +95,7 @@ async def test_a_port_of_the_wrong_schema_is_named(given: bytes, message: str) -
     assert isinstance(failed, Failed)
     assert f"workflow 'large_orders' (version 1): {message}" in failed.error.message
     assert isinstance(missing, Failed)
-    assert "there is no artifact 'art_none'" in missing.error.message
+    assert "the artifact 'art_none' does not exist" in missing.error.message
     assert isinstance(wrong_row, Failed)
     assert "$.orders[2].id" in wrong_row.error.message
 
@@ -105,8 +105,8 @@ async def test_a_port_of_the_wrong_schema_is_named(given: bytes, message: str) -
     [
         ("`5`", "its rows are of type int, not a list of objects"),
         ("`[1]`", "row 0 is of type int, not an object"),
-        ('`[{"id": 1}, {"id": "x"}]`', "column 'id', row 1: of type str 'x' is no int64"),
-        ('`[{"day": "soon"}]`', "column 'day', row 0: 'soon' is no date"),
+        ('`[{"id": 1}, {"id": "x"}]`', "column 'id', row 1: of type str 'x' is not of type int64"),
+        ('`[{"day": "soon"}]`', "column 'day', row 0: 'soon' is not a valid date"),
     ],
 )
 async def test_rows_that_do_not_fit_the_port_that_goes_out_are_named(rows: str, message: str) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from toolpost import Completed, Settings, Toolbox, tool
-from toolpost.contracts.config import WorkflowOptions
+from tests.patient_settings import PatientSettings
+from toolpost import Completed, Toolbox, tool
 from toolpost.sources import ExternalToolConfig
+from toolpost.sources.workflow.options import WorkflowOptions
 from toolpost.sources.workflow.source import choose_version
 
 ANN = "acme:ann"
@@ -30,9 +31,9 @@ def folder_of(path: Path, *versions: int) -> Path:
 
 
 def box_of(path: Path, aliases: dict[str, Any] | None = None) -> Toolbox:
-    options = WorkflowOptions(aliases=aliases or {})
-    source = ExternalToolConfig(name="flows", transport="workflow", connection=str(path), workflow=options)
-    return Toolbox(tools=[echo], settings=Settings(data_dir=None, sources=[source], builtins="none"))
+    options = {"aliases": aliases or {}}
+    source = ExternalToolConfig(name="flows", transport="workflow", connection=str(path), options=options)
+    return Toolbox(tools=[echo], settings=PatientSettings(data_dir=None, sources=[source], builtins="none"))
 
 
 @pytest.mark.req("FUT-10")
@@ -83,6 +84,6 @@ async def test_an_alias_of_no_version_and_a_version_in_two_files_are_told(tmp_pa
     folder_of(tmp_path, 1, 2)
     (tmp_path / "twice.yaml").write_text((tmp_path / "report1.yaml").read_text())
     async with box_of(tmp_path) as box:
-        assert any("twice.yaml: workflow 'report' (version 1) stands in another file" in str(p) for p in box.problems)
+        assert any("twice.yaml: workflow 'report' (version 1) exists in another file" in str(p) for p in box.problems)
     async with box_of(tmp_path, {"report": "report_v3"}) as box:
-        assert any("alias 'report' leads to 'report_v3', which is no version" in str(p) for p in box.problems)
+        assert any("alias 'report' leads to 'report_v3', which is not a version" in str(p) for p in box.problems)

@@ -9,9 +9,9 @@ from typing import Any, get_args
 from toolpost.adapters.credentials import NamedCredential
 from toolpost.adapters.prompter import PolicyName, prompt_agent
 from toolpost.adapters.provider import list_server_tools
+from toolpost.adapters.stored_tools import AnyToolValue, StoredTool
 from toolpost.adapters.workflows import workflow_tool
 from toolpost.contracts.errors import ToolError
-from toolpost.contracts.tool_values import AnyToolValue, StoredTool
 from toolpost.toolbox.blocking import EventLoopThread
 
 knext: Any = import_module("knime.extension")  # has no types

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from toolpost.adapters import values
-from toolpost.contracts.tool_values import StoredTool
+from toolpost.adapters.stored_tools import StoredTool
 
 kt: Any = import_module("knime.api.types")  # has no types
 

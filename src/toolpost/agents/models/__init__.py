@@ -1,1 +1,1 @@
-"""Chat models: clients of providers, how a name becomes one, and how a model is asked."""
+"""Chat models: clients of providers, names of models, and requests to them."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolpost.agents.models.http_model import Dialect, HttpChatModel
-from toolpost.agents.models.replies import ReplyParts, earlier_calls, reasoning_items
+from toolpost.agents.models.reply_parts import ReplyParts, earlier_calls, reasoning_items
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta, Usage
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import as_object, is_array, is_object
@@ -29,7 +29,7 @@ _FINISH = {
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 _DATA_URL = re.compile(r"data:([\w.+/-]+);base64,(.*)", re.DOTALL)
 _THOUGHTS = ("thinking", "redacted_thinking")
-# What a reply cannot be held to; whoever gave the schema checks the reply against all of it.
+# Keywords that the API does not enforce; the caller validates the reply against the whole schema.
 _UNSUPPORTED = frozenset(
     {
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
@@ -50,13 +50,11 @@ class MessagesDialect:
     stream_options: Mapping[str, Any] = {"stream": True}
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the version of the API and the key."""
         return {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
 
     def payload(
         self, messages: Sequence[Mapping[str, Any]], view: ToolView, response_schema: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return system prompt, messages, tools and the format of the reply."""
         turns, system = list(messages), list[str]()
         while turns and turns[0].get("role") in ("system", "developer"):
             system.append("".join(block["text"] for block in _blocks(turns.pop(0).get("content"))))
@@ -70,7 +68,6 @@ class MessagesDialect:
         return body
 
     def read(self, data: dict[str, Any]) -> ModelReply:
-        """Read a whole message."""
         content = data.get("content")
         if not is_array(content):
             raise ToolOutputError("the language model answered without a content")
@@ -81,7 +78,6 @@ class MessagesDialect:
         return parts.reply()
 
     def reader(self) -> MessagesReader:
-        """Return the reader of a stream of events."""
         return MessagesReader()
 
 
@@ -95,7 +91,6 @@ class MessagesReader:
         self._stopped = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[TextDelta | ToolCallDelta]:
-        """Read an event."""
         parts, index = self._parts, event.get("index")
         delta = as_object(event.get("delta"))
         match event.get("type"):
@@ -120,7 +115,6 @@ class MessagesReader:
                 pass
 
     def reply(self) -> ModelReply | None:
-        """Return the reply once its last event came."""
         return self._parts.reply() if self._stopped and self._parts.finish else None
 
     def _start(self, block: dict[str, Any], index: Any) -> Iterator[TextDelta | ToolCallDelta]:
@@ -138,17 +132,17 @@ class MessagesReader:
 
 
 class AnthropicMessages(HttpChatModel):
-    """A model behind Anthropic's Messages, or a server that speaks them at `base_url`.
+    """A model behind Anthropic's Messages API, or a compatible server at `base_url`.
 
-    Without `base_url` it is `ANTHROPIC_BASE_URL` or Anthropic, with the key in `ANTHROPIC_API_KEY`. A reply has at most
-    8,192 tokens unless `options` say another `max_tokens`.
+    The default is `ANTHROPIC_BASE_URL` or Anthropic, with the key in `ANTHROPIC_API_KEY`. A reply has at most 8,192
+    tokens unless `options` contains another `max_tokens`.
     """
 
     dialect: ClassVar[Dialect] = MessagesDialect()
 
 
 def _turns(messages: Sequence[Mapping[str, Any]], view: ToolView) -> list[dict[str, Any]]:
-    """Return messages whose roles take turns: results of all calls must stand in one message."""
+    """Return messages with alternating roles; the results of all calls must be in one message."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.get("role") == "assistant" else "user"
@@ -173,7 +167,7 @@ def _message_blocks(message: Mapping[str, Any], view: ToolView) -> Iterator[dict
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
-    """Return a content as blocks; texts without a word are refused, so they are left out."""
+    """Return a content as blocks, without empty texts, which the API rejects."""
     parts = content if is_array(content) else [{"type": "text", "text": content or ""}]
     return [block for block in map(_block, parts) if block.get("text") != ""]
 
@@ -192,7 +186,7 @@ def _block(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _id(value: Any) -> str:
-    """Return the id of a call in the letters that Anthropic takes; other providers use more."""
+    """Return the ID of a call in the characters that Anthropic accepts."""
     return _NOT_IN_IDS.sub("_", str(value or "")) or "call"
 
 
@@ -215,7 +209,7 @@ def _finish(reason: Any) -> str:
 
 
 def _usage(data: Any) -> Usage:
-    """Count tokens; those of a cached prompt are listed apart."""
+    """Count tokens; the API lists those of a cached prompt separately."""
     if not is_object(data):
         return Usage()
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
@@ -224,12 +218,12 @@ def _usage(data: Any) -> Usage:
 
 
 def _later(first: Usage, last: Usage) -> Usage:
-    """Return the counts at the end of a stream, which may leave out those of the prompt."""
+    """Merge counts of a stream; the last may omit those of the prompt."""
     return Usage(max(first.input_tokens, last.input_tokens), max(first.output_tokens, last.output_tokens))
 
 
 def _close_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a schema that a reply can be held to: objects have what they name and nothing else."""
+    """Return the part of a schema that the API can enforce, with closed objects."""
     closed = replace_subschemas(
         {word: part for word, part in schema.items() if word not in _UNSUPPORTED}, _close_schema
     )

@@ -1,4 +1,4 @@
-"""Chat models over HTTP: requests, deadlines and server-sent events, for the API of any provider."""
+"""Chat models over HTTP: requests, deadlines and server-sent events, for any provider's API."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ import os
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from toolpost.agents.models.replies import (
-    OVERLOADED,
-    RETRY,
-    RestoredCalls,
-    ask_with_retries,
-    complete_message,
-    finish_reply,
-)
+from toolpost.agents.models.reply_parts import RestoredCalls, complete_message, finish_reply
+from toolpost.agents.models.retries import OVERLOADED, RETRY, request_with_retries
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.contracts import errors
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
+from toolpost.http.content import parse_json
+from toolpost.http.encoding import UnsendableError, compact_json
+from toolpost.http.event_stream import SseDecoder
+from toolpost.http.response_errors import response_error, sanitize, unusable_error
 from toolpost.schema.json_values import is_object
 from toolpost.schema.provider_view import ToolView
-from toolpost.web.content import SseDecoder, parse_json
-from toolpost.web.requests import UnsendableError, compact_json, response_error, sanitize, unusable_error
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request, Response
-from toolpost.wire.network import NetworkPolicy, parse_target, split_url
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.targets import parse_target, split_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
@@ -48,14 +45,14 @@ _STATUS_OF = {
 
 
 class ReplyReader(Protocol):
-    """The reader of one streamed reply."""
+    """Reader of one streamed reply."""
 
     def feed(self, event: dict[str, Any]) -> Iterator[Delta]:
-        """Read one event and yield the pieces that it brings."""
+        """Read one event and yield its pieces."""
         ...
 
     def reply(self) -> ModelReply | None:
-        """Return the whole reply; None while it is not complete."""
+        """Return the whole reply, or None while it is incomplete."""
         ...
 
 
@@ -70,7 +67,7 @@ class Dialect(Protocol):
     stream_options: Mapping[str, Any]
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the header fields that carry the key, if there is one, and the API's version."""
+        """Return the header fields with the key, if there is one, and the API's version."""
         ...
 
     def payload(
@@ -80,7 +77,7 @@ class Dialect(Protocol):
         ...
 
     def read(self, data: dict[str, Any]) -> ModelReply:
-        """Read a reply that came whole."""
+        """Read a reply that is not streamed."""
         ...
 
     def reader(self) -> ReplyReader:
@@ -91,11 +88,11 @@ class Dialect(Protocol):
 class HttpChatModel:
     """A chat model behind an HTTP API.
 
-    `base_url` replaces the provider's own. The key in the provider's variable is sent only to the provider; elsewhere
-    `api_key` is, which may be a reference such as `env:NAME` or `keyring:SERVICE/NAME`. `options` are members of every
-    request, such as `temperature`; None leaves one out. `prices` are US dollars for a million tokens of the prompt
-    and of the reply. `timeout_s` limits a whole reply with its retries, `silence_s` the wait for the next piece.
-    As a context manager it keeps connections open between requests.
+    `base_url` replaces the provider's URL. The key in the provider's variable is sent only to the provider; another
+    server gets `api_key`, which may be a reference such as `env:NAME` or `keyring:SERVICE/NAME`. `options` are members
+    of every request, such as `temperature`; None removes one. `prices` are US dollars per million tokens of the prompt
+    and of the reply. `timeout_s` limits a whole reply with its retries, `silence_s` the wait for the next piece. As a
+    context manager, the model keeps connections open between requests.
     """
 
     dialect: ClassVar[Dialect]
@@ -132,7 +129,7 @@ class HttpChatModel:
     async def complete(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Mapping[str, Any]:
-        """Ask for the next message, without a stream."""
+        """Request the next message, without a stream."""
         view = ToolView(tools)
         body = self._body(self.dialect.payload(messages, view, None))
 
@@ -140,7 +137,7 @@ class HttpChatModel:
             async with self._response(body, timeout_s) as response:
                 yield await self._read_whole(response, view)
 
-        async with aclosing(ask_with_retries(attempt, self._retry, timeout_s=self._timeout_s)) as replies:
+        async with aclosing(request_with_retries(attempt, self._retry, timeout_s=self._timeout_s)) as replies:
             return complete_message(await anext(replies))
 
     async def stream(
@@ -150,19 +147,18 @@ class HttpChatModel:
         tools: Sequence[Mapping[str, Any]] = (),
         response_schema: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[TextDelta | ToolCallDelta | ModelReply]:
-        """Yield the pieces of the next message as they come, then the whole reply."""
+        """Yield the pieces of the next message as they arrive, then the whole reply."""
         view = ToolView(tools)
         body = self._body({**self.dialect.payload(messages, view, response_schema), **self.dialect.stream_options})
 
         def attempt(timeout_s: float) -> AsyncGenerator[Delta | ModelReply]:
             return self._stream(body, view, timeout_s)
 
-        async with aclosing(ask_with_retries(attempt, self._retry, timeout_s=self._timeout_s)) as items:
+        async with aclosing(request_with_retries(attempt, self._retry, timeout_s=self._timeout_s)) as items:
             async for item in items:
                 yield item
 
     async def close(self) -> None:
-        """Close the connections that are kept open."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -203,7 +199,7 @@ class HttpChatModel:
     async def _response(
         self, body: bytes, timeout_s: float, *, silence_s: float | None = None
     ) -> AsyncGenerator[Response]:
-        """Send a request and wait for the head of its response; raise for a status that is no success."""
+        """Send a request and wait for the head of its response; raise for a non-2xx status."""
         headers = {"Content-Type": "application/json", **self.dialect.headers(self._key.reveal()), **self._headers}
         url = f"{self.base_url}{self.dialect.path}"
         request = Request("POST", url, headers, body, timeout_s=timeout_s, max_bytes=_MAX_BYTES, follow="none")
@@ -214,7 +210,7 @@ class HttpChatModel:
 
     @asynccontextmanager
     async def _connections(self) -> AsyncGenerator[HttpClient]:
-        """Yield the client that is kept open, or one for a single request: nobody would close it later."""
+        """Yield the open client, or one for a single request that is closed after it."""
         if self._client is not None:
             yield self._client
             return
@@ -222,7 +218,6 @@ class HttpChatModel:
             yield client
 
     async def _events(self, response: Response) -> AsyncGenerator[dict[str, Any]]:
-        """Yield the data of server-sent events until the end of the stream."""
         decoder = SseDecoder()
         async with aclosing(response.stream()) as chunks:
             while (chunk := await self._next(anext(chunks, b""), self._silence_s)) != b"":
@@ -238,7 +233,7 @@ class HttpChatModel:
         except TimeoutError:
             message = f"{self._subject}: nothing came for {silence_s:g} s"
             raise errors.ToolTimeoutError(message, timeout_ms=(silence_s or 0.0) * 1000) from None
-        except errors.ToolConnectionError as error:  # which names an address, and not whose it is
+        except errors.ToolConnectionError as error:  # names only an address; add the model
             error.message = f"{self._subject}: {error.message.removeprefix(f'POST {split_url(self.base_url)[0]}: ')}"
             error.args = (error.message,)
             raise
@@ -260,19 +255,19 @@ class HttpChatModel:
         return parsed
 
     def _failure(self, response: Response, body: bytes) -> errors.ToolNodeError:
-        """Build the error of a response that is no success."""
         remedy = f"Check the key in {self.dialect.key_variable} or `api_key`." if self._key.reveal() else "Give a key."
         error = response_error(
             self._subject, response.status, response.headers, body, remedy=remedy, secrets=self._secrets
         )
         if response.status == OVERLOADED:
             error.category = errors.ErrorCategory.RETRYABLE_SERVER
-        if response.headers.get("x-should-retry") == "false":  # said by OpenAI and Anthropic, as of a used-up quota
+        if (
+            response.headers.get("x-should-retry") == "false"
+        ):  # sent by OpenAI and Anthropic, for example for an exhausted quota
             error.category = errors.ErrorCategory.NON_RETRYABLE_CLIENT
         return error
 
     def _build_error(self, error: Mapping[str, Any]) -> errors.ToolNodeError:
-        """Build the error that a reply or an event reports."""
         words = (error.get("code"), error.get("type"), error.get("status"))
         named = [_STATUS_OF.get(str(word), word) for word in words]
         status = next((word for word in named if isinstance(word, int) and 400 <= word <= 599), 500)
@@ -292,7 +287,7 @@ class HttpChatModel:
 
 
 def reported_error(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the error in a reply or an event of any of the APIs; None where there is none."""
+    """Return the error in a reply or an event of any of the APIs, or None."""
     inner: Any = data.get("response") if data.get("type") == "response.failed" else None
     error: Any = (inner if is_object(inner) else data).get("error")
     if is_object(error):
@@ -319,7 +314,7 @@ def _base_url(dialect: Dialect, base_url: str | None) -> str:
 
 
 def _key(dialect: Dialect, address: str, reference: str | None, *, explicit: bool) -> Secret:
-    """Return the key to send to an address; that of the environment was meant for the provider alone."""
+    """Return the key for an address; the provider's variable is for the provider only."""
     if reference is not None:
         return secret_from(reference, allow_plain=True)
     own = address == dialect.base_url

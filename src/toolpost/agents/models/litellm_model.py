@@ -1,4 +1,4 @@
-"""Chat models by litellm, which supports a hundred providers and opens sockets of its own."""
+"""Chat models by litellm, which supports about a hundred providers and opens its own sockets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from toolpost.agents.models.openai import ChatDialect
-from toolpost.agents.models.replies import RETRY, RestoredCalls, ask_with_retries, complete_message, finish_reply
+from toolpost.agents.models.reply_parts import RestoredCalls, complete_message, finish_reply
+from toolpost.agents.models.retries import RETRY, request_with_retries
 from toolpost.auth.secret import Secret, secret_from
 from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.errors import (
@@ -21,8 +22,8 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     from_status,
 )
+from toolpost.http.response_errors import sanitize
 from toolpost.schema.provider_view import ToolView
-from toolpost.web.requests import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -34,12 +35,12 @@ _SECRET_ENDINGS = ("_API_KEY", "_KEY", "_TOKEN", "_SECRET")
 
 
 class LiteLLMChat:
-    """A model by the name that litellm has for it, such as `mistral/mistral-large` or `ollama/llama3`.
+    """A model by its litellm name, such as `mistral/mistral-large` or `ollama/llama3`.
 
-    Keys come from the environment as litellm documents it, or from `api_key`, which may be a reference such as
-    `env:NAME`. `options` are given to litellm with every request, such as `api_base` or `temperature`. `prices` are US
-    dollars for a million tokens of prompt and reply; without them litellm's own table is asked. litellm is imported at
-    the first request, with its own table of prices: it is not told to fetch a newer one.
+    Keys come from the environment, as litellm documents, or from `api_key`, which may be a reference such as
+    `env:NAME`. `options` are passed to litellm with every request, such as `api_base` or `temperature`. `prices` are US
+    dollars per million tokens of prompt and reply; the default is litellm's bundled table, which is not updated over
+    the network. litellm is imported at the first request.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class LiteLLMChat:
     async def complete(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Mapping[str, Any]:
-        """Ask for the next message, and collect its stream."""
+        """Request the next message, and collect its stream."""
         async with aclosing(self.stream(messages, tools=tools)) as items:
             async for item in items:
                 if isinstance(item, ModelReply):
@@ -85,7 +86,7 @@ class LiteLLMChat:
         tools: Sequence[Mapping[str, Any]] = (),
         response_schema: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[TextDelta | ToolCallDelta | ModelReply]:
-        """Yield the pieces of the next message as they come, then the whole reply."""
+        """Yield the pieces of the next message as they arrive, then the whole reply."""
         litellm = await asyncio.to_thread(_import_litellm)
         view = ToolView(tools)
         request = {
@@ -100,7 +101,7 @@ class LiteLLMChat:
         def attempt(timeout_s: float) -> AsyncGenerator[TextDelta | ToolCallDelta | ModelReply]:
             return self._stream(litellm, {**request, "timeout": timeout_s}, view)
 
-        async with aclosing(ask_with_retries(attempt, self._retry, timeout_s=self._timeout_s)) as items:
+        async with aclosing(request_with_retries(attempt, self._retry, timeout_s=self._timeout_s)) as items:
             async for item in items:
                 yield item
 
@@ -124,7 +125,7 @@ class LiteLLMChat:
         yield reply
 
     async def _next(self, work: Any) -> Any:
-        """Await litellm; what it raises becomes a ToolError without the key."""
+        """Await litellm; convert its exceptions to ToolErrors without the key."""
         try:
             async with asyncio.timeout(self._silence_s):
                 return await work
@@ -146,13 +147,13 @@ class LiteLLMChat:
 
 
 def _is_cut(chunks: Any) -> bool:
-    """Return whether the provider never said why the reply ended: then litellm writes a `stop` of its own."""
+    """Return whether the provider sent no finish reason: litellm then generates a `stop`."""
     reasons = ("received_finish_reason", "intermittent_finish_reason")
     return hasattr(chunks, reasons[0]) and all(getattr(chunks, name, None) is None for name in reasons)
 
 
 def _import_litellm() -> Any:
-    """Import litellm, which takes seconds, without its requests to others and its prints."""
+    """Import litellm, which takes seconds, without its network requests and prints."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     litellm: Any = import_module("litellm")
     litellm.suppress_debug_info = True

@@ -1,4 +1,4 @@
-"""What `llm=` may be: a chat model, or the name of one."""
+"""Models by name: which client a name selects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIRECT: dict[str, type[HttpChatModel]] = {
     "anthropic-messages": AnthropicMessages,
 }
 _LITELLM = "litellm"
-# Names by which the two providers' models are known; these need no other library.
+# Prefixes of the two providers' models, which need no litellm.
 _KNOWN: dict[tuple[str, ...], type[HttpChatModel]] = {
     ("gpt-", "chatgpt-", "o1", "o3", "o4"): OpenAIChat,
     ("claude-",): AnthropicMessages,
@@ -30,13 +30,13 @@ _KNOWN: dict[tuple[str, ...], type[HttpChatModel]] = {
 
 
 def open_model(llm: str | ChatModel, *, proxy: str | None = None) -> ChatModel:
-    """Return the chat model that `llm` names or is; ConfigError for anything else.
+    """Return the chat model that `llm` names or is; raise ConfigError for anything else.
 
-    `http://127.0.0.1:8080/v1#NAME` is a server that speaks Chat Completions, with the key in TOOLPOST_MODEL_KEY if it
-    wants one. `openai-chat/NAME`, `openai-responses/NAME` and `anthropic-messages/NAME` are asked directly, with the
-    provider's own variables for the key and the base URL. So are names that begin with `gpt-`, `chatgpt-`, `o1`, `o3`
-    or `o4`, by Chat Completions, and with `claude-`, by Messages. Every other name is litellm's, and `litellm/NAME`.
-    `proxy` carries the requests of all but those.
+    `http://127.0.0.1:8080/v1#NAME` is a server with the Chat Completions API, with an optional key in
+    TOOLPOST_MODEL_KEY. `openai-chat/NAME`, `openai-responses/NAME` and `anthropic-messages/NAME` are direct clients,
+    with the provider's variables for the key and the base URL. So are names that begin with `gpt-`, `chatgpt-`, `o1`,
+    `o3` or `o4` (Chat Completions), and with `claude-` (Messages). Any other name is litellm's, as is `litellm/NAME`.
+    `proxy` applies to all but litellm.
     """
     if isinstance(llm, str):
         return _open_named(llm.strip(), proxy)
@@ -60,7 +60,7 @@ def _open_named(name: str, proxy: str | None) -> ChatModel:
         for beginnings, known in _KNOWN.items():
             if name.startswith(beginnings):
                 return known(name, proxy=proxy)
-    from toolpost.agents.models.litellm_model import LiteLLMChat  # noqa: PLC0415 - an extra, which most runs never ask
+    from toolpost.agents.models.litellm_model import LiteLLMChat  # noqa: PLC0415 - an extra, unused by most runs
 
     return LiteLLMChat(name.removeprefix(f"{_LITELLM}/"))
 

@@ -1,4 +1,4 @@
-"""OpenAI's two APIs: Chat Completions, which many other servers speak too, and Responses, where nothing is stored."""
+"""OpenAI's two APIs: Chat Completions, which many servers support, and Responses, without storage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolpost.agents.models.http_model import Dialect, HttpChatModel
-from toolpost.agents.models.replies import ReplyParts, earlier_calls, read_usage, reasoning_items
+from toolpost.agents.models.replies import read_usage
+from toolpost.agents.models.reply_parts import ReplyParts, earlier_calls, reasoning_items
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.provider_view import ToolView, is_strict
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta
     from toolpost.contracts.spec import ToolDefinition
 
-LONGEST_DESCRIPTION = 1024  # of a tool; OpenAI refuses a request with a longer one
+LONGEST_DESCRIPTION = 1024  # of a tool; OpenAI rejects a longer one
 _SENT = ("role", "content", "name", "tool_call_id")
 _FINISH = {"function_call": "tool_calls", "max_tokens": "length", "eos": "stop"}
 _RESPONSES_API = "openai-responses"
@@ -25,14 +26,13 @@ _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"
 
 
 class _OpenAI:
-    """Where both APIs are, and how they take the key."""
+    """Address and key of both APIs."""
 
     base_url = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
 
     def headers(self, key: str) -> dict[str, str]:
-        """Return the key as a bearer token."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -46,7 +46,7 @@ class ChatDialect(_OpenAI):
     def payload(
         self, messages: Sequence[Mapping[str, Any]], view: ToolView, response_schema: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return messages, tools and the format of the reply; members of others are left out."""
+        """Return messages, tools and the format of the reply, without members of other APIs."""
         body: dict[str, Any] = {"messages": [_message(message, view) for message in messages]}
         if view.definitions:
             body["tools"] = [shortened(definition).to_openai() for definition in view.definitions]
@@ -55,7 +55,6 @@ class ChatDialect(_OpenAI):
         return body
 
     def read(self, data: dict[str, Any]) -> ModelReply:
-        """Read a whole completion."""
         reader = ChatReader()
         for _ in reader.read_choice(data, "message"):
             pass
@@ -64,7 +63,6 @@ class ChatDialect(_OpenAI):
         return reader.parts.reply()
 
     def reader(self) -> ChatReader:
-        """Return the reader of a stream of chunks."""
         return ChatReader()
 
 
@@ -76,15 +74,14 @@ class ChatReader:
         self.has_choice = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[TextDelta | ToolCallDelta]:
-        """Read a chunk."""
         yield from self.read_choice(event, "delta")
 
     def reply(self) -> ModelReply | None:
-        """Return the reply once a chunk said why it ended."""
+        """Return the reply once a chunk has a finish reason."""
         return self.parts.reply() if self.parts.finish else None
 
     def read_choice(self, data: dict[str, Any], member: str) -> Iterator[TextDelta | ToolCallDelta]:
-        """Read the first choice; there is one unless the request asked for more."""
+        """Read the first choice; there is only one unless the request asked for more."""
         parts = self.parts
         parts.model = str(data.get("model") or parts.model)
         if is_object(data.get("usage")):
@@ -105,7 +102,7 @@ class ChatReader:
             parts.finish = _FINISH.get(finish, str(finish))
 
     def _add_call(self, call: Any) -> Iterator[ToolCallDelta]:
-        """Add a piece of a call; some servers do not count calls, and begin each with its name."""
+        """Add a piece of a call; some servers omit the index and begin each call with its name."""
         if not is_object(call):
             return
         function = as_object(call.get("function"))
@@ -120,21 +117,21 @@ class ChatReader:
 
 
 class OpenAIChat(HttpChatModel):
-    """A model behind Chat Completions: OpenAI's own, or any server that speaks them at `base_url`.
+    """A model behind Chat Completions: OpenAI's, or any compatible server at `base_url`.
 
-    Without `base_url` it is `OPENAI_BASE_URL` or OpenAI, with the key in `OPENAI_API_KEY`.
+    The default is `OPENAI_BASE_URL` or OpenAI, with the key in `OPENAI_API_KEY`.
     """
 
     dialect: ClassVar[Dialect] = ChatDialect()
 
 
 def schema_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the format of a reply; `strict` where OpenAI can promise it."""
+    """Return the format of a reply; `strict` if OpenAI can guarantee it."""
     return {"name": "reply", "schema": dict(schema), "strict": is_strict(dict(schema))}
 
 
 def shortened(definition: ToolDefinition) -> ToolDefinition:
-    """Return a definition whose description is short enough."""
+    """Return a definition with a description that is short enough for OpenAI."""
     text = definition.description
     if len(text) <= LONGEST_DESCRIPTION:
         return definition
@@ -167,7 +164,6 @@ class ResponsesDialect(_OpenAI):
     def payload(
         self, messages: Sequence[Mapping[str, Any]], view: ToolView, response_schema: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return the conversation as items, the tools and the format of the reply."""
         items = [item for message in messages for item in _items(message, view)]
         body: dict[str, Any] = {"input": items, "store": False}
         if view.definitions:
@@ -177,7 +173,6 @@ class ResponsesDialect(_OpenAI):
         return body
 
     def read(self, data: dict[str, Any]) -> ModelReply:
-        """Read a whole response."""
         output = data.get("output")
         if not is_array(output):
             raise ToolOutputError("the language model answered without an output")
@@ -191,12 +186,11 @@ class ResponsesDialect(_OpenAI):
         return parts.reply()
 
     def reader(self) -> ResponsesReader:
-        """Return the reader of a stream of events."""
         return ResponsesReader(self)
 
 
 class ResponsesReader:
-    """Reads the events of one response; the last of them brings it whole."""
+    """Reads the events of one response; the last event contains it whole."""
 
     def __init__(self, dialect: ResponsesDialect) -> None:
         self._dialect = dialect
@@ -205,7 +199,7 @@ class ResponsesReader:
         self._whole: ModelReply | None = None
 
     def feed(self, event: dict[str, Any]) -> Iterator[TextDelta | ToolCallDelta]:
-        """Read an event; those of other items than text and calls bring no pieces."""
+        """Read an event; only text and calls have pieces."""
         pieces = self._pieces
         match event.get("type"):
             case "response.output_text.delta":
@@ -225,21 +219,19 @@ class ResponsesReader:
                 pass
 
     def reply(self) -> ModelReply | None:
-        """Return the reply once its last event came."""
         return self._whole
 
 
 class OpenAIResponses(HttpChatModel):
-    """A model behind OpenAI's Responses, or a server that speaks them at `base_url`.
+    """A model behind OpenAI's Responses API, or a compatible server at `base_url`.
 
-    Without `base_url` it is `OPENAI_BASE_URL` or OpenAI, with the key in `OPENAI_API_KEY`.
+    The default is `OPENAI_BASE_URL` or OpenAI, with the key in `OPENAI_API_KEY`.
     """
 
     dialect: ClassVar[Dialect] = ResponsesDialect()
 
 
 def _items(message: Mapping[str, Any], view: ToolView) -> Iterator[dict[str, Any]]:
-    """Yield a message as items of the input: its text, then its calls."""
     role, content = message.get("role"), message.get("content")
     if role == "tool":
         yield {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": content or ""}
@@ -271,7 +263,7 @@ def _add_item(parts: ReplyParts, item: dict[str, Any]) -> None:
             parts.add_call(
                 len(parts.calls), id=item.get("call_id"), name=item.get("name"), arguments=item.get("arguments") or ""
             )
-        case "reasoning" if item.get("encrypted_content"):  # without it, only OpenAI's own store could read it again
+        case "reasoning" if item.get("encrypted_content"):  # otherwise only OpenAI's store could read it
             parts.reasoning.append(item)
         case _:
             pass

@@ -1,4 +1,4 @@
-"""Consent in a browser (OAuth 2.1): the request, what the browser brings back, and the code for tokens."""
+"""Consent in a browser (OAuth 2.1): the authorization request, its callback, and the exchange of the code."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from msgspec import Struct
 
 from toolpost.auth.oauth.client import Client
 from toolpost.auth.oauth.flow import Clock, Flow, OAuthProblem, OAuthResponseError, presentable
-from toolpost.auth.oauth.grants import TokenSet, request_tokens
 from toolpost.auth.oauth.jose import DpopKey
-from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata, is_loopback
+from toolpost.auth.oauth.metadata import ResourceMetadata, ServerMetadata, is_loopback_url
+from toolpost.auth.oauth.tokens import TokenSet, request_tokens
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.contracts.records import represent
 from toolpost.wire.messages import Pairs
-from toolpost.wire.network import parse_target
+from toolpost.wire.targets import parse_target
 
 TRANSACTION_TTL_S = 600.0
 OFFLINE = "offline_access"
 
 
 class SignInContext(Struct, frozen=True, kw_only=True):
-    """Whom a sign-in is for, and where the browser comes back to.
+    """The user of a sign-in, and the redirect URI of the browser.
 
-    `browser` is the `browser_binding` of the starting browser's cookie; empty where the sign-in is bound otherwise.
+    `browser` is the `browser_binding` of the starting browser's cookie; empty if the sign-in is bound by other means.
     """
 
     redirect_uri: str
@@ -45,7 +45,7 @@ class SignInContext(Struct, frozen=True, kw_only=True):
 
 
 class Transaction(Struct, frozen=True, kw_only=True):
-    """One sign-in in progress: all that is needed to finish it, in any process, once."""
+    """One sign-in in progress: everything that is needed to finish it, in any process, once."""
 
     state: str
     verifier: Secret | None
@@ -63,7 +63,7 @@ class Transaction(Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationRequest(Struct, frozen=True, kw_only=True):
-    """The URL for the person's browser, and the transaction to store until the callback."""
+    """The URL for the browser, and the transaction to store until the callback."""
 
     url: str
     transaction: Transaction
@@ -84,9 +84,11 @@ def begin_authorization(
     ttl_s: float = TRANSACTION_TTL_S,
     clock: Clock = time.time,
 ) -> AuthorizationRequest:
-    """Start a sign-in; a server that does not offer PKCE with S256 is refused."""
+    """Start a sign-in; reject a server that does not support PKCE with S256."""
     endpoint = _endpoint(server)
-    if parse_target(caller.redirect_uri).scheme != "https" and not is_loopback(caller.redirect_uri):  # as MCP asks
+    if parse_target(caller.redirect_uri).scheme != "https" and not is_loopback_url(
+        caller.redirect_uri
+    ):  # required by MCP
         raise ConfigError("A redirect URI must be https, or on this machine.")
     if client.issuer not in {None, server.issuer}:
         raise ToolAuthError(f"The client {client.id!r} belongs to {client.issuer!r}, not to {server.issuer!r}.")
@@ -111,7 +113,7 @@ def read_callback(
 ) -> str:
     """Verify the parameters of a callback and return the code.
 
-    The issuer is compared before anything else in the answer is used (RFC 9207 section 2.4).
+    The issuer is compared before any other parameter is used (RFC 9207 section 2.4).
     """
     if not hmac.compare_digest(transaction.state.encode(), parameters.get("state", "").encode()):
         raise ToolAuthError("Invalid or expired OAuth state", code="oauth_state")
@@ -126,12 +128,12 @@ def read_callback(
         raise _denial(parameters)
     code = parameters.get("code", "")
     if not code:
-        raise ToolAuthError("The authorization server sent the browser back without a code.", code="oauth_callback")
+        raise ToolAuthError("The callback of the authorization server contains no code.", code="oauth_callback")
     return code
 
 
 def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.time) -> Flow[TokenSet]:
-    """Exchange a code for tokens; a code serves once, so nothing is repeated."""
+    """Exchange a code for tokens; a code is valid once, so the request is never repeated."""
     form: Pairs = (
         ("grant_type", "authorization_code"),
         ("code", code),
@@ -151,18 +153,18 @@ def exchange_code(transaction: Transaction, code: str, *, clock: Clock = time.ti
 
 
 def callback_parameters(query: str) -> dict[str, str]:
-    """Parse the parameters of a callback from its query or its whole URL; a repeated one is refused."""
+    """Parse the parameters of a callback from its query or its URL; reject repeated ones."""
     address, _, rest = query.partition("?")
-    is_url = "=" not in address  # what stands before it may as well be a value with a question mark in it
+    is_url = "=" not in address  # otherwise the question mark is part of a value
     pairs = parse_qsl(rest if rest and is_url else query, keep_blank_values=True, max_num_fields=50)
     parameters = dict(pairs)
     if len(parameters) != len(pairs):
-        raise ToolAuthError("The callback names a parameter twice.", code="oauth_callback")
+        raise ToolAuthError("The callback contains a repeated parameter.", code="oauth_callback")
     return parameters
 
 
 def browser_binding(cookie: str) -> str:
-    """Return the hash of a browser's cookie: it recognises the cookie and cannot recreate it."""
+    """Return the hash of a browser's cookie, which identifies the cookie but cannot recreate it."""
     return hashlib.sha256(cookie.encode()).hexdigest() if cookie else ""
 
 
@@ -174,10 +176,10 @@ def select_scopes(
     server: ServerMetadata | None = None,
     earlier: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """Return the scopes to request: those challenged, else the operator's, else all that the resource names.
+    """Return the scopes to request: those of the challenge, else the operator's, else all that the resource names.
 
-    Those of an `earlier` grant stay, so that a new consent loses none. A refresh token is requested where the server
-    has a scope for that, but never alone: an empty list means the server's own choice.
+    Scopes of an `earlier` grant are kept. A refresh token is requested if the server has a scope for it, but never
+    alone, because an empty list selects the server's default.
     """
     supported = resource.scopes_supported if resource is not None else None
     chosen = challenged if challenged is not None else wished or supported or ()
@@ -189,14 +191,12 @@ def select_scopes(
 
 def _endpoint(server: ServerMetadata) -> str:
     if server.authorization_endpoint is None:
-        message = (
-            f"The authorization server {server.issuer!r} has no authorization_endpoint, so nobody can consent there."
-        )
+        message = f"The authorization server {server.issuer!r} has no authorization_endpoint, so users cannot consent."
         raise ToolAuthError(message, code="oauth_metadata")
     if "S256" not in server.code_challenge_methods:
         raise ToolAuthError(
-            f"The authorization server {server.issuer!r} does not offer PKCE with S256, "
-            "without which a code can be stolen on its way. Its operator must enable it.",
+            f"The authorization server {server.issuer!r} does not support PKCE with S256, "
+            "without which a code can be intercepted. Its operator must enable it.",
             code="oauth_no_pkce",
         )
     parse_target(server.authorization_endpoint)
@@ -218,7 +218,7 @@ def _parameters(transaction: Transaction) -> dict[str, str]:
         parameters["scope"] = " ".join(transaction.scopes)
     if transaction.resource:
         parameters["resource"] = transaction.resource
-    if OFFLINE in transaction.scopes:  # OpenID Core section 11: without the question there is no refresh token
+    if OFFLINE in transaction.scopes:  # OpenID Core section 11: a refresh token requires this prompt
         parameters["prompt"] = "consent"
     if transaction.dpop_key:
         parameters["dpop_jkt"] = DpopKey(transaction.dpop_key).thumbprint
@@ -226,7 +226,7 @@ def _parameters(transaction: Transaction) -> dict[str, str]:
 
 
 def _with_query(url: str, parameters: dict[str, str]) -> str:
-    """Add parameters to a URL; those of the same name in its own query are dropped."""
+    """Add parameters to a URL; replace those of the same name in its query."""
     parts = urlsplit(url)
     others = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
     return urlunsplit(parts._replace(query=urlencode([*others, *parameters.items()]), fragment=""))
@@ -239,8 +239,8 @@ def _check_issuer(server: ServerMetadata, issuer: str | None) -> None:
         return
     if issuer != server.issuer:
         raise ToolAuthError(
-            f"The answer does not come from {server.issuer!r}, where the sign-in was started. It is not used: "
-            "another server may have put itself in between.",
+            f"The callback is not from {server.issuer!r}, where the sign-in was started. It is not used, "
+            "because another server may have intercepted the sign-in.",
             code="oauth_issuer_mismatch",
         )
 

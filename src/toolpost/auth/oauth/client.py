@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from toolpost.auth.oauth.flow import Clock, Flow, FlowRequest, json_object, parse_problem, presentable, refusal_error
 from toolpost.auth.oauth.jose import sign_jws
-from toolpost.auth.oauth.metadata import ServerMetadata, is_loopback
+from toolpost.auth.oauth.metadata import ServerMetadata, is_loopback_url
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import ConfigError, ToolAuthError
 from toolpost.schema.json_values import is_array
 from toolpost.wire.messages import Pairs
-from toolpost.wire.network import parse_target, split_url
+from toolpost.wire.targets import parse_target, split_url
 
 AuthMethod = Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
 Origin = Literal["registered", "document", "dynamic"]
@@ -26,7 +26,7 @@ Origin = Literal["registered", "document", "dynamic"]
 AUTH_METHODS: tuple[AuthMethod, ...] = ("private_key_jwt", "client_secret_basic", "client_secret_post", "none")
 
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_ASSERTION_S = 300  # clocks differ
+_ASSERTION_S = 300  # allows for clocks that differ
 _BASIC: AuthMethod = "client_secret_basic"
 _CODE_GRANTS = ("authorization_code", "refresh_token")
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -35,9 +35,9 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 class Client(Struct, frozen=True, kw_only=True):
     """An OAuth client at one issuer.
 
-    `origin` is how it was registered: by an operator, by a document of ours (its id is the URL), or dynamically. An
-    operator's client without an issuer is bound to the first one that it is used with. Without an `auth_method` one is
-    chosen that both sides support.
+    `origin` is how it was registered: by an operator, by our client document (its ID is the URL), or dynamically. An
+    operator's client without an issuer is bound to the first one that it is used with. Without an `auth_method`, one is
+    chosen that the server supports.
     """
 
     id: str
@@ -101,7 +101,7 @@ def _assertion(client: Client, server: ServerMetadata, now: float) -> str:
 
 
 class ClientProfile(Struct, frozen=True, kw_only=True):
-    """Metadata of this program as a client; `document_url` is where it is published, if it is."""
+    """Metadata of this program as a client; `document_url` is the address of its client document, if any."""
 
     name: str = "Toolpost"
     redirect_uris: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ def obtain_client(
     """Return a client for this server, in the order of MCP's revision 2026-07-28.
 
     `registered` is an operator's client, `known` one of an earlier registration. Neither is ever used with another
-    issuer than its own.
+    issuer.
     """
     if registered is not None:
         return _bind(registered, server)
@@ -132,14 +132,14 @@ def obtain_client(
     if server.registration_endpoint is not None:
         return (yield from register(server, profile))
     raise ConfigError(
-        f"The authorization server {server.issuer!r} registers no clients by itself. "
+        f"The authorization server {server.issuer!r} does not support dynamic registration. "
         "Register one there and write its client_id (and client_secret) into the source's auth_config.",
         code="oauth_client_needed",
     )
 
 
 def document_client(server: ServerMetadata, profile: ClientProfile) -> Client:
-    """Return the client whose id is the URL of its metadata document."""
+    """Return the client with the URL of its metadata document as its ID."""
     url = profile.document_url or ""
     if parse_target(url).scheme != "https" or split_url(url)[1] in {"", "/"}:
         raise ConfigError("The client's document_url must be https and have a path.")
@@ -162,7 +162,7 @@ def register(server: ServerMetadata, profile: ClientProfile) -> Flow[Client]:
         problem = parse_problem(reply)
         if reply.status < 500 and problem.code in {"invalid_redirect_uri", "invalid_client_metadata"}:
             uris = ", ".join(profile.redirect_uris)
-            message = f"{subject} does not take this client: {problem.message} ({problem.code}; redirect URIs: {uris})."
+            message = f"{subject} rejected this client: {problem.message} ({problem.code}; redirect URIs: {uris})."
             raise ToolAuthError(message, code="oauth_registration")
         raise refusal_error(subject, reply)
     registration = json_object(reply)
@@ -177,7 +177,7 @@ def _bind(client: Client, server: ServerMetadata) -> Client:
     if client.issuer != server.issuer:
         raise ToolAuthError(
             f"The client {client.id!r} was registered with {client.issuer!r}, but the server now sends its users to "
-            f"{server.issuer!r}. If that is right, register there and change the configuration.",
+            f"{server.issuer!r}. If that is intended, register there and change the configuration.",
             code="oauth_issuer_changed",
         )
     return client
@@ -196,7 +196,7 @@ def _describe(profile: ClientProfile, method: AuthMethod) -> dict[str, Any]:
         "grant_types": [*_CODE_GRANTS, *([DEVICE_GRANT] if profile.device else [])],
         "response_types": ["code"],
         "token_endpoint_auth_method": method,
-        # OpenID registration takes `web` for granted, which may have no loopback redirects.
+        # OpenID registration defaults to `web`, which does not permit loopback redirects.
         "application_type": "native" if _is_native(profile) else "web",
     }
     return described | ({"client_uri": profile.uri} if profile.uri else {})
@@ -204,7 +204,7 @@ def _describe(profile: ClientProfile, method: AuthMethod) -> dict[str, Any]:
 
 def _is_native(profile: ClientProfile) -> bool:
     """Return whether all redirect URIs are on this machine."""
-    return all(is_loopback(uri) for uri in profile.redirect_uris)
+    return all(is_loopback_url(uri) for uri in profile.redirect_uris)
 
 
 def _choose_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod:
@@ -216,7 +216,7 @@ def _choose_method(server: ServerMetadata, profile: ClientProfile) -> AuthMethod
         if method in taken:
             return method
     message = (
-        f"{server.issuer!r} takes clients only by {presentable(', '.join(taken))}, which registering does not bring."
+        f"{server.issuer!r} accepts only {presentable(', '.join(taken))}, which dynamic registration does not support."
     )
     raise ToolAuthError(message, code="oauth_registration")
 
@@ -227,21 +227,21 @@ def _parse_registration(
     subject = f"The registration endpoint of {server.issuer!r}"
     name, secret = registration.get("client_id"), registration.get("client_secret")
     if not isinstance(name, str) or not name.isprintable() or not name:
-        raise ToolAuthError(f"{subject} answered without a client_id.", code="oauth_registration")
+        raise ToolAuthError(f"{subject} returned no client_id.", code="oauth_registration")
     method = registration.get("token_endpoint_auth_method", requested_method)
     if method not in AUTH_METHODS or method == "private_key_jwt":
-        message = f"{subject} gave a client that must use {presentable(str(method))}, which cannot be used."
+        message = f"{subject} returned a client with the unsupported method {presentable(str(method))}."
         raise ToolAuthError(message, code="oauth_registration")
     client_secret = Secret(secret) if method != "none" and isinstance(secret, str) and secret else None
     if method != "none" and client_secret is None:
-        raise ToolAuthError(f"{subject} gave a client without its secret.", code="oauth_registration")
+        raise ToolAuthError(f"{subject} returned a client without its secret.", code="oauth_registration")
     redirect_uris = registration.get("redirect_uris")
     if (
         is_array(redirect_uris)
         and redirect_uris
         and not set(profile.redirect_uris) <= {uri for uri in redirect_uris if isinstance(uri, str)}
     ):
-        raise ToolAuthError(f"{subject} left out a redirect URI of ours.", code="oauth_registration")
+        raise ToolAuthError(f"{subject} omitted one of our redirect URIs.", code="oauth_registration")
     return Client(
         id=name,
         issuer=server.issuer,

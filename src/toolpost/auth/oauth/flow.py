@@ -1,7 +1,7 @@
 """OAuth flows: generators that yield requests and receive responses, the driver that sends them, and OAuth errors.
 
-A flow opens no socket, so it is tested as a list of requests. A request that fails on its way is thrown into the flow
-as the error of the HTTP client.
+A flow opens no socket, so it is tested as a list of requests. If a request fails, the error of the HTTP client is
+thrown into the flow.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _SECRET_FIELDS = frozenset(
     }
 )
 CLIENT_REFUSED = "oauth_client_refused"
-_ABOUT_THE_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
+_CLIENT_ERRORS = frozenset({"invalid_client", "unauthorized_client"})
 
 
 class FlowRequest(Struct, frozen=True, kw_only=True):
     """One request of a flow; `form` or `json` is its body.
 
-    `documents` are the URLs of the documents that led here, the first one first. Their authors may point at less than
-    an operator may.
+    `documents` are the URLs of the documents that led to this request, in order. They may name fewer addresses than an
+    operator.
     """
 
     method: Literal["GET", "POST"]
@@ -65,7 +65,7 @@ class FlowRequest(Struct, frozen=True, kw_only=True):
 
 
 class FlowResponse(NamedTuple):
-    """Response to a request of a flow, whatever its status."""
+    """Response to a request of a flow, with any status."""
 
     status: int
     headers: Headers
@@ -79,7 +79,7 @@ Flow: TypeAlias = Generator[FlowRequest, FlowResponse, T]
 
 
 def json_object(reply: FlowResponse) -> dict[str, Any] | None:
-    """Parse the JSON object of a response, whatever its content type; None for anything else."""
+    """Parse the JSON object of a response with any content type; None for anything else."""
     try:
         value: object = json.loads(reply.body)
     except (ValueError, RecursionError):
@@ -90,14 +90,14 @@ def json_object(reply: FlowResponse) -> dict[str, Any] | None:
 async def run_flow(flow: Flow[T], client: HttpClient) -> T:
     """Send the requests of a flow one after another and return its result."""
     try:
-        ask = next(flow)
+        request = next(flow)
         while True:
             try:
-                reply = await _send(ask, client)
+                reply = await _send(request, client)
             except ToolError as failed:
-                ask = flow.throw(failed)
+                request = flow.throw(failed)
             else:
-                ask = flow.send(reply)
+                request = flow.send(reply)
     except StopIteration as done:
         result: T = done.value
         return result
@@ -105,44 +105,47 @@ async def run_flow(flow: Flow[T], client: HttpClient) -> T:
         flow.close()
 
 
-async def _send(ask: FlowRequest, client: HttpClient) -> FlowResponse:
-    for document in ask.documents:
+async def _send(request: FlowRequest, client: HttpClient) -> FlowResponse:
+    for document in request.documents:
         client = client.for_document(document)
-    async with await client.send(_request(ask)) as response:
+    async with await client.send(_to_http(request)) as response:
         return FlowResponse(response.status, response.headers, await response.read())
 
 
-def _request(ask: FlowRequest) -> Request:
-    headers, body = ask.headers, None
-    if ask.form is not None:
-        headers, body = (*headers, ("Content-Type", "application/x-www-form-urlencoded")), urlencode(ask.form).encode()
-    elif ask.json is not None:
-        headers, body = (*headers, ("Content-Type", "application/json")), json.dumps(ask.json).encode()
+def _to_http(request: FlowRequest) -> Request:
+    headers, body = request.headers, None
+    if request.form is not None:
+        headers, body = (
+            (*headers, ("Content-Type", "application/x-www-form-urlencoded")),
+            urlencode(request.form).encode(),
+        )
+    elif request.json is not None:
+        headers, body = (*headers, ("Content-Type", "application/json")), json.dumps(request.json).encode()
     return Request(
-        ask.method,
-        ask.url,
+        request.method,
+        request.url,
         headers=headers,
         body=body,
         timeout_s=ANSWER_TIMEOUT_S,
         max_bytes=ANSWER_BYTES,
-        follow="safe" if ask.method == "GET" else "none",
+        follow="safe" if request.method == "GET" else "none",
     )
 
 
 class OAuthProblem(NamedTuple):
-    """The `error` and `error_description` of RFC 6749 section 5.2; both empty where there are none."""
+    """The `error` and `error_description` of RFC 6749 section 5.2; both empty if there are none."""
 
     code: str = ""
     description: str = ""
 
     @property
     def message(self) -> str:
-        """The description for a person, else the code."""
+        """The description, or the code if there is none."""
         return self.description or self.code
 
 
 class OAuthResponseError(Exception):
-    """The cause of a ToolAuthError that stands for an OAuth error of the authorization server."""
+    """The cause of a ToolAuthError that reports an OAuth error of the authorization server."""
 
     def __init__(self, problem: OAuthProblem) -> None:
         super().__init__(problem.message)
@@ -155,7 +158,7 @@ def problem_behind(failed: BaseException) -> OAuthProblem | None:
 
 
 def parse_problem(reply: FlowResponse, *, secrets: Iterable[str] = ()) -> OAuthProblem:
-    """Parse the OAuth error of a response of any status: some servers say 200 and mean no."""
+    """Parse the OAuth error of a response of any status: some servers send errors with status 200."""
     body = json_object(reply) or {}
     code, description = body.get("error"), body.get("error_description")
     hidden = tuple(secrets)
@@ -166,22 +169,20 @@ def parse_problem(reply: FlowResponse, *, secrets: Iterable[str] = ()) -> OAuthP
 
 
 def refusal_error(subject: str, reply: FlowResponse, *, secrets: Iterable[str] = ()) -> ToolNodeError:
-    """Return the error for a response that is not what was requested."""
+    """Return the error for a rejected or unexpected response."""
     problem = parse_problem(reply, secrets=secrets)
     if reply.status == 429 or reply.status >= 500:
         text = f": {problem.message}" if problem.code else ""
-        return from_status(
-            reply.status, f"{subject} answered {reply.status}{text}. It has a problem of its own, which may pass."
-        )
+        return from_status(reply.status, f"{subject} failed with status {reply.status}{text}. Retry later.")
     if problem.code:
-        code = CLIENT_REFUSED if problem.code in _ABOUT_THE_CLIENT else "oauth_refused"
+        code = CLIENT_REFUSED if problem.code in _CLIENT_ERRORS else "oauth_refused"
         message = f"OAuth error: {problem.message} ({subject}, {problem.code})"
         return ToolAuthError(message, code=code, cause=OAuthResponseError(problem))
-    return ToolAuthError(f"{subject} {_oddity(reply)}", code="oauth_response")
+    return ToolAuthError(f"{subject} {_describe_reply(reply)}", code="oauth_response")
 
 
 def with_context(failed: ToolError, requested: str) -> ToolError:
-    """Return the same error with the request in front of its message."""
+    """Return the same error with the request as a prefix of its message."""
     failed.message = f"{requested}: {failed.message}"
     failed.args = (failed.message,)
     return failed
@@ -202,16 +203,16 @@ def secrets_in(form: Pairs) -> tuple[str, ...]:
 
 
 def host_of(url: str) -> str:
-    """Return the host of a URL, the part that an error may show."""
+    """Return the host of a URL, the only part that errors show."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2] or "nowhere"
     except ValueError:
         return "nowhere"
 
 
-def _oddity(reply: FlowResponse) -> str:
+def _describe_reply(reply: FlowResponse) -> str:
     if 300 <= reply.status < 400:
-        return f"redirects ({reply.status}) instead of answering, which is not followed. Check its URL."
+        return f"redirected ({reply.status}), which is not followed. Check its URL."
     kind = (reply.headers.get("content-type") or "no type").partition(";")[0].strip()
-    what = "something that is no JSON object" if json_object(reply) is None else "something else than was asked for"
-    return f"answered {reply.status} with {what} ({presentable(kind)}). Check its URL."
+    body = "a body that is not a JSON object" if json_object(reply) is None else "an unexpected JSON object"
+    return f"returned status {reply.status} with {body} ({presentable(kind)}). Check its URL."

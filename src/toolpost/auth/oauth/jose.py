@@ -66,7 +66,7 @@ def thumbprint_of(key: Secret, algorithm: str) -> str:
 def _read(key: Secret, algorithm: str) -> Key:
     kind = _KINDS.get(algorithm)
     if kind is None:
-        raise ConfigError(f"The signing algorithm {algorithm!r} cannot be used; choose one of {', '.join(_KINDS)}.")
+        raise ConfigError(f"The signing algorithm {algorithm!r} is not supported; choose one of {', '.join(_KINDS)}.")
     from joserfc.errors import JoseError  # noqa: PLC0415 - as above
     from joserfc.jwk import JWKRegistry  # noqa: PLC0415 - as above
 
@@ -83,7 +83,7 @@ def _read(key: Secret, algorithm: str) -> Key:
 
 
 class DpopKey:
-    """Private key for DPoP proofs; `private` is what to store of it, where secrets are stored."""
+    """Private key for DPoP proofs; store `private` as a secret."""
 
     __slots__ = ("private",)
 
@@ -100,11 +100,11 @@ class DpopKey:
 
     @property
     def thumbprint(self) -> str:
-        """The thumbprint that a bound token names."""
+        """The thumbprint in a bound token."""
         return thumbprint_of(self.private, DPOP_ALGORITHM)
 
     def proof(self, method: str, url: str, *, now: float, access_token: str | None = None, nonce: str = "") -> str:
-        """Return the DPoP header for one request, never to be sent twice."""
+        """Return the DPoP header for a single request."""
         claims = {
             "jti": secrets.token_urlsafe(16),
             "htm": method,
@@ -121,6 +121,6 @@ class DpopKey:
 
 
 def dpop_nonce(headers: Headers) -> str:
-    """Return the nonce for the next proof to this server, or an empty text."""
+    """Return the nonce for the next proof to this server, or an empty string."""
     nonce = headers.get("dpop-nonce") or ""
     return nonce if _NONCE.fullmatch(nonce) else ""

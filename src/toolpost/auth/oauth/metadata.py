@@ -13,10 +13,11 @@ from msgspec import Struct
 from toolpost.auth.oauth.flow import Flow, FlowRequest, host_of, json_object, refusal_error, with_context
 from toolpost.contracts.errors import ToolAuthError, ToolError, ToolPermissionError
 from toolpost.schema.json_values import is_array
-from toolpost.wire.addresses import refusal_reason
-from toolpost.wire.network import DEFAULT_PORTS, AllowRule, NetworkPolicy, Target, allow_rules, parse_target
+from toolpost.wire.addresses import is_loopback, refusal_reason
+from toolpost.wire.network import AllowRule, NetworkPolicy, allow_rules
+from toolpost.wire.targets import DEFAULT_PORTS, Target, parse_target
 
-_ANYBODY = NetworkPolicy()
+_ANY_HOST = NetworkPolicy()
 _MOST = 200
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _OAUTH = "/.well-known/oauth-authorization-server"
@@ -25,17 +26,17 @@ _CODE = "oauth_metadata"
 
 
 class Trust(Struct, frozen=True, kw_only=True):
-    """Checks URLs of documents by the network policy of the source that the sign-in is for.
+    """Validation of URLs in documents by the network policy of the source.
 
-    Only the text of a URL is checked, for a browser may be sent there; the HTTP client checks its own requests again.
+    Only the text of a URL is validated, because a browser may open it; the HTTP client checks its own requests again.
     """
 
-    policy: NetworkPolicy = _ANYBODY
+    policy: NetworkPolicy = _ANY_HOST
 
     def check(self, url: object, *, name: str, documents: tuple[str, ...] = ()) -> str:
-        """Return the URL if it may be used; without documents an operator wrote it, who may write http as well."""
+        """Return the URL if it is permitted; without documents it is the operator's, who may also use http."""
         if not isinstance(url, str) or not url:
-            raise _refusal(name, documents, "it is no URL")
+            raise _refusal(name, documents, "it is not a URL")
         try:
             target = parse_target(url)
         except ToolPermissionError as refused:
@@ -44,14 +45,16 @@ class Trust(Struct, frozen=True, kw_only=True):
             raise _refusal(name, documents, "it has a fragment")
         rules = allow_rules(self.policy.allow_hosts | self.policy.operator_hosts)
         if documents and not any(_names(rule, target) for rule in rules):
-            self._judge(target, name, documents)
+            self._check_document_target(target, name, documents)
         return url
 
-    def _judge(self, target: Target, name: str, documents: tuple[str, ...]) -> None:
+    def _check_document_target(self, target: Target, name: str, documents: tuple[str, ...]) -> None:
         if is_local(target):
             if self.policy.allow_private or all(is_local(parse_target(document)) for document in documents):
                 return
-            raise _refusal(name, documents, "it points at this machine or a private network, and the document does not")
+            raise _refusal(
+                name, documents, "it points to this machine or a private network, but the document is public"
+            )
         if target.scheme != "https":
             raise _refusal(name, documents, "it is not https. An operator can allow its host in network.allow_hosts")
 
@@ -63,10 +66,10 @@ def is_local(target: Target) -> bool:
     return f".{target.ascii_host}".endswith(".localhost")
 
 
-def is_loopback(url: str) -> bool:
+def is_loopback_url(url: str) -> bool:
     """Return whether a URL is on this machine."""
     target = parse_target(url)
-    return target.address.is_loopback if target.address else f".{target.ascii_host}".endswith(".localhost")
+    return is_loopback(str(target.address or target.ascii_host))
 
 
 def _names(rule: AllowRule, target: Target) -> bool:
@@ -83,7 +86,7 @@ def _refusal(name: str, documents: tuple[str, ...], reason: str) -> ToolAuthErro
 
 
 class ResourceMetadata(Struct, frozen=True, kw_only=True):
-    """Metadata of a protected server (RFC 9728). Lists are None where the document has none."""
+    """Metadata of a protected server (RFC 9728). Lists are None if the document has none."""
 
     resource: str
     authorization_servers: tuple[str, ...]
@@ -95,8 +98,8 @@ class ResourceMetadata(Struct, frozen=True, kw_only=True):
 class ServerMetadata(Struct, frozen=True, kw_only=True):
     """Metadata of an authorization server with checked endpoints.
 
-    `issuer_known` is False for one that an operator described without naming its issuer. `documents` led to the
-    endpoints: none where an operator wrote them.
+    `issuer_known` is False if an operator configured the endpoints without the issuer. `documents` led to the
+    endpoints; empty if an operator configured them.
     """
 
     issuer: str
@@ -119,10 +122,9 @@ class ServerMetadata(Struct, frozen=True, kw_only=True):
 
 
 def find_resource(server_url: str, *, trust: Trust, metadata_url: str | None = None) -> Flow[ResourceMetadata | None]:
-    """Fetch the metadata of the protected server at an operator's URL; None where it has none.
+    """Fetch the metadata of the protected server at an operator's URL; return None if it has none.
 
-    `metadata_url` is named by the server's challenge; without one, or with nothing there, the well-known places are
-    tried.
+    `metadata_url` is from the server's challenge; without it, or without a document there, try the well-known URLs.
     """
     if metadata_url is not None:
         trust.check(metadata_url, name="resource_metadata", documents=(server_url,))
@@ -134,21 +136,21 @@ def find_resource(server_url: str, *, trust: Trust, metadata_url: str | None = N
 
 
 def find_server(issuer: str, *, trust: Trust, documents: tuple[str, ...] = ()) -> Flow[ServerMetadata | None]:
-    """Fetch the metadata of an issuer; None where it has none. Without `documents` an operator named the issuer."""
+    """Fetch the metadata of an issuer, or return None; without `documents`, the issuer is the operator's."""
     trust.check(issuer, name="the issuer", documents=documents)
     if urlsplit(issuer).query:
-        raise ToolAuthError(f"The issuer at {host_of(issuer)!r} has a query, which no issuer has.", code=_CODE)
+        raise ToolAuthError(f"The issuer at {host_of(issuer)!r} has a query, which is not permitted.", code=_CODE)
     try:
         hit = yield from _first(server_urls(issuer), documents)
     except ToolError as failed:
-        raise with_context(failed, f"The issuer {issuer!r} was asked for its endpoints") from None
+        raise with_context(failed, f"Requested the endpoints of the issuer {issuer!r}") from None
     if hit is None:
         return None
     url, document = hit
     if document.get("issuer") != issuer:
         raise ToolAuthError(
-            f"The metadata at {host_of(url)!r} speaks for another issuer than {issuer!r}, so it is not used. "
-            "The server, or whoever answers in its place, must name exactly that issuer.",
+            f"The metadata at {host_of(url)!r} names another issuer than {issuer!r}, so it is not used. "
+            "The server must name exactly that issuer.",
             code="oauth_issuer_mismatch",
         )
     return _server(document, issuer, trust, _chain(documents, url))
@@ -187,7 +189,7 @@ def configured_server(
     revocation_endpoint: str = "",
     device_endpoint: str = "",
 ) -> ServerMetadata:
-    """Return the metadata of a server whose endpoints an operator wrote, which implies that it supports PKCE."""
+    """Return the metadata of a server with configured endpoints, which is assumed to support PKCE."""
     return ServerMetadata(
         issuer=issuer or origin_of(authorization_endpoint),
         issuer_known=issuer is not None,
@@ -200,13 +202,13 @@ def configured_server(
 
 
 def resource_urls(server_url: str) -> tuple[str, ...]:
-    """Return where the metadata of a protected server may be: below its path first, then at the root."""
+    """Return the URLs to try for the metadata of a protected server: below its path first, then at the root."""
     origin, path = origin_of(server_url), urlsplit(server_url).path.rstrip("/")
     return tuple(dict.fromkeys((f"{origin}{_RESOURCE}{path}", f"{origin}{_RESOURCE}")))
 
 
 def server_urls(issuer: str) -> tuple[str, ...]:
-    """Return where the metadata of an issuer may be, in the order of MCP."""
+    """Return the URLs to try for the metadata of an issuer, in the order of MCP."""
     origin, path = origin_of(issuer), urlsplit(issuer).path.rstrip("/")
     if not path:
         return (f"{origin}{_OAUTH}", f"{origin}{_OPENID}")
@@ -227,7 +229,7 @@ def origin_of(url: str) -> str:
 
 
 def covers(resource: str, server_url: str) -> bool:
-    """Return whether tokens for a resource are meant for a server: the same origin, and its path or one above it."""
+    """Return whether tokens for a resource are valid for a server: the same origin, and its path or one above it."""
     try:
         wider, narrower = urlsplit(resource), urlsplit(server_url)
         same = _origin(wider) == _origin(narrower)
@@ -238,10 +240,10 @@ def covers(resource: str, server_url: str) -> bool:
 
 
 def _first(urls: tuple[str, ...], documents: tuple[str, ...]) -> Flow[tuple[str, dict[str, Any]] | None]:
-    """Return the first JSON object that one of the URLs answers with; an HTML page counts as nothing."""
+    """Return the first JSON object at one of the URLs; skip other documents, such as HTML pages."""
     for url in urls:
         reply = yield FlowRequest(method="GET", url=url, documents=documents)
-        if reply.status == 429 or reply.status >= 500:  # it may be there: another place must not speak for it
+        if reply.status == 429 or reply.status >= 500:  # the metadata may exist, so no other URL may replace it
             raise refusal_error(f"The metadata of {host_of(url)!r}", reply)
         document = json_object(reply) if reply.status == 200 else None
         if document is not None:
@@ -257,7 +259,7 @@ def _resource(document: dict[str, Any], server_url: str, documents: tuple[str, .
     resource = document.get("resource")
     if not isinstance(resource, str) or not covers(resource, server_url):
         raise ToolAuthError(
-            f"The document of {host_of(server_url)!r} speaks for another resource, so it is not used. "
+            f"The document of {host_of(server_url)!r} is for another resource, so it is not used. "
             "Its `resource` must be the URL of the server, or a path above it.",
             code="oauth_resource_mismatch",
         )
@@ -305,7 +307,7 @@ def _server(document: dict[str, Any], issuer: str, trust: Trust, documents: tupl
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
-    """Return the texts of a list; None where there is no list."""
+    """Return the strings of a list, or None if the value is not a list."""
     if not is_array(value):
         return None
     return tuple(dict.fromkeys(text for text in value[:_MOST] if isinstance(text, str) and text))

@@ -1,4 +1,4 @@
-"""Serialization of transactions, clients, metadata and tokens to plain JSON, for stores that seal it."""
+"""Serialization of transactions, clients, metadata and tokens to plain JSON, for stores that encrypt it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from msgspec import Struct
 from toolpost.auth.keys import UNREADABLE
 from toolpost.auth.oauth.authorization import Transaction
 from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.grants import DeviceGrant, TokenSet
+from toolpost.auth.oauth.device import DeviceGrant
 from toolpost.auth.oauth.metadata import ServerMetadata
+from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
 from toolpost.schema.json_values import is_array, is_object
@@ -21,17 +22,17 @@ Record = TypeVar("Record", Client, DeviceGrant, ServerMetadata, TokenSet, Transa
 
 
 def pack_record(record: StoredRecord) -> dict[str, Any]:
-    """Return a record as plain data with its secrets in clear: seal it before it is stored."""
+    """Return a record as plain data with its secrets in clear text: encrypt it before storing."""
     return {name: _plain(getattr(record, name)) for name in record.__struct_fields__}
 
 
 def unpack_record(kind: type[Record], data: object) -> Record:
-    """Return the record of plain data; missing fields have their default, unknown ones are left out."""
+    """Return the record of plain data; missing fields get their default, unknown ones are ignored."""
     try:
         record: Record = _whole(kind, data)
     except (ValueError, TypeError, KeyError):
-        # Their own texts could show what they could not read.
-        message = f"A stored {kind.__name__} cannot be read; it was written by something else."
+        # Messages of these errors could contain the data.
+        message = f"A stored {kind.__name__} cannot be read; another program wrote it."
         raise StoreError(message, code=UNREADABLE) from None
     return record
 
@@ -53,7 +54,7 @@ def _whole(kind: type[Any], data: object) -> Any:
 
 @cache
 def _types(kind: type[Any]) -> dict[str, Any]:
-    """Return the cached type hints of a class; reading them takes longer than all the rest."""
+    """Return the type hints of a class, cached because reading them takes longer than all the rest."""
     return get_type_hints(kind)
 
 

@@ -1,1 +1,1 @@
-"""Providers that search the web, read pages and retrieve documents, exchangeable by configuration."""
+"""Providers of web search, pages and documents, exchangeable by configuration."""

@@ -1,4 +1,4 @@
-"""The JSON API of a provider: its address, its key in a header, and its failures as errors."""
+"""JSON API of a provider: address, key in a header, and error mapping."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from toolpost.contracts.errors import (
     ToolServerError,
 )
 from toolpost.contracts.records import represent
+from toolpost.http.content import parse_json, parse_media_type
+from toolpost.http.response_errors import extract_reason, response_error, sanitize
 from toolpost.policy.redaction import Redactor
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.web.content import parse_json, parse_media_type
-from toolpost.web.requests import extract_reason, response_error, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 _FINE = range(200, 300)
 _ADDRESS = re.compile(r"""https?://[^\s<>"]{1,2000}""", re.IGNORECASE)
-_SHORTEST_KEY = 12  # what is shorter in a query is a setting
-# Brave refuses a wrong key with 422, Google with 400; a request that is wrong otherwise has the same status.
+_SHORTEST_KEY = 12  # a shorter value in a query is a setting
+# Brave rejects an invalid key with 422, Google with 400; other invalid requests have the same status.
 _WRONG_KEY = re.compile(rb"SUBSCRIPTION_TOKEN_INVALID|x-subscription-token|API_KEY_INVALID|keyInvalid", re.IGNORECASE)
-# Google and Bing say 403 both to who may not ask and to who has asked too much.
+# Google and Bing use 403 both for missing permission and for an exceeded quota.
 _TOO_MUCH = re.compile(
     rb"rateLimitExceeded|quotaExceeded|dailyLimitExceeded|RESOURCE_EXHAUSTED|out of call volume quota", re.IGNORECASE
 )
@@ -46,7 +46,7 @@ _WHOLE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class Api(Struct, frozen=True, kw_only=True):
-    """Client of an API below one URL; `secrets` and keys in the query of the URL are redacted from all it returns."""
+    """Client of an API below one URL; `secrets` and keys in the URL's query are redacted from its results."""
 
     name: str
     web: WebClient
@@ -58,20 +58,18 @@ class Api(Struct, frozen=True, kw_only=True):
         return represent(self, without=("url", "headers", "secrets"))
 
     async def get(self, path: str = "", *, query: Mapping[str, str | int] | None = None) -> Any:
-        """Send a GET and return the JSON of its response."""
         return self.read(await self.send("GET", path, query=query))
 
     async def post(self, path: str, payload: Any) -> Any:
-        """Post JSON and return the JSON of its response."""
         body = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
         return self.read(await self.send("POST", path, body=body))
 
     async def send(
         self, method: str, path: str = "", *, query: Mapping[str, str | int] | None = None, body: bytes | None = None
     ) -> WebResponse:
-        """Send a request and return its response, whatever the status.
+        """Send a request and return its response, regardless of the status.
 
-        An address that the guard refuses is a failure of this provider alone, so that the next one is tried.
+        An address rejected by the guard is a failure of this provider only, so that the next one is tried.
         """
         headers = {"Accept": "application/json", **self.headers}
         if body is not None:
@@ -80,10 +78,10 @@ class Api(Struct, frozen=True, kw_only=True):
             return await self.web.send(method, self._address(path, query or {}), headers=headers, body=body)
         except ToolPermissionError as refused:
             reason = str(refused).removeprefix("Permission denied: ")
-            raise ToolClientError(f"{self.name} cannot be asked: {reason}", code="provider_refused") from None
+            raise ToolClientError(f"{self.name} cannot be reached: {reason}", code="provider_refused") from None
 
     def read(self, response: WebResponse) -> Any:
-        """Parse a response as JSON; raise a ToolError for one that is no success, or no JSON."""
+        """Parse a response as JSON; raise a ToolError for a non-2xx status or invalid JSON."""
         if response.status not in _FINE:
             raise self.failure(response)
         try:
@@ -97,7 +95,6 @@ class Api(Struct, frozen=True, kw_only=True):
         return self._redact(document, response.body)
 
     def failure(self, response: WebResponse) -> ToolError:
-        """Build the error for a response that is no success."""
         return error_from_response(self.name, response, secrets=self._secrets())
 
     def unreadable(self, reason: str) -> ToolServerError:
@@ -106,7 +103,7 @@ class Api(Struct, frozen=True, kw_only=True):
         return ToolServerError(message, code="answer_unreadable")
 
     def _error_in_body(self, response: WebResponse, error: Any) -> ToolError:
-        """Build the error for a 2xx response with an error in its body, by the status that the body names."""
+        """Build the error for a 2xx response with an error in its body, by the status in the body."""
         parts = [error] if is_object(error) else objects(error)
         statuses = [part.get(key) for part in parts for key in ("status", "code", "statusCode")]
         named = next((one for one in statuses if isinstance(one, int) and 400 <= one <= 599), None)
@@ -116,18 +113,18 @@ class Api(Struct, frozen=True, kw_only=True):
         return ToolServerError(f"{self.name} answered with an error: {reason}")
 
     def _address(self, path: str, query: Mapping[str, str | int]) -> str:
-        """Join the URL with path and query; a query that the operator wrote into the URL stays."""
+        """Join the URL with path and query; a query in the operator's URL is kept."""
         base, _, own = self.url.partition("?")
         parameters = "&".join(part for part in (own, urlencode(query, errors="replace")) if part)
         return f"{base}{path}?{parameters}" if parameters else f"{base}{path}"
 
     def _secrets(self) -> tuple[str, ...]:
-        """Return the secrets to redact: the key, also one that the operator wrote into the URL."""
+        """Return the secrets to redact, including keys in the operator's URL."""
         own = parse_qsl(self.url.partition("?")[2])
         return (*self.secrets, *(value for _, value in own if len(value) >= _SHORTEST_KEY))
 
     def _redact(self, document: Any, body: bytes) -> Any:
-        """Redact the key from a document, should the other side repeat it."""
+        """Redact the key from a document, in case the server repeats it."""
         redactor, text = Redactor(self._secrets()), body.decode("utf-8", "replace")
         if redactor.text(text) == text:
             return document
@@ -138,7 +135,7 @@ class Api(Struct, frozen=True, kw_only=True):
 
 
 def require_key(key: str, name: str) -> str:
-    """Return the key of a provider that needs one; raise a ToolAuthError where it is missing."""
+    """Return the key of a provider that needs one; raise a ToolAuthError if it is missing."""
     if not key:
         message = f"{name} needs a key; write it as apiKey beside its name in the configuration"
         raise ToolAuthError(message, code="key_missing")
@@ -146,30 +143,30 @@ def require_key(key: str, name: str) -> str:
 
 
 def shown_address(url: str) -> str:
-    """Return a URL without its user and its query, which may hold a key."""
+    """Return a URL without its user and its query, which may contain a key."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def objects(value: Any, *path: str) -> list[dict[str, Any]]:
-    """Return the objects of the list at a path in a document; none where there is no such list."""
+    """Return the objects of the list at a path in a document; empty without such a list."""
     for key in path:
         value = value.get(key) if is_object(value) else None
     return [item for item in value if is_object(item)] if is_array(value) else []
 
 
 def first_text(item: Mapping[str, Any], *keys: str) -> str:
-    """Return the first of these members that is a text and not empty."""
+    """Return the first of these members that is a non-empty string."""
     return next((value for key in keys if isinstance(value := item.get(key), str) and value), "")
 
 
 def page_address(address: str, request_url: str) -> str:
-    """Return the address that a page gives itself, if it is one; else the address that was requested."""
+    """Return the address reported for a page, if valid; else the requested address."""
     return address if _ADDRESS.fullmatch(address) else request_url
 
 
 def finite_number(item: Mapping[str, Any], key: str) -> float | None:
-    """Return a member that is a finite number, as JSON has them; else None."""
+    """Return a member that is a finite number; else None."""
     value = item.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -206,7 +203,7 @@ def error_from_response(name: str, response: WebResponse, *, secrets: tuple[str,
 
 
 def _until_reset(headers: Headers) -> float | None:
-    """Return the seconds until the rate limit resets. Brave counts in several windows, each with its own reset."""
+    """Return the seconds until the rate limit resets. Brave has several windows, each with its own reset."""
     left = _numbers(headers.get("x-ratelimit-remaining"))
     resets = _numbers(headers.get("x-ratelimit-reset"))
     used_up = [reset for reset, rest in zip(resets, left, strict=False) if rest <= 0]

@@ -1,6 +1,6 @@
-"""Settings of providers, as the configuration file has them."""
+"""Settings of providers in the configuration file."""
 
-# Annotations are evaluated as they stand, as in `contracts.config_model`.
+# Annotations are evaluated at run time, as in `contracts.config_model`.
 from pathlib import Path
 from typing import Literal, Self
 
@@ -11,7 +11,7 @@ from toolpost.contracts.config_model import ConfigModel
 SearchName = Literal["tavily", "google", "bing", "duckduckgo", "brave", "jina"]
 ArgumentName = Literal["query", "count", "url", "filters"]
 ProviderName = Literal[SearchName, "direct", "opensearch", "pgvector", "embedded", "mcp"]
-# Those of the short form `tools.webSearch` are found out when they are asked: a key may come later.
+# In the short form `tools.webSearch`, a missing key is reported at the first call: it may be set later.
 _NEEDED: dict[str, tuple[str, ...]] = {
     "google": ("engine",),
     "opensearch": ("url", "index"),
@@ -26,7 +26,7 @@ _ENGINE_HINT = (
 
 
 class EmbeddingSettings(ConfigModel):
-    """Settings of an endpoint like OpenAI's `/v1/embeddings`, which turns texts into vectors."""
+    """Settings of an endpoint like OpenAI's `/v1/embeddings`, which converts text to vectors."""
 
     url: str = Field(pattern=r"^https?://\S+$")
     model: str
@@ -34,7 +34,7 @@ class EmbeddingSettings(ConfigModel):
 
 
 class ProviderSettings(ConfigModel):
-    """Settings of one provider in a chain; those that a provider does not need are left out."""
+    """Settings of one provider in a chain; a provider ignores those that it does not need."""
 
     provider: ProviderName
     api_key: SecretStr | None = Field(default=None, description="Its key; for pgvector the password")
@@ -50,7 +50,9 @@ class ProviderSettings(ConfigModel):
         default_factory=dict[ArgumentName, str], description="What that tool calls query, count, url and filters"
     )
     embeddings: EmbeddingSettings | None = Field(default=None, description="Needed by pgvector")
-    timeout_s: float = Field(default=10.0, gt=0, le=300, description="How long it may take before the next is asked")
+    timeout_s: float = Field(
+        default=10.0, gt=0, le=300, description="Timeout in seconds before the next provider is tried"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -62,5 +64,5 @@ class ProviderSettings(ConfigModel):
 
     @property
     def key(self) -> str:
-        """The key without the line end that a file of secrets leaves; empty when there is none."""
+        """The key without the trailing newline of a secrets file; empty if there is none."""
         return self.api_key.get_secret_value().strip() if self.api_key else ""

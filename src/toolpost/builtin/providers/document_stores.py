@@ -1,4 +1,4 @@
-"""Stores of documents: SQLite in one file, OpenSearch, and PostgreSQL with pgvector."""
+"""Document stores: SQLite in one file, OpenSearch, and PostgreSQL with pgvector."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from toolpost.builtin.providers.api import Api, finite_number, first_text, objec
 from toolpost.builtin.providers.protocols import Filters, RetrievedChunk, RetrievedChunks
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts import errors
-from toolpost.files.durable import make_private_folder
+from toolpost.http.response_errors import sanitize
 from toolpost.schema.json_values import as_object, is_array, is_object
-from toolpost.web.requests import sanitize
+from toolpost.stores.durable_files import make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -43,21 +43,21 @@ _TABLE = """
 _MATCHING_CHUNKS = (
     "SELECT id, text, source, metadata, -bm25(chunks) FROM chunks WHERE chunks MATCH ? ORDER BY bm25(chunks)"
 )
-_LONGEST_LIST = 50  # a longer one is a vector, which says nothing to a reader
+_LONGEST_LIST = 50  # a longer list is a vector, useless to a reader
 _TIMEOUT_S = 10.0
 _NEAREST = """
     SELECT id, text, source, metadata, 1 - (embedding <=> %(vector)s::vector) AS score
     FROM {table} WHERE embedding IS NOT NULL {matching}
     ORDER BY embedding <=> %(vector)s::vector LIMIT %(limit)s
 """
-# The first condition can use an index, and the second is exact: to contain [] is true of every list.
+# The first condition can use an index; the second is exact, because every list contains [].
 _MATCHING = """
     AND metadata @> %(equal)s::jsonb AND NOT EXISTS (
         SELECT FROM jsonb_each(%(equal)s::jsonb) AS wanted WHERE metadata -> wanted.key IS DISTINCT FROM wanted.value
     )
 """
-# An approximate index is asked for the nearest first and filtered after: without this it stops with too few. A version
-# of the extension that does not know it takes no notice.
+# An approximate index is filtered after the search; without this setting it stops with too few rows. Older versions of
+# the extension ignore the setting.
 _GO_ON = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true)"
 _COLUMNS = "it needs the columns id, text, source, metadata (jsonb) and embedding (vector)"
 _HINTS = {
@@ -76,7 +76,7 @@ _NOT_LET_IN = re.compile(r"FATAL: .*(authentication|pg_hba\.conf)|no password su
 
 
 class StoredDocument(NamedTuple):
-    """A text to store; one of the same id is replaced."""
+    """A text to store; it replaces a document with the same ID."""
 
     id: str
     text: str
@@ -95,7 +95,7 @@ class EmbeddedRetriever:
         self._turn = threading.Lock()
 
     async def add(self, documents: Iterable[StoredDocument]) -> int:
-        """Store documents, all or none, and return how many."""
+        """Store documents, all or none, and return their number."""
         rows = [
             (_encodable(one.id), _encodable(one.text), _encodable(one.source), json.dumps(dict(one.metadata)))
             for one in documents
@@ -109,21 +109,21 @@ class EmbeddedRetriever:
         return await self._do(work)
 
     async def remove(self, ids: Iterable[str]) -> int:
-        """Delete documents by id and return how many there were."""
+        """Delete documents by ID and return the number of deleted ones."""
         keys = [(_encodable(key),) for key in ids]
         return await self._do(
             lambda connection: connection.executemany("DELETE FROM chunks WHERE id = ?", keys).rowcount
         )
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
-        """Retrieve the chunks with some of the words of the query, the best first."""
+        """Retrieve the chunks with some of the words of the query, best first."""
         words = _WORD.findall(query)[:_MOST_WORDS]
         expression = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
         chunks = await self._do(lambda connection: _matching(connection, expression, filters)) if words else ()
         return RetrievedChunks(query=query, provider=self.name, chunks=chunks)
 
     async def close(self) -> None:
-        """Close the file, after the work in progress."""
+        """Close the file after the running operation."""
         if self._connection is not None or self._turn.locked():
             await run_cancellable(self._close)
 
@@ -173,7 +173,7 @@ class EmbeddedRetriever:
 
 
 def _encodable(text: str) -> str:
-    """Replace lone surrogates, which JSON may hold and SQLite cannot store."""
+    """Replace lone surrogates, which JSON may contain and SQLite cannot store."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -190,7 +190,7 @@ def _matching(connection: sqlite3.Connection, expression: str, filters: Filters)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSearchProvider:
-    """Full-text search of an index; documents name their origin in `source`, `url` or `path`."""
+    """Full-text search of an index; the origin of a document is in `source`, `url` or `path`."""
 
     name = "opensearch"
     web: WebClient
@@ -201,7 +201,6 @@ class OpenSearchProvider:
     text_field: str = "text"
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
-        """Retrieve the documents that match best."""
         terms = [{"terms" if is_array(value) else "term": {name: value}} for name, value in filters.equal.items()]
         matching = {"match": {self.text_field: {"query": query}}}
         body = {"size": filters.limit, "query": {"bool": {"must": [matching], "filter": terms}}}
@@ -209,7 +208,7 @@ class OpenSearchProvider:
         response = await api.post(f"/{quote(self.index, safe='')}/_search", body)
         hits = response.get("hits") if is_object(response) else None
         if not is_object(hits) or not is_array(hits.get("hits")):
-            raise api.unreadable("something that is no list of hits")
+            raise api.unreadable("something that is not a list of hits")
         chunks = [self._chunk(hit) for hit in objects(hits, "hits")]
         return RetrievedChunks(query=query, provider=self.name, chunks=tuple(chunks[: filters.limit]))
 
@@ -251,7 +250,7 @@ class PgVectorProvider:
     timeout_s: float = _TIMEOUT_S
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
-        """Retrieve the chunks whose vectors have the smallest cosine distance to that of the query."""
+        """Retrieve the chunks with the smallest cosine distance to the query."""
         psycopg = _psycopg()
         options = self._options(psycopg)
         vector = await self.embed(query)
@@ -259,13 +258,13 @@ class PgVectorProvider:
         return RetrievedChunks(query=query, provider=self.name, chunks=tuple(_row_chunk(row) for row in rows))
 
     async def close(self) -> None:
-        """Close the connections of the embedding API; none to the database stays open between queries."""
+        """Close the embedding API's connections; database connections end with each query."""
         close: Callable[[], Awaitable[None]] | None = getattr(self.embed, "close", None)
         if close is not None:
             await close()
 
     def _options(self, psycopg: Any) -> dict[str, Any]:
-        """Parse the URL; the error does not quote it, because the wrong part may be the password."""
+        """Parse the URL; the error does not quote it, because the invalid part may be the password."""
         message = "the url of pgvector is none of PostgreSQL's; write %40 for @, %2F for / and %25 for % in a password"
         try:
             options: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(self.url)
@@ -293,12 +292,14 @@ class PgVectorProvider:
             async with asyncio.timeout(self.timeout_s):
                 connection = await psycopg.AsyncConnection.connect(**options, autocommit=True)
         except TimeoutError:
-            message = f"pgvector did not let us in within {self.timeout_s:g} s; check its url"
+            message = f"pgvector accepted no connection within {self.timeout_s:g} s; check its url"
             raise errors.ToolConnectionError(message, sent=False) from None
         except psycopg.Error as failed:
             reason = self._reason(failed)
             if _NOT_LET_IN.search(reason):
-                message = f"pgvector did not let us in: {reason}; check its url, and apiKey, which is the password"
+                message = (
+                    f"pgvector rejected the connection: {reason}; check its url, and apiKey, which is the password"
+                )
                 raise errors.ToolAuthError(message) from failed
             raise errors.ToolConnectionError(f"pgvector could not be reached: {reason}", sent=False) from failed
         return connection
@@ -307,7 +308,7 @@ class PgVectorProvider:
         table = sql.Identifier(*self.table.replace("%", "%%").split("."))  # a lone % would be a placeholder
         statement = sql.SQL(_NEAREST).format(table=table, matching=sql.SQL(_MATCHING if filters.equal else ""))
         values = {"vector": json.dumps(vector), "equal": json.dumps(dict(filters.equal)), "limit": filters.limit}
-        await connection.set_read_only(True)  # what is called a table may be a view with functions in it
+        await connection.set_read_only(True)  # the table may be a view that calls functions
         async with connection.transaction():
             if filters.equal:
                 await connection.execute(_GO_ON)
@@ -347,7 +348,7 @@ def _psycopg() -> Any:
 
 def _row_chunk(row: tuple[Any, ...]) -> RetrievedChunk:
     key, text, source, facts, score = row
-    # A vector of zeros has no direction, so it is near to nothing: PostgreSQL says NaN, which no JSON can say.
+    # A zero vector has no direction: PostgreSQL returns NaN, which JSON cannot represent.
     near = float(score) if math.isfinite(score) else None
     metadata = as_object(facts)
     return RetrievedChunk(id=str(key), text=str(text or ""), source=str(source or ""), score=near, metadata=metadata)
@@ -363,7 +364,6 @@ class EmbeddingApi:
     key: str = field(default="", repr=False)
 
     async def __call__(self, text: str) -> list[float]:
-        """Return the vector of a text."""
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         secrets = (self.key,) if self.key else ()
         api = Api(name="embeddings", web=self.web, url=self.url, headers=headers, secrets=secrets)
@@ -375,10 +375,8 @@ class EmbeddingApi:
         return [float(value) for value in vector]
 
     async def close(self) -> None:
-        """Close the connections."""
         await self.web.close()
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

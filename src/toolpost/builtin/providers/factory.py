@@ -1,4 +1,4 @@
-"""Builds chains of providers from configuration; a provider's module is imported when the configuration names it."""
+"""Factory of provider chains; a provider's module is imported when the configuration names it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ _OURS = frozenset({"web_search", "web_fetch", "retrieve"})
 
 def build_search_chain(links: Sequence[ProviderSettings], network: NetworkPolicy) -> Chain[SearchProvider]:
     """Build the providers that search the web, in the order of the configuration."""
-    return Chain([_build("search the web", _SEARCH, link, network) for link in links])
+    engines = dict.fromkeys(("brave", "tavily", "google", "bing", "jina", "duckduckgo"), _search_engine)
+    return Chain([_build("search the web", {**engines, "mcp": _tool}, link, network) for link in links])
 
 
 def build_scrape_chain(links: Sequence[ProviderSettings], network: NetworkPolicy) -> Chain[ScrapeProvider]:
     """Build the providers that read pages, in the order of the configuration."""
-    return Chain([_build("read pages", _SCRAPE, link, network) for link in links])
+    readers = {"direct": _page_reader, "jina": _page_reader, "mcp": _tool}
+    return Chain([_build("read pages", readers, link, network) for link in links])
 
 
 def build_retrieve_chain(links: Sequence[ProviderSettings], network: NetworkPolicy) -> Chain[RetrieveProvider]:
     """Build the providers that retrieve documents, in the order of the configuration."""
-    return Chain([_build("retrieve documents", _RETRIEVE, link, network) for link in links])
+    stores = dict.fromkeys(("opensearch", "pgvector", "embedded"), _document_store)
+    return Chain([_build("retrieve documents", {**stores, "mcp": _tool}, link, network) for link in links])
 
 
 def share_timeout(links: Sequence[ProviderSettings]) -> list[ProviderSettings]:
-    """Divide the timeout of a call among the providers that have no `timeout_s` of their own."""
+    """Divide the timeout of a call among the providers without a `timeout_s`."""
     own_timeouts = [link.timeout_s for link in links if _TIME in link.model_fields_set]
     others = len(links) - len(own_timeouts)
     share = max(TIMEOUT_S - sum(own_timeouts), TIMEOUT_S / len(links)) / max(others, 1)
@@ -48,36 +51,37 @@ def _build(purpose: str, factories: Mapping[str, Factory], link: ProviderSetting
 
 
 def _web(link: ProviderSettings, network: NetworkPolicy) -> WebClient:
-    """Build the client of one provider; an address that the operator wrote may be private."""
+    """Build the client of one provider; an address set by the operator may be private."""
     web = WebClient(network, timeout_s=link.timeout_s)
     return web.for_operator(link.url) if link.url else web
 
 
 def _search_engine(link: ProviderSettings, network: NetworkPolicy) -> SearchProvider:
-    from toolpost.builtin.providers import web_providers  # noqa: PLC0415 - when one is named
+    from toolpost.builtin.providers import duckduckgo  # noqa: PLC0415 - when one is named
+    from toolpost.builtin.providers import search_engines as engines  # noqa: PLC0415 - the same
 
     web, key = _web(link, network), link.key
     if link.provider == "google":
-        return web_providers.GoogleSearchProvider(web, key, link.url or web_providers.GOOGLE_URL, link.engine or "")
+        return engines.GoogleSearchProvider(web, key, link.url or engines.GOOGLE_URL, link.engine or "")
     if link.provider == "duckduckgo":
-        return web_providers.DuckDuckGoSearchProvider(web, link.url or web_providers.DUCKDUCKGO_URL)
+        return duckduckgo.DuckDuckGoSearchProvider(web, link.url or duckduckgo.DUCKDUCKGO_URL)
     kinds: dict[str, tuple[Callable[[WebClient, str, str], SearchProvider], str]] = {
-        "brave": (web_providers.BraveSearchProvider, web_providers.BRAVE_URL),
-        "tavily": (web_providers.TavilySearchProvider, web_providers.TAVILY_URL),
-        "bing": (web_providers.BingSearchProvider, web_providers.BING_URL),
-        "jina": (web_providers.JinaSearchProvider, web_providers.JINA_SEARCH_URL),
+        "brave": (engines.BraveSearchProvider, engines.BRAVE_URL),
+        "tavily": (engines.TavilySearchProvider, engines.TAVILY_URL),
+        "bing": (engines.BingSearchProvider, engines.BING_URL),
+        "jina": (engines.JinaSearchProvider, engines.JINA_SEARCH_URL),
     }
     kind, default_url = kinds[link.provider]
     return kind(web, key, (link.url or default_url).rstrip("/"))
 
 
 def _page_reader(link: ProviderSettings, network: NetworkPolicy) -> ScrapeProvider:
-    from toolpost.builtin.providers import web_providers  # noqa: PLC0415 - when one is named
+    from toolpost.builtin.providers import page_readers  # noqa: PLC0415 - when one is named
 
     if link.provider == "direct":
-        return web_providers.DirectPages(WebClient(network, timeout_s=link.timeout_s))
-    url = (link.url or web_providers.JINA_READER_URL).rstrip("/")
-    return web_providers.JinaReaderProvider(_web(link, network), link.key, url)
+        return page_readers.DirectPages(WebClient(network, timeout_s=link.timeout_s))
+    url = (link.url or page_readers.JINA_READER_URL).rstrip("/")
+    return page_readers.JinaReaderProvider(_web(link, network), link.key, url)
 
 
 def _document_store(link: ProviderSettings, network: NetworkPolicy) -> RetrieveProvider:
@@ -104,7 +108,7 @@ def _tool(link: ProviderSettings, network: NetworkPolicy) -> Any:
 
     tool = link.tool or ""
     if tool in _OURS:
-        raise ConfigError(f"provider 'mcp' calls {tool!r}, which asks providers itself; name a tool of a source")
+        raise ConfigError(f"provider 'mcp' calls {tool!r}, which uses providers itself; name a tool of a source")
     names = link.arguments
     return McpProvider(
         tool=tool,
@@ -115,14 +119,3 @@ def _tool(link: ProviderSettings, network: NetworkPolicy) -> Any:
         timeout_s=link.timeout_s,
         network=network,
     )
-
-
-_SEARCH: dict[str, Factory] = {
-    **dict.fromkeys(("brave", "tavily", "google", "bing", "jina", "duckduckgo"), _search_engine),
-    "mcp": _tool,
-}
-_SCRAPE: dict[str, Factory] = {"direct": _page_reader, "jina": _page_reader, "mcp": _tool}
-_RETRIEVE: dict[str, Factory] = {
-    **dict.fromkeys(("opensearch", "pgvector", "embedded"), _document_store),
-    "mcp": _tool,
-}

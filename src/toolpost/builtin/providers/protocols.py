@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 from typing_extensions import TypedDict
 
-from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import (
     ErrorCategory,
     ToolConnectionError,
@@ -17,7 +15,15 @@ from toolpost.contracts.errors import (
     ToolServerError,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from toolpost.contracts.context import ToolContext
+
 T = TypeVar("T")
+
+P = TypeVar("P", bound="Provider")
+P_co = TypeVar("P_co", bound="Provider", covariant=True)
 
 
 class SearchResult(TypedDict):
@@ -74,7 +80,7 @@ class Filters(Struct, frozen=True, kw_only=True):
 
 
 class Provider(Protocol):
-    """What all providers have in common."""
+    """Common members of all providers."""
 
     @property
     def name(self) -> str:
@@ -110,10 +116,6 @@ class RetrieveProvider(Provider, Protocol):
         ...
 
 
-P = TypeVar("P", bound=Provider)
-P_co = TypeVar("P_co", bound=Provider, covariant=True)
-
-
 class Chain(Generic[P_co]):
     """Providers of one kind, tried in the order of the configuration."""
 
@@ -127,7 +129,7 @@ class Chain(Generic[P_co]):
     async def first(self, ask: Callable[[P_co], Awaitable[T]], ctx: ToolContext) -> T:
         """Return the result of the first provider that does not fail; raise all failures as one error.
 
-        Each fallback is an event. A refusal of the guard ends the chain: it holds for every provider.
+        Each fallback is an event. A rejection by the guard ends the chain, because it applies to every provider.
         """
         self._asking += 1
         try:
@@ -152,19 +154,18 @@ class Chain(Generic[P_co]):
         raise _all_failed(failures)
 
     async def retire(self) -> None:
-        """Close every provider once the calls in progress have ended; others took their place."""
+        """Close every provider once the running calls have ended; other providers have replaced them."""
         self._is_retired = True
         if not self._asking:
             await self.close()
 
     async def close(self) -> None:
-        """Close every provider."""
         for provider in self.providers:
             await provider.close()
 
 
 def _within(provider: P, ctx: ToolContext) -> P:
-    """Bind a provider that calls tools, and so has a method `within`, to the calls of this context."""
+    """Bind a provider that calls tools, which has a method `within`, to the calls of this context."""
     within: Callable[[ToolContext], P] | None = getattr(provider, "within", None)
     return provider if within is None else within(ctx)
 

@@ -1,12 +1,11 @@
-"""Providers that are tools: a tool of an MCP server, or of any other source, searches, reads pages or retrieves."""
+"""Tools as providers: a tool of an MCP server, or of any other source, searches, reads pages or retrieves."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,9 +22,14 @@ from toolpost.builtin.providers.protocols import (
 from toolpost.builtin.web_client import TIMEOUT_S
 from toolpost.contracts.errors import ToolClientError, ToolPermissionError, ToolServerError, ToolTimeoutError
 from toolpost.contracts.outcomes import Completed, Failed
-from toolpost.contracts.sources import ToolCaller
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.wire.network import NetworkPolicy, parse_target
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.targets import parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolpost.contracts.sources import ToolCaller
 
 _READ = "artifact_read"
 _PART = 20_000
@@ -48,7 +52,7 @@ _LABEL = re.compile(rf"[\s#*-]*(?:\d+[.)]\s+)?\**({'|'.join(_LABELS)})\**:\**[ \
 class McpProvider(Struct, frozen=True, kw_only=True):
     """Calls a tool as a provider, in the run that needs it and under the same policy.
 
-    `query`, `count`, `url` and `filters` name the arguments of the tool; None where the tool has no such argument.
+    `query`, `count`, `url` and `filters` name the arguments of the tool; None if the tool has no such argument.
     """
 
     tool: str
@@ -69,7 +73,6 @@ class McpProvider(Struct, frozen=True, kw_only=True):
         return replace(self, caller=caller)
 
     async def search(self, query: str, count: int) -> SearchResults:
-        """Search by a call of the tool."""
         limit = {self.count: count} if self.count else {}
         results = [
             SearchResult(
@@ -83,7 +86,7 @@ class McpProvider(Struct, frozen=True, kw_only=True):
         return SearchResults(query=query, provider=self.name, results=tuple(results[:count]))
 
     async def scrape(self, url: str) -> ScrapedPage:
-        """Read a page by a call of the tool; a URL that the guard refuses is not sent to the tool."""
+        """Read a page with the tool; a URL rejected by the guard is not sent to the tool."""
         await self.network.resolve(parse_target(url))
         result = await self._call({self.url: url})
         page = find_page(result)
@@ -99,7 +102,6 @@ class McpProvider(Struct, frozen=True, kw_only=True):
         )
 
     async def retrieve(self, query: str, filters: Filters) -> RetrievedChunks:
-        """Retrieve by a call of the tool."""
         limit = {self.count: filters.limit} if self.count else {}
         narrowed = {self.filters: dict(filters.equal)} if self.filters else {}
         chunks = [
@@ -134,7 +136,7 @@ class McpProvider(Struct, frozen=True, kw_only=True):
     async def _call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the tool, within a timeout that leaves time for the next provider."""
         if self.caller is None:
-            raise ToolClientError(f"{self.tool!r} can only be asked in a running call", code="no_caller")
+            raise ToolClientError(f"{self.tool!r} can only be used in a running call", code="no_caller")
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await self._whole(await self._call_tool(self.caller, self.tool, arguments), self.caller)
@@ -148,7 +150,7 @@ class McpProvider(Struct, frozen=True, kw_only=True):
             case Completed():
                 return outcome
             case Failed(error=ToolPermissionError() as refused):
-                # This tool may not be called; that says nothing against the next provider.
+                # The policy denies this tool, not the next provider.
                 raise ToolClientError(f"{tool!r} is refused: {refused}", code="provider_refused")
             case Failed(error=error):
                 raise error
@@ -158,7 +160,7 @@ class McpProvider(Struct, frozen=True, kw_only=True):
                 raise ToolClientError(message, code="provider_paused")
 
     async def _whole(self, outcome: Completed, caller: ToolCaller) -> Any:
-        """Return the whole content; one that was stored as an artifact is read from there."""
+        """Return the whole content, read from the artifact if it was stored as one."""
         content = outcome.content
         if not is_object(content) or "preview" not in content or content.get("artifact_id") not in outcome.artifacts:
             return content
@@ -176,7 +178,7 @@ _decoder = json.JSONDecoder()
 
 
 def find_items(content: Any) -> list[dict[str, Any]] | None:
-    """Find the list of items in a result, wherever it is; a text alone is one item. None when there is no list."""
+    """Find the list of items anywhere in a result; a plain string is one item. None without a list."""
     result = _plain(content)
     if isinstance(result, str):
         return (_parse_labels(result) or [{"content": result}]) if result.strip() else None
@@ -189,7 +191,7 @@ def find_items(content: Any) -> list[dict[str, Any]] | None:
 
 
 def find_page(content: Any) -> Mapping[str, Any]:
-    """Find the members of a page in a result; a text alone is its content."""
+    """Find the members of a page in a result; a plain string is its content."""
     result = _plain(content)
     if is_object(result):
         inner = result.get("data")
@@ -199,7 +201,7 @@ def find_page(content: Any) -> Mapping[str, Any]:
 
 
 def text_of(item: Any) -> str:
-    """Return the text of an item: the first of its members that is a text, or a list of texts."""
+    """Return the text of an item: its first member that is a string or a list of strings."""
     for key in _WORDS if is_object(item) else ():
         value = item.get(key)
         if is_array(value):
@@ -215,7 +217,7 @@ def source_of(item: Mapping[str, Any]) -> str:
 
 
 def find_error(content: Any) -> str:
-    """Find the error message in a result; empty when there is none."""
+    """Find the error message in a result, or an empty string."""
     result = _plain(content)
     if not is_object(result):
         return ""
@@ -225,7 +227,7 @@ def find_error(content: Any) -> str:
 
 
 def _plain(content: Any) -> Any:
-    """Unwrap a result: FastMCP wraps whatever is no object, and many servers write JSON as text."""
+    """Unwrap a result: FastMCP wraps values other than objects, and many servers return JSON as a string."""
     if is_object(content) and len(content) == 1 and "result" in content:
         return _read(content["result"])
     result = _read(content)
@@ -233,7 +235,7 @@ def _plain(content: Any) -> Any:
 
 
 def _read(content: Any) -> Any:
-    """Parse a text that is JSON, or several JSON documents one after another."""
+    """Parse a string that is JSON, or several JSON documents in sequence."""
     if not isinstance(content, str) or content.lstrip()[:1] not in ("{", "["):
         return content
     try:
@@ -254,7 +256,7 @@ def _documents(text: str) -> list[Any]:
 
 
 def _parse_labels(text: str) -> list[dict[str, Any]]:
-    """Parse items written as lines with labels such as `Title:` and `URL:`; none unless all have a URL."""
+    """Parse items in lines with labels such as `Title:` and `URL:`; empty unless all have a URL."""
     items: list[dict[str, Any]] = []
     last = ""
     for line in text.splitlines():

@@ -1,6 +1,6 @@
 """The names of penguiflow over Toolpost: change `penguiflow` to `toolpost.compat.penguiflow` in imports.
 
-docs/penguiflow.md says what differs.
+docs/appendix/penguiflow.md says what differs.
 """
 
 from toolpost.compat.penguiflow.catalog import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
 from pydantic import BaseModel, Field
 
-from toolpost.catalog.function import code_target
+from toolpost.catalog.code_target import code_target
 from toolpost.compat.penguiflow.node import Node
 from toolpost.compat.penguiflow.registry import ModelRegistry
 from toolpost.contracts.context import ToolContext
@@ -51,7 +51,7 @@ class PlannerAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A tool: what a planner is told of it, its node, and the models of its arguments and results.
+    """A tool: its description for a planner, its node, and the models of its arguments and results.
 
     Fulfils Toolpost's Protocol `Tool`.
     """

@@ -39,7 +39,9 @@ class PenguiflowPlanner(_ReactPlanner):
     ) -> None:
         if tools := build_catalog(nodes, registry or ModelRegistry()):
             if not isinstance(catalog, Sequence):
-                raise ConfigError("nodes stand beside a list of tools; give them to the Toolbox or registry instead")
+                raise ConfigError(
+                    "nodes can be combined only with a list of tools; register them in the Toolbox or registry instead"
+                )
             catalog = [*tools, *catalog]
         if not isinstance(catalog, Toolbox | SearchView):
             settings = _with_policy(settings)

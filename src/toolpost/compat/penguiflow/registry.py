@@ -10,7 +10,7 @@ __all__ = ["ModelRegistry"]
 
 
 class AnyArguments(BaseModel):
-    """Stands for `BaseModel` itself, which takes whatever it is given."""
+    """Replaces `BaseModel` itself, which accepts any arguments."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -27,13 +27,13 @@ class ModelRegistry:
         self._models: dict[str, _Models] = {}
 
     def register(self, name: str, args_model: type[BaseModel], out_model: type[BaseModel]) -> None:
-        """Add the models of a tool; ValueError when the name is taken. `BaseModel` itself takes any arguments."""
+        """Add the models of a tool; ValueError if the name is taken. `BaseModel` itself accepts any arguments."""
         if name in self._models:
             raise ValueError(f"Node {name!r} already registered; give one of the two another name")
         for model in (args_model, out_model):
             candidate: type = model
             if not issubclass(candidate, BaseModel):
-                raise TypeError(f"{model!r} of {name!r} is no pydantic model; derive it from BaseModel")
+                raise TypeError(f"{model!r} of {name!r} is not a pydantic model; derive it from BaseModel")
         self._models[name] = _Models(_concrete(args_model), _concrete(out_model))
 
     def unregister(self, name: str) -> None:
@@ -45,13 +45,13 @@ class ModelRegistry:
         return name in self._models
 
     def models(self, name: str) -> tuple[type[BaseModel], type[BaseModel]]:
-        """Return the models of a tool; KeyError when there are none."""
+        """Return the models of a tool; KeyError if there are none."""
         if name not in self._models:
             raise KeyError(f"Node {name!r} not registered; call register({name!r}, args_model, out_model) first")
         return self._models[name]
 
     def adapters(self, name: str) -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
-        """Return validators of arguments and results; KeyError when there are none."""
+        """Return validators of arguments and results; KeyError if there are none."""
         args_model, out_model = self.models(name)
         return TypeAdapter(args_model), TypeAdapter(out_model)
 

@@ -1,1 +1,1 @@
-"""The REST interface of the gateway: operations, the document that describes them, and what they do."""
+"""The REST interface of the gateway: operations and their OpenAPI document."""

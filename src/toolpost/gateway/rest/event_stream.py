@@ -1,4 +1,4 @@
-"""Events as server-sent events: with ids to go on from, and with the card of whatever waits for a person."""
+"""Operations on events: a stream of server-sent events that clients can resume, and the export of the event log."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from starlette.responses import Response, StreamingResponse
 
 from toolpost.contracts.events import EventFilter
 from toolpost.gateway.event_feed import events_after
-from toolpost.gateway.rest.operations import Operation, RestRequest, json_bytes
+from toolpost.gateway.rest.operations import Operations, RestRequest, json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
     from toolpost.contracts.events import StoredEvent
 
-_HIGHEST = 2**63 - 1
+OPERATIONS = Operations("events")
+_AFTER = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1, "description": "Only events with a higher ID"}
 _FILTER = {"type": "string", "minLength": 1, "maxLength": 200}
 
 
 def event_stream(events: AsyncIterable[bytes]) -> StreamingResponse:
-    """Return a stream of server-sent events, which no proxy should hold back."""
+    """Return a stream of server-sent events that reverse proxies do not buffer."""
     headers = {"X-Accel-Buffering": "no"}
     return StreamingResponse(_in_turns(events), media_type="text/event-stream", headers=headers)
 
 
 async def _in_turns(parts: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Let others run after each part: a long history holds nobody up, and a client that is gone is noticed."""
+    """Yield to the event loop after each part, so that a long history does not block it."""
     async for part in parts:
         yield part
         await asyncio.sleep(0)
@@ -40,82 +41,73 @@ def server_event(name: str, data: Any, id: int | None = None) -> bytes:
     return b"%sevent: %s\ndata: %s\n\n" % (line, name.encode(), json_bytes(data))
 
 
-async def _stream_events(ask: RestRequest) -> Response:
-    """Send events from an id on, or from now on, for as long as the client listens."""
-    if ask.raw.method == "HEAD":  # a stream without an end would hold the connection, and nobody would hear it
+@OPERATIONS.declare(
+    "GET",
+    "/events",
+    query={
+        "run": _FILTER,
+        "tool": {**_FILTER, "description": "A name; * matches any characters"},
+        "user": {**_FILTER, "description": "Of the caller's tenant"},
+        "after": _AFTER,
+    },
+    headers={"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"}},
+    answers={200: {"text/event-stream": {}}},
+)
+async def stream_events(request: RestRequest) -> Response:
+    """Stream events as they happen, from now on or after a given event."""
+    if request.raw.method == "HEAD":  # an endless stream without a body would hold the connection
         return Response(media_type="text/event-stream")
-    return event_stream(_stream(ask, _after(ask)))
+    return event_stream(_stream(request, _after(request)))
 
 
-def _after(ask: RestRequest) -> int | None:
-    """Return the last event that the client has: a browser that connects again sends it by itself."""
-    last = ask.raw.headers.get("last-event-id")
+def _after(request: RestRequest) -> int | None:
+    """Return the last event that the client has; a browser sends it automatically when it reconnects."""
+    last = request.raw.headers.get("last-event-id")
     if last is None:
-        after: int | None = ask.query.get("after")
+        after: int | None = request.query.get("after")
         return after
     return int(last)
 
 
-async def _stream(ask: RestRequest, after: int | None) -> AsyncGenerator[bytes]:
-    only = _filter(ask)
-    run_id: str | None = ask.query.get("run")
+async def _stream(request: RestRequest, after: int | None) -> AsyncGenerator[bytes]:
+    only = _filter(request)
+    run_id: str | None = request.query.get("run")
 
     def wanted(event: StoredEvent) -> bool:
         name = str(event.payload.get("tool_name", ""))
         return only.user in (None, event.user) and (only.tool is None or fnmatchcase(name, only.tool))
 
-    feed = ask.service.feed
-    async for event in feed.listen(tenant=ask.tenant, run_id=run_id, after=after, only=only, wanted=wanted):
+    feed = request.service.feed
+    async for event in feed.listen(tenant=request.tenant, run_id=run_id, after=after, only=only, wanted=wanted):
         if event is None:
-            yield b": listening\n\n"  # no proxy closes a connection on which something is sent
+            yield b": listening\n\n"  # keeps proxies from closing an idle connection
         else:
-            yield server_event(event.code.name, await ask.box.pending.describe_event(event, by=ask.user), event.id)
+            yield server_event(
+                event.code.name, await request.box.pending.describe_event(event, by=request.user), event.id
+            )
 
 
-def _filter(ask: RestRequest) -> EventFilter:
-    return EventFilter(tool=ask.query.get("tool"), user=ask.only_user or ask.query.get("user"))
+def _filter(request: RestRequest) -> EventFilter:
+    return EventFilter(tool=request.query.get("tool"), user=request.only_user or request.query.get("user"))
 
 
-async def _export_audit(ask: RestRequest) -> Response:
-    """Send every event of the tenant, one JSON object a line, with the hashes of the chain."""
-    problems = await ask.box.store.events.verify(tenant=ask.tenant) if ask.query["verify"] == "yes" else None
-    return StreamingResponse(_in_turns(_export(ask, problems)), media_type="application/x-ndjson")
+@OPERATIONS.declare(
+    "GET",
+    "/audit",
+    scope=("admin",),
+    query={"after": _AFTER, "verify": {"type": "string", "enum": ["yes", "no"], "default": "no"}},
+    answers={200: {"application/x-ndjson": {"type": "string"}}},
+)
+async def export_audit(request: RestRequest) -> Response:
+    """Export all events of the tenant as JSON lines with their hashes, and verify the event log."""
+    problems = (
+        await request.box.store.events.verify(tenant=request.tenant) if request.query["verify"] == "yes" else None
+    )
+    return StreamingResponse(_in_turns(_export(request, problems)), media_type="application/x-ndjson")
 
 
-async def _export(ask: RestRequest, problems: list[str] | None) -> AsyncGenerator[bytes]:
-    async for event in events_after(ask.box.store.events, ask.query.get("after", 0), tenant=ask.tenant):
+async def _export(request: RestRequest, problems: list[str] | None) -> AsyncGenerator[bytes]:
+    async for event in events_after(request.box.store.events, request.query.get("after", 0), tenant=request.tenant):
         yield json_bytes({**event.to_dict(), "user": event.user}) + b"\n"
     if problems is not None:
         yield json_bytes({"status": "changed" if problems else "verified", "problems": problems}) + b"\n"
-
-
-_AFTER = {"type": "integer", "minimum": 0, "maximum": _HIGHEST, "description": "Only events with a higher id"}
-OPERATIONS = [
-    Operation(
-        id="stream_events",
-        method="GET",
-        path="/events",
-        summary="Listen to events as they happen, from any event on",
-        tag="events",
-        handler=_stream_events,
-        query={
-            "run": _FILTER,
-            "tool": {**_FILTER, "description": "A name; * stands for any letters"},
-            "user": {**_FILTER, "description": "Of the caller's tenant"},
-            "after": _AFTER,
-        },
-        headers={"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,18}$"}},
-        answers={200: {"text/event-stream": {}}},
-    ),
-    Operation(
-        id="export_audit",
-        method="GET",
-        path="/audit",
-        summary="Export all events of the tenant as JSON lines, and verify the record",
-        tag="events",
-        handler=_export_audit,
-        scope=("admin",),
-        query={"after": _AFTER, "verify": {"type": "string", "enum": ["yes", "no"], "default": "no"}},
-        answers={200: {"application/x-ndjson": {"type": "string"}}},
-    ),
-]

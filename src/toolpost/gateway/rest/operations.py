@@ -1,108 +1,90 @@
-"""Operations of the REST interface: declared once, then routed, checked and described from that declaration."""
+"""Operations of the REST interface: each declaration is the source of routing, validation and documentation."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from toolpost.contracts.errors import ToolClientError, ToolError
+from toolpost.contracts.outcomes import Outcome
 from toolpost.gateway.access import CALLER, insufficient_scope
-from toolpost.gateway.problems import Problem, problem_of
-from toolpost.gateway.rest.schemas import resolve
+from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
+from toolpost.gateway.rest.components import resolve
+from toolpost.gateway.source_changes import FROM_SIBLING, ChangedSources
 from toolpost.processes.json_documents import measure
 from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL
 from toolpost.schema.validator import compile_validator
+from toolpost.toolbox.views import SelectedTools
 
 if TYPE_CHECKING:
-    from toolpost.contracts.callers import Caller, CallerScope
-    from toolpost.gateway.rest.service import RestService
-    from toolpost.toolbox.box import Toolbox
-    from toolpost.toolbox.views import SelectedTools
+    from collections.abc import AsyncGenerator, Coroutine
 
-T = TypeVar("T")
+    from starlette.types import Receive, Scope, Send
+
+    from toolpost.contracts.callers import Caller, CallerScope
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.gateway.event_feed import EventFeed
+    from toolpost.gateway.siblings import Siblings
+    from toolpost.gateway.view_servers import ViewServers
+    from toolpost.toolbox.box import Toolbox
+
 JsonSchema: TypeAlias = Mapping[str, Any]
+Handler: TypeAlias = Callable[["RestRequest"], Awaitable[Response]]
 JSON_BYTES = 4_000_000
 _BODY_S = 60.0
-
-LIMIT: JsonSchema = {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
-CURSOR: JsonSchema = {"type": "string", "description": "The `next` of the page before"}
+_CANCELLED_S = 5.0  # for cancelled calls to end
 
 
-class JsonResponse(Response):
-    """A response with any JSON value, whatever odd text or number a tool put into it."""
+class Declaration(TypedDict, total=False):
+    """Properties of an operation.
 
-    media_type = "application/json"
+    A caller needs one of the scopes in `scope`. With `operator`, only the operator may use the operation, because it
+    changes state that all tenants share. `answers` contains the responses: the status, and the JSON Schema of the body
+    or its media type. `takes` is the schema of a JSON body, and `no_body` the default for a missing body. With
+    `raw_body`, the body is a file.
+    """
 
-    def render(self, content: Any) -> bytes:
-        return json_bytes(content)
-
-
-def json_bytes(value: Any) -> bytes:
-    """Return a value as JSON; half characters are escaped, and numbers that JSON does not have become null."""
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode()
-    except (ValueError, UnicodeEncodeError):
-        text = json.dumps(value, default=str)
-        return json.dumps(json.loads(text, parse_constant=lambda _: None), separators=(",", ":")).encode()
-
-
-class RestRequest(Struct, frozen=True, kw_only=True):
-    """A request to an operation: who sends it, and its parts as they fit the declaration."""
-
-    service: RestService
-    caller: Caller
-    path: Mapping[str, str]
-    query: Mapping[str, Any]
-    body: Any
-    raw: Request
-
-    @property
-    def box(self) -> Toolbox:
-        """The Toolbox that is served."""
-        return self.service.box
-
-    @property
-    def user(self) -> str:
-        """For whom the request is, as `tenant:user`."""
-        return str(self.caller.principal)
-
-    @property
-    def tenant(self) -> str:
-        """The tenant whose data the request may see."""
-        return self.caller.principal.tenant
-
-    @property
-    def tools(self) -> SelectedTools:
-        """The tools that the caller sees and can call."""
-        return self.service.tools_for(self.caller)
-
-    @property
-    def only_user(self) -> str | None:
-        """The user whose runs, questions and artifacts the caller sees: its own, if it can do no more than call."""
-        return self.caller.principal.user if self.caller.scopes <= {"call"} else None
+    scope: tuple[CallerScope, ...]
+    operator: bool
+    query: Mapping[str, JsonSchema]
+    headers: Mapping[str, JsonSchema]
+    takes: JsonSchema
+    no_body: Any
+    raw_body: bool
+    answers: Mapping[int, Any]
+    problems: tuple[int, ...]
 
 
-Handler: TypeAlias = Callable[[RestRequest], Awaitable[Response]]
+class Operations(list["Operation"]):
+    """Operations with one tag, in the order of their declarations."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__()
+        self._tag = tag
+
+    def declare(self, method: str, path: str, **declared: Unpack[Declaration]) -> Callable[[Handler], Handler]:
+        """Add the decorated handler as an operation: its name is the ID, and its docstring the summary."""
+
+        def add(handler: Any) -> Handler:
+            summary = (handler.__doc__ or "").partition("\n")[0].removesuffix(".")
+            identity: Any = {"id": handler.__name__, "summary": summary, "tag": self._tag, "handler": handler}
+            self.append(Operation(method=method, path=path, **identity, **declared))
+            return handler  # type: ignore[no-any-return]
+
+        return add
 
 
 class Operation(Struct, frozen=True, kw_only=True, dict=True):
-    """An operation of the interface.
-
-    `scope` is what a caller needs, any one of them. `operator` says that only the operator may use it: it changes what
-    all tenants share. `answers` are the responses: a status, and the schema of its JSON or a media type. `takes` is the
-    schema of a JSON body, and `no_body` what stands for one that is missing, if it may be; `raw_body` says that the
-    body is a file.
-    """
+    """A REST operation; `Declaration` describes its properties."""
 
     id: str
     method: str
@@ -120,20 +102,20 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     answers: Mapping[int, Any]
     problems: tuple[int, ...] = ()
 
-    async def __call__(self, service: RestService, request: Request) -> Response:
-        """Check a request against the declaration and carry it out; a refusal is a problem."""
+    async def __call__(self, service: RestService, raw: Request) -> Response:
+        """Validate a request against the declaration and call the handler; errors become problem details."""
         try:
-            caller: Caller = request.scope[CALLER]
+            caller: Caller = raw.scope[CALLER]
             self._check_caller(caller)
-            self._check_headers(request)
+            self._check_headers(raw)
             return await self.handler(
                 RestRequest(
                     service=service,
                     caller=caller,
-                    path=request.path_params,
-                    query=self._read_query(request),
-                    body=await self._read_body(request),
-                    raw=request,
+                    path=raw.path_params,
+                    query=self._read_query(raw),
+                    body=await self._read_body(raw),
+                    raw=raw,
                 )
             )
         except Problem as problem:
@@ -148,43 +130,45 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
         if self.scope and not caller.scopes.intersection(self.scope):
             raise insufficient_scope(*self.scope)
         if self.operator and not caller.is_operator:
-            detail = "all tenants share this: it takes the operator's token or an `admin` key of the tenant `local`"
+            detail = (
+                "this changes what all tenants share: use the operator's token or an `admin` key of the tenant `local`"
+            )
             raise Problem(403, "operator_required", detail)
 
-    def _check_headers(self, request: Request) -> None:
+    def _check_headers(self, raw: Request) -> None:
         for name, schema in self.headers.items():
-            text = request.headers.get(name)
+            text = raw.headers.get(name)
             if text is not None:
                 _parse(name, text, schema)
 
-    def _read_query(self, request: Request) -> dict[str, Any]:
+    def _read_query(self, raw: Request) -> dict[str, Any]:
         given: dict[str, Any] = {}
-        for name, text in request.query_params.multi_items():
+        for name, text in raw.query_params.multi_items():
             schema = self.query.get(name)
             if schema is None:
                 known = ", ".join(self.query) or "none"
-                raise Problem(400, "unknown_parameter", f"there is no parameter {name!r} here; there are: {known}")
+                raise Problem(400, "unknown_parameter", f"unknown parameter {name!r}; valid parameters: {known}")
             if name in given:
-                raise Problem(400, "repeated_parameter", f"the parameter {name!r} is given twice")
+                raise Problem(400, "repeated_parameter", f"the parameter {name!r} is repeated")
             given[name] = _parse(name, text, schema)
         return {name: schema["default"] for name, schema in self.query.items() if "default" in schema} | given
 
-    async def _read_body(self, request: Request) -> Any:
+    async def _read_body(self, raw: Request) -> Any:
         if self.takes is None:
             return None
-        if self.no_body is not None and _has_no_body(request):
+        if self.no_body is not None and _has_no_body(raw):
             return self.no_body
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise Problem(415, "unsupported_media_type", "the body must be JSON: send `Content-Type: application/json`")
         try:
-            value = json.loads(await read_json_body(request), parse_constant=_no_constant)
+            value = json.loads(await read_json_body(raw), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             where = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-            raise Problem(400, "malformed_json", f"the body is no JSON{where}") from None
+            raise Problem(400, "malformed_json", f"the body is not valid JSON{where}") from None
         issues = self._validator.issues(value)
         if issues:
-            raise Problem(422, "invalid_body", f"the body does not fit: {issues[0]}", errors=issues)
+            raise Problem(422, "invalid_body", f"the body is invalid: {issues[0]}", errors=issues)
         return value
 
     @cached_property
@@ -192,12 +176,135 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
         return compile_validator(resolve(self.takes or {}))
 
 
+class RestRequest(Struct, frozen=True, kw_only=True):
+    """A validated request to an operation; `raw` is the HTTP request."""
+
+    service: RestService
+    caller: Caller
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    body: Any
+    raw: Request
+
+    @property
+    def box(self) -> Toolbox:
+        """Shortcut for `service.box`."""
+        return self.service.box
+
+    @property
+    def user(self) -> str:
+        """The principal of the caller, as `tenant:user`."""
+        return str(self.caller.principal)
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the caller, the only one with data visible to it."""
+        return self.caller.principal.tenant
+
+    @property
+    def tools(self) -> SelectedTools:
+        """The tools that the caller can list and call."""
+        return self.service.tools_for(self.caller)
+
+    @property
+    def only_user(self) -> str | None:
+        """The user to whose runs, questions and artifacts a caller with only the scope `call` is limited, else None."""
+        return self.caller.principal.user if self.caller.scopes <= {"call"} else None
+
+
+class RestService:
+    """State that the operations share: the Toolbox, the event feed, background calls and other workers.
+
+    `siblings` are the other workers of the gateway; `changed_sources` were applied by them before this one started.
+    """
+
+    def __init__(
+        self,
+        box: Toolbox,
+        feed: EventFeed,
+        views: ViewServers,
+        *,
+        public_url: str,
+        siblings: Siblings | None = None,
+        changed_sources: ChangedSources | None = None,
+    ) -> None:
+        self.box = box
+        self.siblings = siblings
+        self._views = views
+        self._all = SelectedTools(box, {})
+        self._none = SelectedTools(box, {"where": _no_tool})
+        self.feed = feed
+        self.public_url = public_url
+        self._calls = set[asyncio.Task[Outcome]]()
+        self.uploads = Counter[str]()  # bytes of files that are being uploaded, by caller
+        self.changed_sources = changed_sources or ChangedSources()
+
+    def tools_for(self, caller: Caller) -> SelectedTools:
+        """Return the tools that a caller sees: with only the scope `call` those of the view at `/mcp`, else all."""
+        if not caller.scopes <= {"call"}:
+            return self._all
+        view = self._views.default
+        return view.tools if view.is_for(str(caller.principal)) else self._none
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the gateway is shutting down and rejects new calls."""
+        return self.feed.is_closed
+
+    async def request_siblings(self, raw: Request, value: Any = None) -> list[Any]:
+        """Send the same request to the other workers, unless one of them sent it, and return their responses."""
+        if self.siblings is None or raw.scope.get(FROM_SIBLING):
+            return []
+        return await self.siblings.broadcast(raw.method, raw.url.path, value)
+
+    def start_call(self, call: Coroutine[None, None, Outcome]) -> asyncio.Task[Outcome]:
+        """Run a call in a task that outlives its request."""
+        task = asyncio.get_running_loop().create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Follow the event log for listeners; on exit, suspend or cancel the calls that still run."""
+        async with self.feed.following(self.box.store.events):
+            try:
+                yield
+            finally:
+                await self.box.router.park(within_s=0)
+                if self._calls:
+                    await asyncio.wait(self._calls, timeout=_CANCELLED_S)
+
+
+def _no_tool(_spec: ToolSpec) -> bool:
+    return False
+
+
+class Resource:
+    """ASGI application of one path; methods without an operation get 405."""
+
+    def __init__(self, service: RestService, methods: Mapping[str, Operation]) -> None:
+        self._service = service
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw = Request(scope, receive, send)
+        operation = self._methods.get("GET" if raw.method == "HEAD" else raw.method)
+        if operation is None:
+            allowed = {"Allow": ", ".join(self._methods)}
+            detail = f"this path does not support {raw.method}"
+            response: Response = ProblemResponse(405, "method_not_allowed", detail, headers=allowed)
+        else:
+            response = await operation(self._service, raw)
+        await response(scope, receive, send)
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
 def _parse(name: str, text: str, schema: JsonSchema) -> Any:
-    """Return a parameter as its schema has it."""
+    """Return a parameter as a value of its schema's type."""
     value: Any = text
     with suppress(ValueError):
         if schema["type"] == "integer" and text.isascii() and text.lstrip("-").isdigit():
@@ -206,18 +313,18 @@ def _parse(name: str, text: str, schema: JsonSchema) -> Any:
             value = float(text)
     issues = compile_validator(dict(schema)).issues(value)
     if issues:
-        raise Problem(400, "invalid_parameter", f"the parameter {name!r} does not fit: {issues[0].removeprefix('$: ')}")
+        raise Problem(400, "invalid_parameter", f"the parameter {name!r} is invalid: {issues[0].removeprefix('$: ')}")
     return value
 
 
-def _has_no_body(request: Request) -> bool:
-    """Return whether a request comes without a body (RFC 9112, 6.3)."""
-    return request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
+def _has_no_body(raw: Request) -> bool:
+    """Return whether a request has no body (RFC 9112, 6.3)."""
+    return raw.headers.get("content-length", "0") == "0" and "transfer-encoding" not in raw.headers
 
 
-async def read_json_body(request: Request) -> bytes:
-    """Read a body of JSON that may be decoded here: within the limits on its bytes, values and depth."""
-    body = await read_body(request, JSON_BYTES)
+async def read_json_body(raw: Request) -> bytes:
+    """Read a JSON body within the limits on bytes, values and depth."""
+    body = await read_body(raw, JSON_BYTES)
     if len(body) > SMALL:
         try:
             await measure(body, MAX_INLINE_VALUES)
@@ -226,59 +333,41 @@ async def read_json_body(request: Request) -> bytes:
     return body
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """Read a body of at most so many bytes; it must come within a minute."""
-    too_large = Problem(413, "body_too_large", f"the body has more than {most} bytes")
-    length = request.headers.get("content-length", "")
+async def read_body(raw: Request, most: int) -> bytes:
+    """Read a body of at most `most` bytes within a minute."""
+    length = raw.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise too_large
+        raise _too_large(most)
     chunks, size = list[bytes](), 0
     try:
         async with asyncio.timeout(_BODY_S):
-            async for chunk in request.stream():
+            async for chunk in raw.stream():
                 size += len(chunk)
                 if size > most:
-                    raise too_large
+                    raise _too_large(most)
                 chunks.append(chunk)
     except TimeoutError:
-        raise Problem(408, "body_too_slow", "the body did not come in time") from None
+        raise Problem(408, "body_too_slow", "the body did not arrive in time") from None
     return b"".join(chunks)
 
 
-def encode_cursor(position: str) -> str:
-    """Return a position as an opaque cursor."""
-    return base64.urlsafe_b64encode(position.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+def _too_large(most: int) -> Problem:
+    return Problem(413, "body_too_large", f"the body has more than {most} bytes")
 
 
-def decode_cursor(cursor: str | None) -> str | None:
-    """Return the position of a cursor; a problem where it was made up."""
-    if cursor is None:
-        return None
+class JsonResponse(Response):
+    """A response with any JSON value, including NaN and lone surrogates from tools."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json_bytes(content)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Encode a value as JSON; escape lone surrogates, and replace NaN and infinity by null."""
     try:
-        position = base64.b64decode(f"{cursor}{'=' * (-len(cursor) % 4)}", altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
-        raise Problem(400, "invalid_cursor", "the cursor is none of those that were given out") from None
-    return position
-
-
-def page_of(ask: RestRequest, items: Sequence[T], key: Callable[[T], str], show: Callable[[T], Any]) -> JsonResponse:
-    """Return the page of a list that the cursor and the limit of a request ask for."""
-    after, limit = decode_cursor(ask.query.get("cursor")), ask.query["limit"]
-    begin = 0
-    if after is not None:
-        begin = next((at for at, item in enumerate(items, 1) if key(item) == after), -1)
-        if begin < 0:
-            raise invalid_cursor()
-    return page_response(items[begin : begin + limit + 1], limit, key, show)
-
-
-def invalid_cursor() -> Problem:
-    """Return the problem of a cursor that points at what is not there, or not for this caller."""
-    return Problem(400, "invalid_cursor", "what the cursor points at is gone; begin with the first page")
-
-
-def page_response(found: Sequence[T], limit: int, key: Callable[[T], str], show: Callable[[T], Any]) -> JsonResponse:
-    """Return a page of items, with the cursor of the next one where one more was found than the page has."""
-    last = key(found[limit - 1]) if len(found) > limit else None
-    shown = [show(item) for item in found[:limit]]
-    return JsonResponse({"items": shown, "next": None if last is None else encode_cursor(last)})
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode()
+    except (ValueError, UnicodeEncodeError):
+        text = json.dumps(value, default=str)
+        return json.dumps(json.loads(text, parse_constant=lambda _: None), separators=(",", ":")).encode()

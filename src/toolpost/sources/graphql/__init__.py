@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.transports.base import Detection, ProbeResponse, Transport, is_graphql_path
+from toolpost.sources.base import Detection, ProbeResponse, Transport, is_graphql_path
+from toolpost.sources.graphql.options import GraphqlOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.messages import Request
@@ -21,6 +22,7 @@ class GraphqlTransport(Transport):
     """GraphQL over HTTP."""
 
     name = "graphql"
+    options = GraphqlOptions
     source_class = "toolpost.sources.graphql.source:GraphqlSource"
     requires = ("graphql", "graphql")
 
@@ -32,19 +34,25 @@ class GraphqlTransport(Transport):
             yield Request("POST", url, headers=(("Content-Type", "application/json"),), body=_QUERY)
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognise the answer to a query, or a server that asks for one."""
+        """Recognize the response to a query, or a server that requires one."""
         if response.method == "POST":
             because = "it answers a GraphQL query" if _is_query_result(response.body) else None
         else:
             body = response.body.lower()
             asks = response.status != 200 and b"query" in body and b"graphql" in body
-            because = "it asks for a GraphQL query" if asks else None
+            because = "it requires a GraphQL query" if asks else None
         return None if because is None else Detection("a GraphQL API", because)
 
     def files(self, config: ExternalToolConfig) -> Iterator[str]:
         """Return the file of the schema."""
-        if config.graphql.schema_file is not None:
-            yield config.graphql.schema_file
+        if (file := config.read_options(GraphqlOptions).schema_file) is not None:
+            yield file
+
+    def with_absolute_paths(self, config: ExternalToolConfig, absolute: Callable[[str], str]) -> ExternalToolConfig:
+        """Resolve the file of the schema as well."""
+        changed = super().with_absolute_paths(config, absolute)
+        file = changed.read_options(GraphqlOptions).schema_file
+        return changed if file is None else changed.with_options(schema_file=absolute(file))
 
 
 def _is_query_result(body: bytes) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from toolpost.transports.base import Detection, ProbeResponse, Transport, is_graphql_path, is_root, url_below
+from toolpost.sources.base import Detection, ProbeResponse, Transport, is_graphql_path, is_root, url_below
+from toolpost.sources.mcp.options import McpOptions
+from toolpost.wire.targets import is_http_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.messages import Request
 
 _REFUSALS = frozenset({400, 405, 406})
@@ -20,9 +24,23 @@ class ModelContextProtocol(Transport):
     """Model Context Protocol over stdio, streamable HTTP, SSE, or with a server object of this process."""
 
     name = "mcp"
+    options = McpOptions
     source_class = "toolpost.sources.mcp.source:McpSource"
     requires = ("fastmcp", "mcp")
     forms = ("command", "url")
+    serves_oauth_metadata = True
+
+    def starts_program(self, config: ExternalToolConfig) -> bool:
+        """Return whether the connection is a command, not a URL or a server object of this process."""
+        return not is_http_url(config.connection) and not config.connection.startswith("memory:")
+
+    def required_program(self, config: ExternalToolConfig) -> str:
+        """Return the first word of the command."""
+        return next(iter(shlex.split(config.connection)), "") if self.starts_program(config) else ""
+
+    def without_elicitation(self, config: ExternalToolConfig) -> ExternalToolConfig:
+        """Switch elicitation off."""
+        return config.with_options(elicitation=False)
 
     def probes(self, url: str) -> Iterator[Request]:
         """Look at the usual paths of a server."""

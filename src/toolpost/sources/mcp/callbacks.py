@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_types import (
     CreateMessageResult,
@@ -22,13 +22,15 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from toolpost.contracts.chat import ChatModel
-from toolpost.contracts.sources import SourceHealth, SourceListener, ToolSource
-from toolpost.contracts.spec import Tool
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.mcp.metadata import UI_EXTENSION
-from toolpost.sources.mcp.session import McpSession
 
+if TYPE_CHECKING:
+    from toolpost.contracts.chat import ChatModel
+    from toolpost.contracts.sources import SourceHealth, SourceListener, ToolSource
+    from toolpost.contracts.spec import Tool
+    from toolpost.sources.mcp.session import McpSession
+
+UI_EXTENSION = "io.modelcontextprotocol/ui"  # MCP Apps
 _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
 _UI_MEDIA_TYPE = "text/html;profile=mcp-app"
 _LOGS_PER_WINDOW = 100

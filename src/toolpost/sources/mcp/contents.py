@@ -11,7 +11,7 @@ from mcp.client.subscriptions import ResourceUpdated, listen
 from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.sources import ServerContents
 from toolpost.schema.json_values import is_object
-from toolpost.sources.mcp.metadata import with_passed_meta
+from toolpost.sources.mcp.results import with_passed_meta
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -108,14 +108,14 @@ class ResourceNews:
             await asyncio.gather(task, return_exceptions=True)
 
     def _restart(self) -> None:
-        """Listen anew; without an await, so that of two at once none leaves a task behind."""
+        """Start listening again, without an await, so concurrent calls leave no task behind."""
         if self._task is not None:
             self._task.cancel()
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._run(subscribed=True)) if self._wanted else None
 
     async def _run(self, *, subscribed: bool) -> None:
-        """Listen in the newer protocol; in the older one, subscribe anew to each session."""
+        """Listen in the newer protocol; in the older one, subscribe in each session again."""
         pause_s = _RETRY_S
         while True:
             with contextlib.suppress(Exception):  # the next try may work

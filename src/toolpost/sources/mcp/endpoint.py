@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import AuthType, McpTransport
+from toolpost.sources.mcp.options import McpOptions
+
+if TYPE_CHECKING:
+    from toolpost.contracts.config import ExternalToolConfig
 
 MEMORY = "memory:"
 
@@ -37,7 +40,8 @@ Endpoint = CommandEndpoint | UrlEndpoint | MemoryEndpoint
 
 def parse_endpoint(config: ExternalToolConfig) -> Endpoint:
     """Parse the connection of a source; raise ConfigError when it does not fit the transport."""
-    connection, transport = config.connection.strip(), config.mcp.transport
+    options = config.read_options(McpOptions)
+    connection, transport = config.connection.strip(), options.transport
     if transport is McpTransport.AUTO:
         transport = _detect_transport(connection)
     if transport is McpTransport.MEMORY:
@@ -46,16 +50,15 @@ def parse_endpoint(config: ExternalToolConfig) -> Endpoint:
         _check_credential(config)
         return CommandEndpoint(_split_command(connection, config.name))
     _check_url(connection, config.name, transport)
-    if transport is McpTransport.SSE and config.mcp.protocol not in ("auto", "legacy"):
-        msg = (
-            f"source {config.name!r}: the SSE transport never carried protocol {config.mcp.protocol}; drop one of them"
+    if transport is McpTransport.SSE and options.protocol not in ("auto", "legacy"):
+        raise ConfigError(
+            f"source {config.name!r}: the SSE transport never carried protocol {options.protocol}; drop one of them"
         )
-        raise ConfigError(msg)
     kinds: dict[McpTransport, Literal["streamable_http", "sse"]] = {
         McpTransport.STREAMABLE_HTTP: "streamable_http",
         McpTransport.SSE: "sse",
     }
-    explicit = config.mcp.transport is not McpTransport.AUTO
+    explicit = options.transport is not McpTransport.AUTO
     return UrlEndpoint(connection, kinds[transport] if explicit else "auto")
 
 
@@ -82,7 +85,7 @@ def _check_credential(config: ExternalToolConfig) -> None:
     if config.auth_type not in (AuthType.BEARER, AuthType.OAUTH2_USER):
         raise ConfigError(
             f"source {config.name!r}: a program reads no headers, so auth_type {config.auth_type.value} "
-            "cannot reach it; hand the secret on in a variable, such as env: {API_KEY: '${API_KEY}'}"
+            "cannot reach it; pass the secret in a variable, such as env: {API_KEY: '${API_KEY}'}"
         )
     if not config.auth_config.get("token_env"):
         raise ConfigError(
@@ -105,7 +108,9 @@ def _scheme(connection: str) -> str:
 def _split_command(connection: str, source: str) -> tuple[str, ...]:
     """Split a command line as a shell would, without running a shell."""
     if (scheme := _scheme(connection)) and "/" not in scheme:
-        raise ConfigError(f"source {source!r}: {connection!r} is an address, not a command; leave mcp.transport out")
+        raise ConfigError(
+            f"source {source!r}: {connection!r} is an address, not a command; leave options.transport out"
+        )
     try:
         argv = tuple(shlex.split(connection))
     except ValueError as error:
@@ -117,7 +122,7 @@ def _split_command(connection: str, source: str) -> tuple[str, ...]:
 
 def _check_url(connection: str, source: str, transport: McpTransport) -> None:
     if _scheme(connection) not in ("http", "https") or not urlsplit(connection).hostname:
-        msg = f"source {source!r}: mcp.transport {transport.value} needs an http(s) URL, not {connection!r}"
+        msg = f"source {source!r}: options.transport {transport.value} needs an http(s) URL, not {connection!r}"
         raise ConfigError(msg)
     if urlsplit(connection).username is not None:
         msg = f"source {source!r}: a URL must not carry a name or password; use auth_type basic"

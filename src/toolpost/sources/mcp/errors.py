@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from mcp import MCPError
@@ -26,8 +25,11 @@ from toolpost.contracts.errors import (
     ToolTimeoutError,
     from_status,
 )
-from toolpost.contracts.lines import EDGE_BYTES, LineSplitter
+from toolpost.processes.line_splitter import EDGE_BYTES, LineSplitter
 from toolpost.schema.json_values import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Key in an error's data for facts that only the transport knows. It is random, so that no server can forge
 # "never sent" and have a call run again.
@@ -36,6 +38,9 @@ _HEAD = re.compile(
     rb'^(?:data: ?)?\s*\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})'
 )
 _TAIL = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"[^"]*"\s*)?\}\s*$')
+
+_TIMED_OUT = -32001
+_CLIENT_FAULTS = frozenset({-32600, -32601, -32602, -32700})
 
 
 def split_messages(limit: int, *, universal: bool = False) -> LineSplitter:
@@ -88,10 +93,6 @@ def build_error(request_id: Any, text: str, facts: dict[str, Any], *, code: int 
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()
 
 
-_TIMED_OUT = -32001
-_CLIENT_FAULTS = frozenset({-32600, -32601, -32602, -32700})
-
-
 def to_tool_error(raised: BaseException) -> ToolError:
     """Convert any exception of a session to a ToolError."""
     if isinstance(raised, ToolError):
@@ -108,7 +109,7 @@ def to_tool_error(raised: BaseException) -> ToolError:
     if isinstance(raised, (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)):
         return ToolConnectionError(f"MCP connection failed: {_text(raised)}", cause=raised)
     cause, context = raised.__cause__, raised.__context__
-    if cause is None and context is not None and str(context) == str(raised):  # the client raised the same anew
+    if cause is None and context is not None and str(context) == str(raised):  # the client raised the same error again
         cause = context.__cause__
     if cause is None:
         return ToolNodeError(f"MCP error: {_text(raised)}", cause=raised)

@@ -1,23 +1,23 @@
-"""JSON-RPC with one peer: every id is matched to the future of its request, without a task or a stream for a message.
+"""JSON-RPC with one peer: the dispatcher, its messages, and the link to a process.
 
-`JsonRpc` is a dispatcher of the MCP SDK, whose session negotiates over it. Links carry the messages: a pipe or the
-peer in this process here, HTTP in `streamable_http`.
+`JsonRpc` is a dispatcher of the MCP SDK: the SDK's session negotiates over it. Every response is matched by its id to
+the future of its request, without a task or a stream per message. Other links are `streamable_http`, `sse`, and
+`server_object` for a server of this process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import anyio
 import orjson
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
-from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.inbound import mcp_param_headers
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
@@ -25,7 +25,6 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, RequestId
 from pydantic_core import from_json, to_json
 
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolError, ToolNodeError
-from toolpost.contracts.lines import LineSplitter
 from toolpost.processes.json_documents import cut_document, measure
 from toolpost.schema.json_size import SMALL, CheckedJson, JsonLimits
 from toolpost.schema.json_values import (
@@ -37,88 +36,25 @@ from toolpost.schema.json_values import (
     is_object,
 )
 from toolpost.sources.mcp.errors import split_messages, too_many_values_error, unreadable_error
+from toolpost.sources.mcp.peer_requests import Message, PeerMessage, PeerTurns, id_key, progress_token
 from toolpost.wire.tracing import TRACEPARENT, traceparent
 
-Message: TypeAlias = dict[str, Any]
-OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine, Mapping
 
+    from toolpost.processes.line_splitter import LineSplitter
+    from toolpost.schema.json_size import JsonLimits
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 LARGE_MESSAGE = SMALL
 _STRUCTURED = ("result", "structuredContent")
-_MAX_UNREAD = 64 * 1024 * 1024  # what a process may leave unread on its stdin
 _CLOSE_S = 1.0
 _MAX_SERVED = 1000  # requests of a peer that wait for our response
-_WINDOW_S = 0.1
-_BEGUN_PER_WINDOW = 100
-_NOTED_PER_WINDOW = 100
-_AT_ONCE = 16
-_PAUSE_S = 20e-6  # for each unsolicited message; to drop one takes a fifth of that
 _IDS = frozenset({int, str, float, type(None)})
-
-_ASKING = TransportContext(kind="toolpost", can_send_request=True)
-_SILENT = TransportContext(kind="toolpost", can_send_request=False)
-
 _log = logging.getLogger(__name__)
-
-
-class PendingRequest:
-    """A request that waits for its response; `future` gets the result, the error, or what holds the request up.
-
-    `on_end` is called once, when the response has come or nobody waits for it any more. `stop` is of the link: it ends
-    what is done for this request alone.
-    """
-
-    __slots__ = ("cancellable", "future", "id", "method", "on_end", "on_progress", "stop", "was_abandoned")
-
-    def __init__(self, request_id: RequestId, method: str, future: asyncio.Future[Any]) -> None:
-        self.id = request_id
-        self.method = method
-        self.future = future
-        self.on_progress: OnProgress | None = None
-        self.on_end: Callable[[PendingRequest], None] | None = None
-        self.cancellable = True
-        self.was_abandoned = False
-        self.stop: Callable[[], object] | None = None
-
-    def interrupt(self, event: object) -> None:
-        """Wake who waits with an event; the response will go to a new future."""
-        if not self.future.done():
-            future, self.future = self.future, self.future.get_loop().create_future()
-            future.set_result(event)
-
-    def end(self, error: Exception | None = None, result: Any = None) -> None:
-        """Settle the future and report the end."""
-        if not self.future.done():
-            if error is None:
-                self.future.set_result(result)
-            else:
-                self.future.set_exception(error)
-        on_end, self.on_end = self.on_end, None
-        if on_end is not None:
-            on_end(self)
-
-
-class Link(Protocol):
-    """Carries messages to a peer and delivers what it sends."""
-
-    async def run(self, rpc: JsonRpc) -> None:
-        """Deliver messages to `rpc.receive` until the peer has ended the connection."""
-        ...
-
-    def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Send a request without waiting; raise when nothing of it can have left."""
-        ...
-
-    async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Send a notification or a response; it is lost where that fails."""
-        ...
-
-    def abandon(self, pending: PendingRequest, notice: Message) -> None:
-        """Let the peer know that nobody waits for a request any more."""
-        ...
-
-    def hang_up(self) -> None:
-        """Take in nothing more."""
-        ...
+_MAX_UNREAD = 64 * 1024 * 1024  # what a process may leave unread on its stdin
+_BEGINNINGS = (b"{", b"[", b" ", b"\t")
+_LINE_FEED = 10
 
 
 class JsonRpc(Dispatcher[TransportContext]):
@@ -181,7 +117,7 @@ class JsonRpc(Dispatcher[TransportContext]):
                 headers = {**(headers or {}), **mcp_param_headers(named, params.get("arguments") or {})}
         self._pending[request_id] = pending
         try:
-            self._link.ask(message, pending, headers)
+            self._link.request(message, pending, headers)
         except BaseException:
             del self._pending[request_id]
             raise
@@ -207,7 +143,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         return pending
 
     def abandon(self, pending: PendingRequest, reason: str, error: Exception | None = None) -> None:
-        """Drop a request whose response nobody wants any more, and let the peer know."""
+        """Drop a request whose response is not needed, and notify the peer."""
         if self._pending.get(pending.id) is not pending:
             return
         del self._pending[pending.id]
@@ -219,7 +155,7 @@ class JsonRpc(Dispatcher[TransportContext]):
             pending.stop()
         pending.end(error or MCPError(code=CONNECTION_CLOSED, message=reason))
         if not pending.future.cancelled():
-            pending.future.exception()  # marks it as retrieved when nobody waits any more
+            pending.future.exception()  # marks it as retrieved if no task waits
 
     def fail(self, pending: PendingRequest, error: Exception) -> None:
         """End a request with an error."""
@@ -261,7 +197,7 @@ class JsonRpc(Dispatcher[TransportContext]):
             message: Message = {"jsonrpc": "2.0", "method": method}
             if params is not None:
                 message["params"] = params
-            await self._link.tell(message, (opts or {}).get("headers"))
+            await self._link.send(message, (opts or {}).get("headers"))
 
     # ------------------------------------------------------------------ messages of the peer
 
@@ -298,7 +234,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         elif message.get("id") is not None:
             self._turns.unsolicited += 1
             if not self._is_open:
-                return  # there is no receiver for the response
+                return  # the response has no receiver
             if len(self._served) + len(self._turns.waiting) < _MAX_SERVED:
                 self._turns.put(message)
             else:
@@ -309,13 +245,13 @@ class JsonRpc(Dispatcher[TransportContext]):
 
     def due_pause(self) -> float:
         """Return for how long to take in nothing, after a peer has sent many unsolicited messages."""
-        return self._turns.due_pause()
+        return self._turns.due_pause() if self._turns.unsolicited else 0.0
 
     def _start_serving(self, message: Message) -> None:
         request_id = message["id"]
-        context = PeerMessage(self, request_id, _progress_token(message))
+        context = PeerMessage(self, request_id, progress_token(message))
         task = self.start(self._serve(context, message["method"], message.get("params")))
-        self._served[_key(request_id)] = (task, context)
+        self._served[id_key(request_id)] = (task, context)
 
     def _end_flood(self) -> None:
         """End the connection to a peer that sends requests without waiting for the responses."""
@@ -330,9 +266,9 @@ class JsonRpc(Dispatcher[TransportContext]):
 
     def _settle(self, message: Message) -> None:
         request_id: Any = message.get("id")
-        pending = self._pending.pop(request_id, None) or self._pending.pop(_key(request_id), None)
+        pending = self._pending.pop(request_id, None) or self._pending.pop(id_key(request_id), None)
         if pending is None:
-            return  # late, or of nobody
+            return  # late or unknown
         error = message.get("error")
         if error is None:
             pending.end(result=message["result"])
@@ -341,7 +277,7 @@ class JsonRpc(Dispatcher[TransportContext]):
 
     def _note(self, method: str, params: Message | None) -> None:
         if method == "notifications/cancelled":
-            request_id = _key((params or {}).get("requestId"))
+            request_id = id_key((params or {}).get("requestId"))
             task, context = self._served.get(request_id, (None, None))
             if task is not None and context is not None:
                 context.was_cancelled = True
@@ -357,7 +293,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         self.start(_contained(self._on_notify, PeerMessage(self, None, None), method, params))
 
     def _report(self, params: Message) -> None:
-        pending = self._pending.get(_key(params.get("progressToken")))
+        pending = self._pending.get(id_key(params.get("progressToken")))
         progress, total = (finite_number(params.get(name)) for name in ("progress", "total"))
         text = params.get("message")
         if pending is not None and pending.on_progress is not None and progress is not None:
@@ -371,7 +307,7 @@ class JsonRpc(Dispatcher[TransportContext]):
             if not context.was_cancelled:
                 raise
             return
-        except Exception as raised:  # noqa: BLE001 - a handler's, which the peer is told of
+        except Exception as raised:  # noqa: BLE001 - of a handler; it is sent to the peer
             error = handler_exception_to_error_data(raised)
             if error is None:
                 answer["error"] = {"code": 0, "message": str(raised)}
@@ -379,8 +315,8 @@ class JsonRpc(Dispatcher[TransportContext]):
                 answer["error"] = error.model_dump(by_alias=True, mode="json", exclude_none=True)
         finally:
             context.is_over = True
-            self._served.pop(_key(context.request_id), None)
-        await self._link.tell(answer)
+            self._served.pop(id_key(context.request_id), None)
+        await self._link.send(answer)
 
     def start(self, work: Any) -> asyncio.Task[Any]:
         """Run something in a task that ends with the connection at the latest."""
@@ -390,134 +326,65 @@ class JsonRpc(Dispatcher[TransportContext]):
         return task
 
 
-class PeerTurns:
-    """The share of the event loop that a peer gets for unsolicited messages: its requests and notifications.
+class PendingRequest:
+    """A request that waits for its response; `future` gets the result, the error, or what holds the request up.
 
-    Requests are begun a few at a time, up to a rate, in the order in which they came. Notifications above a rate are
-    dropped; that a list has changed is never dropped, but handled once.
+    `on_end` is called once, when the response has arrived or is no longer awaited. `stop` is of the link: it ends
+    what is done for this request alone.
     """
 
-    def __init__(self, start: Callable[[Message], None]) -> None:
-        self._start = start
-        self._loop = asyncio.get_running_loop()
-        self._window, self._begun, self._noted = 0.0, 0, 0
-        self._changed = set[str]()
-        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self.waiting: OrderedDict[RequestId, Message] = OrderedDict()
-        self.unsolicited = 0
+    __slots__ = ("cancellable", "future", "id", "method", "on_end", "on_progress", "stop", "was_abandoned")
 
-    def put(self, request: Message) -> None:
-        """Begin with a request of the peer in one of the next turns of the loop."""
-        if self._timer is None and self._begun < _AT_ONCE:
-            self._renew()
-            self._begun += 1
-            self._start(request)
-            return
-        self.waiting[_key(request["id"])] = request
-        if self._timer is None:
-            self._timer = self._loop.call_soon(self._begin_some)
+    def __init__(self, request_id: RequestId, method: str, future: asyncio.Future[Any]) -> None:
+        self.id = request_id
+        self.method = method
+        self.future = future
+        self.on_progress: OnProgress | None = None
+        self.on_end: Callable[[PendingRequest], None] | None = None
+        self.cancellable = True
+        self.was_abandoned = False
+        self.stop: Callable[[], object] | None = None
 
-    def drop(self, request_id: RequestId) -> None:
-        """Do not begin with a request that the peer has cancelled."""
-        self.waiting.pop(request_id, None)
+    def interrupt(self, event: object) -> None:
+        """Wake who waits with an event; the response will go to a new future."""
+        if not self.future.done():
+            future, self.future = self.future, self.future.get_loop().create_future()
+            future.set_result(event)
 
-    def admits(self, method: str) -> bool:
-        """Return whether a notification is handled."""
-        self._renew()
-        self._noted += 1
-        if self._noted <= _NOTED_PER_WINDOW:
-            return True
-        if not method.endswith("list_changed") or method in self._changed:
-            return False
-        self._changed.add(method)
-        return True
-
-    def due_pause(self) -> float:
-        """Return for how long to take in nothing more; none for a peer that sends few messages."""
-        count, self.unsolicited = self.unsolicited, 0
-        return count * _PAUSE_S if count > _AT_ONCE else 0.0
-
-    def _renew(self) -> None:
-        if self._loop.time() - self._window > _WINDOW_S:
-            self._window, self._begun, self._noted = self._loop.time(), 0, 0
-            self._changed.clear()
-
-    def _begin_some(self) -> None:
-        self._timer = None
-        self._renew()
-        for _ in range(min(_AT_ONCE, len(self.waiting), _BEGUN_PER_WINDOW - self._begun)):
-            self._begun += 1
-            self._start(self.waiting.popitem(last=False)[1])
-        if not self.waiting:
-            return
-        if self._begun < _BEGUN_PER_WINDOW:
-            self._timer = self._loop.call_soon(self._begin_some)
-        else:
-            self._timer = self._loop.call_later(_WINDOW_S, self._begin_some)
+    def end(self, error: Exception | None = None, result: Any = None) -> None:
+        """Settle the future and report the end."""
+        if not self.future.done():
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self)
 
 
-class PeerMessage:
-    """A request or a notification of the peer, with the way back to it: a `DispatchContext` of the SDK."""
+class Link(Protocol):
+    """Carries messages to a peer and delivers what it sends."""
 
-    __slots__ = (
-        "_cancelled",
-        "_rpc",
-        "_token",
-        "is_over",
-        "may_ask",
-        "message_metadata",
-        "request_id",
-        "was_cancelled",
-    )
+    async def run(self, rpc: JsonRpc) -> None:
+        """Deliver messages to `rpc.receive` until the peer has ended the connection."""
+        ...
 
-    def __init__(self, rpc: JsonRpc, request_id: RequestId | None, token: RequestId | None) -> None:
-        self._rpc = rpc
-        self._token = token
-        self._cancelled: anyio.Event | None = None
-        self.request_id = request_id
-        self.message_metadata = None
-        self.is_over = False
-        self.may_ask = True
-        self.was_cancelled = False
+    def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
+        """Send a request without waiting; raise when nothing of it can have left."""
+        ...
 
-    @property
-    def transport(self) -> TransportContext:
-        """What is known of the connection."""
-        return _ASKING if self.may_ask else _SILENT
+    async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        """Send a notification or a response; it is lost where that fails."""
+        ...
 
-    @property
-    def can_send_request(self) -> bool:
-        """Whether the peer can be asked while it waits for this."""
-        return self.may_ask and not self.is_over
+    def abandon(self, pending: PendingRequest, notice: Message) -> None:
+        """Notify the peer that a request was cancelled."""
+        ...
 
-    @property
-    def cancel_requested(self) -> anyio.Event:
-        """Event of the peer's cancellation."""
-        if self._cancelled is None:
-            self._cancelled = anyio.Event()
-        if self.was_cancelled:
-            self._cancelled.set()
-        return self._cancelled
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Ask the peer while its request is handled."""
-        if not self.can_send_request:
-            raise NoBackChannelError(method)
-        return await self._rpc.send_raw_request(method, params, opts)
-
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Notify the peer while its request is handled."""
-        if not self.is_over:
-            await self._rpc.notify(method, params, opts)
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress where the peer asked for it."""
-        if self._token is not None:
-            params = {"progressToken": self._token, "progress": progress, "total": total, "message": message}
-            known = {name: value for name, value in params.items() if value is not None}
-            await self.notify("notifications/progress", known)
+    def hang_up(self) -> None:
+        """Take in nothing more."""
+        ...
 
 
 def _with_meta(params: Mapping[str, Any] | None, name: str, value: Any) -> dict[str, Any]:
@@ -528,32 +395,12 @@ def _with_meta(params: Mapping[str, Any] | None, name: str, value: Any) -> dict[
     return whole
 
 
-def _progress_token(message: Message) -> RequestId | None:
-    params: Message = message.get("params") or {}
-    meta: Any = params.get("_meta")
-    token = meta.get("progressToken") if is_object(meta) else None
-    return token if isinstance(token, int | str) else None
-
-
-def _key(request_id: Any) -> Any:
-    """Return the key of an id; some peers write numbers as text."""
-    if isinstance(request_id, str):
-        try:
-            return int(request_id)
-        except ValueError:
-            return request_id
-    return request_id if isinstance(request_id, int | float) else None
-
-
 async def _contained(handler: Callable[..., Awaitable[None]], *arguments: Any) -> None:
     # The handler is called here: a task that is cancelled before its first turn would leave its coroutine unawaited.
     try:
         await handler(*arguments)
     except Exception:  # noqa: BLE001 - a handler's failure must not end the connection
         _log.exception("a handler of an MCP notification failed")
-
-
-# ---------------------------------------------------------------- messages
 
 
 def encode_message(message: Message) -> bytes:
@@ -613,22 +460,28 @@ def _read_in_pieces(text: str | bytes) -> list[Message]:
 
 
 def _checked(value: Any, text: str | bytes) -> list[Message]:
-    if is_object(value) and _is_message(value):
+    if _is_message(value):
         return [value]
     if is_array(value):
         return [message for one in value if is_object(one) for message in _checked(one, to_json(one))]
     return _unreadable(text)
 
 
-def _is_message(message: Message) -> bool:
-    if message.get("jsonrpc") != "2.0" or type(message.get("id")) not in _IDS:
-        return False
-    if "method" in message:
-        return isinstance(message["method"], str) and isinstance(message.get("params"), dict | None)
-    if "error" not in message:
-        return isinstance(message.get("result"), dict)
-    error = message["error"]
-    return is_object(error) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+def _is_message(value: Any) -> bool:
+    match value:
+        case {"jsonrpc": "2.0", "method": str()}:
+            is_valid = isinstance(value.get("params"), dict | None)
+        case {"method": _}:
+            is_valid = False
+        case {"jsonrpc": "2.0", "error": {"code": int(), "message": str()}}:
+            is_valid = True
+        case {"error": _}:
+            is_valid = False
+        case {"jsonrpc": "2.0", "result": {}}:  # any object
+            is_valid = True
+        case _:
+            return False
+    return is_valid and type(value.get("id")) in _IDS
 
 
 def _unreadable(text: str | bytes) -> list[Message]:
@@ -637,7 +490,67 @@ def _unreadable(text: str | bytes) -> list[Message]:
     return [] if error is None else [from_json(error)]
 
 
-# ---------------------------------------------------------------- links
+class Pipe:
+    """Link to a process: one message a line on its stdin and stdout. `on_end` is called when its stdout has ended."""
+
+    def __init__(self, stdin: asyncio.StreamWriter, reader: MessageReader, *, on_end: Callable[[], None]) -> None:
+        self._stdin = stdin.transport
+        self._reader = reader
+        self._on_end = on_end
+        self._rpc: JsonRpc | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_corked = False
+        self._corked: list[tuple[bytes, PendingRequest | None]] = []
+
+    async def run(self, rpc: JsonRpc) -> None:
+        """Deliver the messages of stdout."""
+        self._rpc = rpc
+        await self._reader.deliver(rpc.receive, rpc.due_pause)
+        self._on_end()
+
+    def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
+        """Write a request."""
+        if not self._put(encode_message(message), pending):
+            raise _process_gone()
+
+    async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        """Write a notification or a response."""
+        self._put(encode_message(message), None)
+
+    def abandon(self, pending: PendingRequest, notice: Message) -> None:
+        """Write the notice."""
+        self._put(encode_message(notice), None)
+
+    def hang_up(self) -> None:
+        """Take in nothing more of stdout."""
+        self._reader.stop()
+
+    def _put(self, line: bytes, pending: PendingRequest | None) -> bool:
+        """Write a line at once, or with the others of this turn of the loop: each write wakes the process."""
+        if self._is_corked:
+            self._corked.append((line, pending))
+            return True
+        if self._rpc is not None and self._rpc.is_busy:
+            self._is_corked = True
+            self._loop.call_soon(self._uncork)
+        return self._write(line)
+
+    def _uncork(self) -> None:
+        self._is_corked = False
+        lines, self._corked = self._corked, []
+        if lines and not self._write(b"\n".join([line for line, _ in lines])):
+            for _, pending in lines:
+                if pending is not None and self._rpc is not None:
+                    self._rpc.fail(pending, _process_gone())
+
+    def _write(self, lines: bytes) -> bool:
+        """Write lines; False when nothing of them can have left."""
+        transport = self._stdin
+        waiting = transport.get_write_buffer_size()
+        if transport.is_closing() or waiting > _MAX_UNREAD:
+            return False
+        transport.write(lines + b"\n")
+        return bool(waiting) or not transport.is_closing()
 
 
 class MessageReader(asyncio.Protocol):
@@ -733,126 +646,5 @@ class MessageReader(asyncio.Protocol):
             self._waiter.set_exception(error)
 
 
-class Pipe:
-    """Link to a process: one message a line on its stdin and stdout. `on_end` is called when its stdout has ended."""
-
-    def __init__(self, stdin: asyncio.StreamWriter, reader: MessageReader, *, on_end: Callable[[], None]) -> None:
-        self._stdin = stdin.transport
-        self._reader = reader
-        self._on_end = on_end
-        self._rpc: JsonRpc | None = None
-        self._loop = asyncio.get_running_loop()
-        self._is_corked = False
-        self._corked: list[tuple[bytes, PendingRequest | None]] = []
-
-    async def run(self, rpc: JsonRpc) -> None:
-        """Deliver the messages of stdout."""
-        self._rpc = rpc
-        await self._reader.deliver(rpc.receive, rpc.due_pause)
-        self._on_end()
-
-    def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Write a request."""
-        if not self._put(encode_message(message), pending):
-            raise _process_gone()
-
-    async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Write a notification or a response."""
-        self._put(encode_message(message), None)
-
-    def abandon(self, pending: PendingRequest, notice: Message) -> None:
-        """Write the notice."""
-        self._put(encode_message(notice), None)
-
-    def hang_up(self) -> None:
-        """Take in nothing more of stdout."""
-        self._reader.stop()
-
-    def _put(self, line: bytes, pending: PendingRequest | None) -> bool:
-        """Write a line at once, or with the others of this turn of the loop: each write wakes the process."""
-        if self._is_corked:
-            self._corked.append((line, pending))
-            return True
-        if self._rpc is not None and self._rpc.is_busy:
-            self._is_corked = True
-            self._loop.call_soon(self._uncork)
-        return self._write(line)
-
-    def _uncork(self) -> None:
-        self._is_corked = False
-        lines, self._corked = self._corked, []
-        if lines and not self._write(b"\n".join([line for line, _ in lines])):
-            for _, pending in lines:
-                if pending is not None and self._rpc is not None:
-                    self._rpc.fail(pending, _process_gone())
-
-    def _write(self, lines: bytes) -> bool:
-        """Write lines; False when nothing of them can have left."""
-        transport = self._stdin
-        waiting = transport.get_write_buffer_size()
-        if transport.is_closing() or waiting > _MAX_UNREAD:
-            return False
-        transport.write(lines + b"\n")
-        return bool(waiting) or not transport.is_closing()
-
-
 def _process_gone() -> ToolConnectionError:
     return ToolConnectionError("the MCP server's process is gone", sent=False)
-
-
-_BEGINNINGS = (b"{", b"[", b" ", b"\t")
-_LINE_FEED = 10
-
-
-class Loopback:
-    """One end of a link within this process: messages are handed over as they are."""
-
-    def __init__(self, other: Loopback | None = None) -> None:
-        self._rpc: JsonRpc | None = None
-        self._other = other or Loopback(self)
-
-    @property
-    def other(self) -> Loopback:
-        """The other end."""
-        return self._other
-
-    async def run(self, rpc: JsonRpc) -> None:
-        """Wait for the end; the other side delivers its messages itself."""
-        self._rpc = rpc
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self._rpc = None
-
-    def ask(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Hand a request to the other side."""
-        self._hand_over({**message, "params": _copy(message.get("params"))})
-
-    async def tell(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Hand a notification or a response to the other side."""
-        self._hand_over(message)
-
-    def abandon(self, pending: PendingRequest, notice: Message) -> None:
-        """Hand the notice to the other side."""
-        self._hand_over(notice)
-
-    def hang_up(self) -> None:
-        """Take in nothing more."""
-        self._rpc = None
-
-    def _hand_over(self, message: Message) -> None:
-        rpc = self._other._rpc  # noqa: SLF001 - the same class
-        if rpc is not None:
-            rpc.receive(message)
-
-
-def _copy(value: Any) -> Any:
-    """Copy JSON data, so that neither side changes what the other one holds."""
-    if is_object(value):
-        return {name: _copy(member) if isinstance(member, _CONTAINERS) else member for name, member in value.items()}
-    if is_array(value):
-        return [_copy(item) if isinstance(item, _CONTAINERS) else item for item in value]
-    return value
-
-
-_CONTAINERS = (dict, list)

@@ -33,8 +33,8 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from toolpost.contracts.errors import ConfigError
-from toolpost.schema.json_values import is_object
-from toolpost.sources.mcp.jsonrpc import JsonRpc, Loopback, PeerMessage
+from toolpost.schema.json_values import is_array, is_object
+from toolpost.sources.mcp.jsonrpc import JsonRpc
 from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
@@ -44,9 +44,12 @@ if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.context import CallNext, ServerMiddleware
 
-    from toolpost.sources.mcp.jsonrpc import Link
+    from toolpost.sources.mcp.jsonrpc import Link, PendingRequest
+    from toolpost.sources.mcp.peer_requests import Message, PeerMessage
+from toolpost.sources.mcp.sdk_seam import lifespan_of, lowlevel_server
 
 _CALL = "tools/call"
+_CONTAINERS = (dict, list)
 _LIBRARIES = ("mcp.", "fastmcp.")
 _ENVELOPE = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 
@@ -56,15 +59,14 @@ _log = logging.getLogger(__name__)
 @asynccontextmanager
 async def serve_in_process(server: Any) -> AsyncGenerator[Link]:
     """Serve a FastMCP server, or one of the SDK, and yield the client's end of the link to it."""
-    lowlevel: Server[Any] = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
-    if not hasattr(lowlevel, "get_request_handler"):
+    lowlevel = lowlevel_server(server)
+    if lowlevel is None:
         kind = f"{type(server).__module__}.{type(server).__qualname__}"
         raise ConfigError(
             f"{kind} is not a server object that can run in this process; start it as a command or by URL"
         )
-    lifespan = getattr(server, "_lifespan_manager", nullcontext)
     link = Loopback()
-    async with lifespan(), lowlevel.lifespan(lowlevel) as state:
+    async with lifespan_of(server)(), lowlevel.lifespan(lowlevel) as state:
         rpc = JsonRpc(link.other)
         handlers = _Handlers(lowlevel, state, rpc)
         running = asyncio.create_task(rpc.run(handlers.on_request, handlers.on_notify))
@@ -75,6 +77,57 @@ async def serve_in_process(server: Any) -> AsyncGenerator[Link]:
             running.cancel()
             await asyncio.wait([running])
             await handlers.close()
+
+
+class Loopback:
+    """One end of a link within this process: messages are handed over as they are."""
+
+    def __init__(self, other: Loopback | None = None) -> None:
+        self._rpc: JsonRpc | None = None
+        self._other = other or Loopback(self)
+
+    @property
+    def other(self) -> Loopback:
+        """The other end."""
+        return self._other
+
+    async def run(self, rpc: JsonRpc) -> None:
+        """Wait for the end; the other side delivers its messages itself."""
+        self._rpc = rpc
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._rpc = None
+
+    def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
+        """Hand a request to the other side."""
+        self._hand_over({**message, "params": _copy(message.get("params"))})
+
+    async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
+        """Hand a notification or a response to the other side."""
+        self._hand_over(message)
+
+    def abandon(self, pending: PendingRequest, notice: Message) -> None:
+        """Hand the notice to the other side."""
+        self._hand_over(notice)
+
+    def hang_up(self) -> None:
+        """Take in nothing more."""
+        self._rpc = None
+
+    def _hand_over(self, message: Message) -> None:
+        rpc = self._other._rpc  # noqa: SLF001 - the same class
+        if rpc is not None:
+            rpc.receive(message)
+
+
+def _copy(value: Any) -> Any:
+    """Copy JSON data, so that neither side changes what the other one holds."""
+    if is_object(value):
+        return {name: _copy(member) if isinstance(member, _CONTAINERS) else member for name, member in value.items()}
+    if is_array(value):
+        return [_copy(item) if isinstance(item, _CONTAINERS) else item for item in value]
+    return value
 
 
 class _Handlers:
@@ -95,7 +148,7 @@ class _Handlers:
         if self._handshake is not None:
             return await _handle(self._handshake, context, method, params)
         connection = self._connect(method, params)
-        cast("PeerMessage", context).may_ask = False  # the stateless protocol has no requests of servers
+        cast("PeerMessage", context).may_request = False  # the stateless protocol has no requests of servers
         try:
             return await _handle(ServerRunner(self._server, connection, self._state), context, method, params)
         except (MCPError, ValidationError):
@@ -233,7 +286,7 @@ def _wrap(middleware: ServerMiddleware[Any], call_next: CallNext) -> CallNext:
 
 
 def _spans() -> AbstractContextManager[None]:
-    """Have FastMCP make no spans where nobody collects them: describing them would be a sixth of its work."""
+    """Disable spans of FastMCP without a tracer provider: describing them is a sixth of its work."""
     return suppress_fastmcp_telemetry() if find_tracer() is None else nullcontext()
 
 

@@ -1,68 +1,42 @@
-"""One session with one MCP server for one credential: negotiation, requests, detection of its end.
-
-Below it are the connection and its transports: stdio, streamable HTTP, the older SSE, a server of this process.
-"""
+"""One session with one MCP server for one credential: negotiation, requests, detection of its end."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import logging
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import cache, partial
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastmcp import Client
-from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp import ClientSession, MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value, find_invalid_x_mcp_header, x_mcp_header_map
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, DiscoverResult, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from toolpost.auth.credentials import secrets_of
-from toolpost.contracts.errors import ConfigError, ToolConnectionError, ToolError
-from toolpost.policy.redaction import Redactor
-from toolpost.processes.launch import Launch, child_environment
-from toolpost.processes.process_supervisor import Process, start
-from toolpost.schema.json_size import JsonLimits
+from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.schema.json_values import is_array
-from toolpost.sources.mcp import sdk
-from toolpost.sources.mcp.elicitation import SessionCalls
-from toolpost.sources.mcp.endpoint import CommandEndpoint, Endpoint, MemoryEndpoint, UrlEndpoint
+from toolpost.sources.mcp.endpoint import CommandEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error
-from toolpost.sources.mcp.jsonrpc import JsonRpc, Link, MessageReader, OnProgress, PendingRequest, Pipe
-from toolpost.sources.mcp.server_object import serve_in_process
-from toolpost.sources.mcp.streamable_http import EventStream, StreamableHttp
+from toolpost.sources.mcp.options import McpOptions
+from toolpost.sources.mcp.sdk_seam import Parts
+from toolpost.sources.mcp.session_calls import SessionCalls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp.shared.dispatcher import CallOptions
 
     from toolpost.contracts.calls import Credential
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.wire.network import NetworkPolicy
+    from toolpost.sources.mcp.connection import McpConnection
+    from toolpost.sources.mcp.jsonrpc import JsonRpc, OnProgress, PendingRequest
 
 _STDERR_SHOWN = 2000
 _IDLE_WAIT_S = 5.0
 _MAX_PAGES = 1000
 _UNSUPPORTED_STATUSES = (400, 404, 405, 406, 415)
 _LEGACY_SSE = ("legacy", "sse")
-
-
-class RequestOptions(NamedTuple):
-    """What a request has besides its parameters.
-
-    In the stateless protocol each request says what its client can do, and what it wants to hear of the log.
-    """
-
-    on_progress: OnProgress | None = None
-    capabilities: dict[str, Any] | None = None
-    log_level: str | None = None
-
-
-NO_OPTIONS = RequestOptions()
+_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class McpSession:
@@ -78,7 +52,7 @@ class McpSession:
         self._idle = asyncio.Event()
         self._incident = object()  # one failure, however many calls it ends
         self.busy = 0
-        self.listing = 0  # of the busy requests, those that are nobody's call
+        self.listing = 0  # of the busy requests, those that do not belong to a call
         self.client_session: RawSession = cast("RawSession", None)
 
     @property
@@ -126,12 +100,12 @@ class McpSession:
         return True
 
     async def request(
-        self, method: str, params: dict[str, Any], options: RequestOptions = NO_OPTIONS
+        self, method: str, params: dict[str, Any], options: RequestOptions | None = None
     ) -> dict[str, Any]:
         """Send a request and return its raw result; raise a ToolError when it fails."""
         return cast("dict[str, Any]", await self.wait(await self.start(method, params, options)))
 
-    async def start(self, method: str, params: dict[str, Any], options: RequestOptions = NO_OPTIONS) -> PendingRequest:
+    async def start(self, method: str, params: dict[str, Any], options: RequestOptions | None = None) -> PendingRequest:
         """Send a request without waiting for its result; raise a ToolError when it cannot be sent."""
         if self.closed.is_set():
             raise ToolConnectionError(f"the session with {self._connection.config.name!r} is over", sent=False)
@@ -239,235 +213,15 @@ class McpSession:
             await _disconnect(client)
 
 
-def _to_connect_error(connection: McpConnection, error: Exception) -> ToolError:
-    tool_error = to_tool_error(error)
-    tool_error.message = _describe_failure(connection, tool_error.message)
-    if isinstance(tool_error, ToolConnectionError):
-        tool_error.sent = False
-    return tool_error
+class RequestOptions(NamedTuple):
+    """What a request has besides its parameters.
 
-
-def _describe_failure(connection: McpConnection, text: str) -> str:
-    """Describe a failed connect, with the exit status and stderr of the server's process."""
-    process = connection.process
-    message = connection.redact(f"cannot connect to MCP server {connection.config.name!r}: {text}")
-    if process is None:
-        return message
-    if connection.closed_by_peer and process.returncode is not None:
-        message += f"; its process ended with status {process.returncode}"
-    tail = connection.redact(process.stderr_tail.strip())[-_STDERR_SHOWN:]
-    return f"{message}; it wrote: {tail}" if tail else message
-
-
-def items_of(page: dict[str, Any], key: str) -> list[Any]:
-    """Return the items of a page; none when the page has no list."""
-    items: Any = page.get(key)
-    return items if is_array(items) else []
-
-
-async def _negotiate(
-    connection: McpConnection, callbacks: Mapping[str, Any], *, begin: Callable[[], None]
-) -> Client[Any]:
-    """Connect by the newest protocol that the configuration and the server allow; call `begin` before each try."""
-    first, *others = _candidates(connection)
-    begin()
-    try:
-        return await _connect(connection, callbacks, *first)
-    except Exception as error:
-        if not (others and _can_fall_back(connection, error)):
-            raise
-        failed = error
-    begin()
-    try:
-        return await _connect(connection, callbacks, *others[0])
-    except Exception:  # noqa: BLE001 - foreign code; the first failure is raised
-        raise failed from None  # people expect the first one to work
-
-
-def _candidates(connection: McpConnection) -> list[tuple[str, str]]:
-    """List the protocol modes and HTTP transports to try, newest first."""
-    protocol, endpoint = connection.config.mcp.protocol, connection.endpoint
-    newest: tuple[str, str] = (protocol, "streamable_http")
-    if isinstance(endpoint, CommandEndpoint) and protocol == "auto":
-        return [newest, ("legacy", "")]
-    if not isinstance(endpoint, UrlEndpoint) or endpoint.kind == "streamable_http":
-        return [newest]
-    if endpoint.kind == "sse":
-        return [_LEGACY_SSE]
-    return [newest, _LEGACY_SSE] if protocol in ("auto", "legacy") else [newest]
-
-
-def _can_fall_back(connection: McpConnection, error: Exception) -> bool:
-    """Whether to retry with the older protocol: the server exists but rejected the newer one.
-
-    Many stdio servers of the older protocol exit when their first request is not `initialize`.
-    """
-    if isinstance(connection.endpoint, CommandEndpoint):
-        return connection.process is not None
-    return to_tool_error(error).status_code in _UNSUPPORTED_STATUSES
-
-
-async def _connect(connection: McpConnection, callbacks: Mapping[str, Any], mode: str, kind: str) -> Client[Any]:
-    client = Client(connection.transport(kind, callbacks), mode=mode, init_timeout=0)
-    await cast("Any", client).__aenter__()
-    if mode not in ("auto", "legacy"):
-        try:
-            await _confirm_version(client, mode)
-        except BaseException:
-            await _disconnect(client)
-            raise
-    return client
-
-
-async def _confirm_version(client: Client[Any], version: str) -> None:
-    """Ask the server for its capabilities in the one configured version."""
-    session = client.session
-    try:
-        session.adopt(DiscoverResult.model_validate(await session.send_discover(version)))
-    except (MCPError, ValueError, RuntimeError) as error:
-        msg = f"the server does not speak {version} ({error}); leave mcp.protocol out"
-        raise ToolConnectionError(msg, sent=False, cause=error) from error
-
-
-async def _disconnect(client: Client[Any]) -> None:
-    """Close the client; a failed one raises its failure again, which is suppressed."""
-    with suppress(Exception):
-        await cast("Any", client).__aexit__(None, None, None)
-
-
-# ---------------------------------------------------------------- the connection
-
-# These log headers, session ids and whole messages, tokens and arguments included. Setting a logger's own level
-# still turns that on; a root logger that was set to DEBUG for other reasons does not.
-_VERBOSE_LOGGERS = ("mcp", "client", "fastmcp")
-
-
-class McpConnection:
-    """Transport state of one connection to a server.
-
-    `on_closed` is called when the peer has closed the connection for good. The credential's headers are read for every
-    request, so a renewed token needs no new connection. `session_is_connection` says whether the session ends with the
-    connection; `closed_by_peer` says that the process ended by itself. `network` allows addresses besides public ones
-    and the server's own.
+    In the stateless protocol each request says what its client can do, and what it wants to hear of the log.
     """
 
-    def __init__(
-        self,
-        config: ExternalToolConfig,
-        endpoint: Endpoint,
-        credential: Credential,
-        *,
-        network: NetworkPolicy,
-        server: Any = None,
-    ) -> None:
-        self.config = config
-        self.endpoint = endpoint
-        self.credential = credential
-        self.process: Process | None = None
-        self.on_closed: Callable[[], None] = lambda: None
-        self.redact = Redactor(secrets_of(config, credential)).text
-        self._server = server
-        self._network = network
-        self.session_is_connection = True
-        self.closed_by_peer = False
-        self.is_negotiated = False
-
-    def transport(self, kind: str, callbacks: Mapping[str, Any]) -> ClientTransport:
-        """Build the client transport; `kind` selects the HTTP transport where there is a choice."""
-        make = partial(_LinkTransport, callbacks=callbacks, trace_context=self._network.trace_context)
-        match self.endpoint:
-            case MemoryEndpoint(target):
-                server = self._server or _import_server(target)
-                return make(lambda: serve_in_process(server))
-            case CommandEndpoint(argv):
-                return make(lambda: self._stdio(argv))
-            case UrlEndpoint():
-                return make(lambda: self._over_http(kind), legacy_only=kind == "sse")
-
-    @asynccontextmanager
-    async def _stdio(self, argv: tuple[str, ...]) -> AsyncGenerator[Link]:
-        environment = child_environment({**self.config.env, **self._token_variable()})
-        launch = Launch(argv=argv, env=environment, cwd=self.config.cwd)
-        reader = MessageReader(self.config.mcp.max_message_bytes, JsonLimits.of(self.config))
-        async with await start(launch, receiver=reader) as process:
-            self.process = process
-            self.closed_by_peer = self.is_negotiated = False
-            try:
-                yield Pipe(process.stdin, reader, on_end=self._note_closed)
-            finally:
-                # It has begun nothing that it could need time to finish, or is not worth waiting for.
-                if not self.is_negotiated or reader.was_stopped:
-                    await process.close(grace_s=0)
-
-    def _token_variable(self) -> dict[str, str]:
-        """Return the token as the environment variable that `token_env` names, if it names one."""
-        variable = self.config.auth_config.get("token_env")
-        token = self.credential.headers.get("Authorization", "").removeprefix("Bearer ")
-        return {str(variable): token} if variable and token else {}
-
-    @asynccontextmanager
-    async def _over_http(self, kind: str) -> AsyncGenerator[Link]:
-        url = cast("UrlEndpoint", self.endpoint).url
-        self.session_is_connection = kind == "sse"
-        events = EventStream(self, url, self._network, on_end=self._note_closed) if kind == "sse" else None
-        link = events or StreamableHttp(self, url, self._network, on_end=self._note_closed)
-        try:
-            if events is not None:
-                await events.open()
-            yield link
-        finally:
-            await link.close()
-
-    def _note_closed(self) -> None:
-        self.closed_by_peer = True
-        self.on_closed()
-
-
-class _LinkTransport(ClientTransport):
-    """Run a session over a link."""
-
-    def __init__(
-        self,
-        link: Callable[[], AbstractAsyncContextManager[Link]],
-        *,
-        callbacks: Mapping[str, Any],
-        trace_context: bool,
-        legacy_only: bool = False,
-    ) -> None:
-        self._link = link
-        self._trace_context = trace_context
-        self._callbacks = callbacks
-        self.legacy_only = legacy_only
-
-    @asynccontextmanager
-    async def connect_session(
-        self, *, transport_options: TransportOptions | None = None, **session_kwargs: Any
-    ) -> AsyncGenerator[RawSession]:
-        async with self._link() as link:
-            rpc = JsonRpc(link, trace_context=self._trace_context)
-            async with RawSession(rpc, self._callbacks) as session:
-                yield session
-
-
-def _import_server(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"no server object {target!r}: {error}; name it memory:module:attribute") from error
-
-
-class _PlainRequest(Request[dict[str, Any], str]):
-    """Any request, as it is on the wire."""
-
-
-class _TaskRequest(_PlainRequest):
-    """A request about a task, whose id is also sent as a header."""
-
-    name_param = "taskId"
-
-
-_RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+    on_progress: OnProgress | None = None
+    capabilities: dict[str, Any] | None = None
+    log_level: str | None = None
 
 
 class RawSession(ClientSession):
@@ -477,10 +231,10 @@ class RawSession(ClientSession):
         super().__init__(dispatcher=rpc, **callbacks)
         self.rpc = rpc
 
-    def begin(self, method: str, params: dict[str, Any], options: RequestOptions) -> PendingRequest:
+    def begin(self, method: str, params: dict[str, Any], options: RequestOptions | None) -> PendingRequest:
         """Send one request; its future gets the result, or an MCPError when the server fails it."""
-        on_progress, capabilities, log_level = options
-        stamp = sdk.STAMP.of(self)
+        on_progress, capabilities, log_level = options or RequestOptions()
+        stamp = getattr(self, Parts.STAMP.name, None) or Parts.STAMP.of(self)
         if stamp is None:
             return self.rpc.follow(method, self._send_by_sdk(method, params, on_progress))
         stamped: CallOptions = {}
@@ -528,13 +282,107 @@ class RawSession(ClientSession):
         return reason
 
 
-@cache
-def limit_sdk_logs() -> None:
-    """Keep messages out of the logs of the SDK; once for the process."""
-    for name in _VERBOSE_LOGGERS:
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.WARNING)
-        # Where nobody set logging up, Python writes warnings to stderr, for a server that misbehaves with a traceback;
-        # the call's own error reports the same.
-        logger.addHandler(logging.NullHandler())
+class _PlainRequest(Request[dict[str, Any], str]):
+    """Any request, as it is on the wire."""
+
+
+class _TaskRequest(_PlainRequest):
+    """A request about a task, whose id is also sent as a header."""
+
+    name_param = "taskId"
+
+
+async def _negotiate(
+    connection: McpConnection, callbacks: Mapping[str, Any], *, begin: Callable[[], None]
+) -> Client[Any]:
+    """Connect by the newest protocol that the configuration and the server allow; call `begin` before each try."""
+    first, *others = _candidates(connection)
+    begin()
+    try:
+        return await _connect(connection, callbacks, *first)
+    except Exception as error:
+        if not (others and _can_fall_back(connection, error)):
+            raise
+        failed = error
+    begin()
+    try:
+        return await _connect(connection, callbacks, *others[0])
+    except Exception:  # noqa: BLE001 - foreign code; the first failure is raised
+        raise failed from None  # people expect the first one to work
+
+
+def _candidates(connection: McpConnection) -> list[tuple[str, str]]:
+    """List the protocol modes and HTTP transports to try, newest first."""
+    protocol, endpoint = connection.config.read_options(McpOptions).protocol, connection.endpoint
+    newest: tuple[str, str] = (protocol, "streamable_http")
+    if isinstance(endpoint, CommandEndpoint) and protocol == "auto":
+        return [newest, ("legacy", "")]
+    if not isinstance(endpoint, UrlEndpoint) or endpoint.kind == "streamable_http":
+        return [newest]
+    if endpoint.kind == "sse":
+        return [_LEGACY_SSE]
+    return [newest, _LEGACY_SSE] if protocol in ("auto", "legacy") else [newest]
+
+
+def _can_fall_back(connection: McpConnection, error: Exception) -> bool:
+    """Whether to retry with the older protocol: the server exists but rejected the newer one.
+
+    Many stdio servers of the older protocol exit when their first request is not `initialize`.
+    """
+    if isinstance(connection.endpoint, CommandEndpoint):
+        return connection.process is not None
+    return to_tool_error(error).status_code in _UNSUPPORTED_STATUSES
+
+
+async def _connect(connection: McpConnection, callbacks: Mapping[str, Any], mode: str, kind: str) -> Client[Any]:
+    client = Client(connection.transport(kind, partial(RawSession, callbacks=callbacks)), mode=mode, init_timeout=0)
+    await cast("Any", client).__aenter__()
+    if mode not in ("auto", "legacy"):
+        try:
+            await _confirm_version(client, mode)
+        except BaseException:
+            await _disconnect(client)
+            raise
+    return client
+
+
+async def _confirm_version(client: Client[Any], version: str) -> None:
+    """Ask the server for its capabilities in the one configured version."""
+    session = client.session
+    try:
+        session.adopt(DiscoverResult.model_validate(await session.send_discover(version)))
+    except (MCPError, ValueError, RuntimeError) as error:
+        msg = f"the server does not speak {version} ({error}); leave options.protocol out"
+        raise ToolConnectionError(msg, sent=False, cause=error) from error
+
+
+async def _disconnect(client: Client[Any]) -> None:
+    """Close the client; a failed one raises its failure again, which is suppressed."""
+    with suppress(Exception):
+        await cast("Any", client).__aexit__(None, None, None)
+
+
+def _to_connect_error(connection: McpConnection, error: Exception) -> ToolError:
+    tool_error = to_tool_error(error)
+    tool_error.message = _describe_failure(connection, tool_error.message)
+    if isinstance(tool_error, ToolConnectionError):
+        tool_error.sent = False
+    return tool_error
+
+
+def _describe_failure(connection: McpConnection, text: str) -> str:
+    """Describe a failed connect, with the exit status and stderr of the server's process."""
+    process = connection.process
+    message = connection.redact(f"cannot connect to MCP server {connection.config.name!r}: {text}")
+    if process is None:
+        return message
+    if connection.closed_by_peer and process.returncode is not None:
+        message += f"; its process ended with status {process.returncode}"
+    tail = connection.redact(process.stderr_tail.strip())[-_STDERR_SHOWN:]
+    return f"{message}; it wrote: {tail}" if tail else message
+
+
+def items_of(page: dict[str, Any], key: str) -> list[Any]:
+    """Return the items of a page; none when the page has no list."""
+    items: Any = page.get(key)
+    return items if is_array(items) else []

@@ -9,7 +9,8 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import AuthType
 from toolpost.schema.secrets import is_secret_variable
-from toolpost.transports.base import Detection, ProbeResponse, Transport
+from toolpost.sources.base import Detection, ProbeResponse, Transport
+from toolpost.sources.openapi.options import HttpOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +26,20 @@ class OpenApiTransport(Transport):
     """REST APIs: an OpenAPI or Swagger document at a URL or in a file, or the base URL of an API."""
 
     name = "http"
+    options = HttpOptions
     source_class = "toolpost.sources.openapi.source:OpenApiSource"
     requires = ("httptools", "http")
     forms = ("url", "file")
 
     def probes(self, url: str) -> Iterator[Request]:
-        """Look at the well-known addresses of documents."""
+        """Request the well-known addresses of documents."""
         from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         for place in well_known_urls(url):
             yield Request("GET", place)
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognise a document."""
+        """Recognize a document."""
         from toolpost.sources.openapi.documents import parse_openapi  # noqa: PLC0415 - only detection needs it
 
         if response.status != 200 or response.method != "GET":
@@ -50,7 +52,7 @@ class OpenApiTransport(Transport):
         return Detection("a REST API", because)
 
     def configure(self, config: ExternalToolConfig, detection: Detection) -> ExternalToolConfig:
-        """Make a secret header the credential: the document says which operations get it, and where."""
+        """Turn a secret header into the credential: the document declares which operations need it, and where."""
         changed = super().configure(config, detection)
         return changed.model_copy(update=_header_credential(config))
 

@@ -1,20 +1,15 @@
-"""Load an API: read its document and everything it references, from URLs, files or the disk cache."""
+"""Load an API: read its document and everything that it references, from URLs, files or the disk cache."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from msgspec import NODEFAULT, Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from toolpost.contracts.errors import (
     ConfigError,
@@ -24,12 +19,13 @@ from toolpost.contracts.errors import (
     ToolServerError,
     ToolTimeoutError,
 )
-from toolpost.schema.json_values import AnySchema, as_object, is_object
+from toolpost.schema.json_values import as_object
 from toolpost.sources.openapi import models
+from toolpost.sources.openapi.cache import ApiCache, CachedApi, digest
+from toolpost.sources.openapi.definitions import Definitions
 from toolpost.sources.openapi.documents import (
     MAX_BYTES,
     TOO_LARGE,
-    DocumentRegistry,
     ParsedDocument,
     decompress,
     format_size,
@@ -38,21 +34,22 @@ from toolpost.sources.openapi.documents import (
     redact_url,
 )
 from toolpost.sources.openapi.naming import DefinitionNames
-from toolpost.sources.openapi.operations import OperationReader, parse_security_schemes
+from toolpost.sources.openapi.operations import OperationReader
+from toolpost.sources.openapi.references import DocumentRegistry
 from toolpost.sources.openapi.schemas import AccessFlag, PatternCache, ReadWriteFilter, SchemaReader
+from toolpost.sources.openapi.security_schemes import parse_security_schemes
+from toolpost.wire.targets import is_http_url
 
 if TYPE_CHECKING:
-    from toolpost.sources.openapi.documents import DocumentReference
-    from toolpost.stores.sealing import CacheFolder
+    from toolpost.sources.openapi.references import DocumentReference
 
 Fetch = Callable[[str], Awaitable[bytes]]
-
 # Published APIs have thousands of files; each remote document is a request to a server.
 MAX_FILES = 20_000
 MAX_FETCHED = 1_000
 _AT_ONCE = 8
 _UNREACHABLE = (ToolConnectionError, ToolTimeoutError, ToolServerError, ToolRateLimitError)
-# More lines about missing documents would add nothing.
+# More lines about missing documents do not help the reader.
 _MAX_PROBLEMS = 20
 
 
@@ -77,6 +74,33 @@ async def read_api(
     return await parse_api(raw, address, fetch=fetch, cache=cache, base_url=base_url)
 
 
+def _origin(address: str, base_url: str | None) -> str:
+    """Return the cache key of an API; the base URL is part of it because relative servers depend on it."""
+    return f"{address}\n{base_url or ''}"
+
+
+async def _read_bytes(address: str, fetch: Fetch, *, limit: int = MAX_BYTES) -> bytes:
+    if is_http_url(address):
+        return await fetch(address)
+    return await asyncio.to_thread(_read_path, _file(address), limit)
+
+
+def _read_path(path: Path, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(limit + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"the OpenAPI document {str(path)!r} cannot be read: {reason}") from error
+
+
+def _file(address: str) -> Path:
+    path = file_path(address)
+    if path is None:
+        raise ConfigError(f"{redact_url(address)!r} is neither http nor https nor a file; nothing else is read")
+    return path
+
+
 def load_cached_api(location: str, cache: ApiCache, *, base_url: str | None = None) -> models.ApiDescription | None:
     """Return the API last cached for a location, without checking for changes."""
     cached = cache.last(_origin(document_url(location), base_url))
@@ -98,11 +122,6 @@ async def parse_api(
     return api
 
 
-def _origin(address: str, base_url: str | None) -> str:
-    """Return the cache key of an API; the base URL is part of it because relative servers depend on it."""
-    return f"{address}\n{base_url or ''}"
-
-
 async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
     """Return whether the referenced documents are unchanged; unreachable remote ones count as unchanged."""
     for address, old_digest in cached.others.items():
@@ -110,7 +129,7 @@ async def _is_current(cached: CachedApi, fetch: Fetch) -> bool:
             if digest(await _read_bytes(address, fetch)) != old_digest:
                 return False
         except ToolError:
-            if not is_remote(address):
+            if not is_http_url(address):
                 return False
     return True
 
@@ -128,15 +147,15 @@ def build_api(loaded: LoadedDocuments, address: str) -> models.ApiDescription:
 
     inputs = reader("readOnly")
     outputs = reader("writeOnly") if registry.has_access_flags else inputs
-    definitions = models.Definitions(inputs.definitions)
-    response_definitions = models.Definitions(outputs.definitions) if registry.has_access_flags else definitions
+    definitions = Definitions(inputs.definitions)
+    response_definitions = Definitions(outputs.definitions) if registry.has_access_flags else definitions
     operations = OperationReader(
         first, registry, inputs=inputs, outputs=outputs, address=address, problems=problems
     ).read(definitions, response_definitions)
     inputs.finish()
     outputs.finish()
     if without_server := sum(not operation.servers for operation in operations):
-        problems.append(f"{without_server} operations have no server that can be called; give one with base_url")
+        problems.append(f"{without_server} operations have no valid server; set base_url")
     texts = as_object(first.data.get("info"))
     return models.ApiDescription(
         title=str(texts.get("title", "")),
@@ -148,42 +167,6 @@ def build_api(loaded: LoadedDocuments, address: str) -> models.ApiDescription:
     )
 
 
-class LoadedDocuments(NamedTuple):
-    """Parsed first document, registry of all documents, bytes of the others by URL, and problems."""
-
-    first: ParsedDocument
-    registry: DocumentRegistry
-    others: dict[str, bytes]
-    problems: list[str]
-
-
-def is_remote(address: str) -> bool:
-    """Return whether an address is an http or https URL."""
-    return urlsplit(address).scheme in ("http", "https")
-
-
-def document_url(location: str) -> str:
-    """Return the URL of a location; file paths become file URIs."""
-    return location if is_remote(location) else Path(location).expanduser().absolute().as_uri()
-
-
-async def _read_bytes(address: str, fetch: Fetch, *, limit: int = MAX_BYTES) -> bytes:
-    """Read the bytes of a document from the web or a file."""
-    if is_remote(address):
-        return await fetch(address)
-    return await asyncio.to_thread(_read_path, _file(address), limit)
-
-
-def _read_path(path: Path, limit: int) -> bytes:
-    """Read a file, at most one byte more than the limit."""
-    try:
-        with path.open("rb") as file:
-            return file.read(limit + 1)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ConfigError(f"the OpenAPI document {str(path)!r} cannot be read: {reason}") from error
-
-
 async def load_documents(raw: bytes, address: str, fetch: Fetch, *, limit: int = MAX_BYTES) -> LoadedDocuments:
     """Parse the first document and everything that it refers to, directly or not.
 
@@ -192,7 +175,7 @@ async def load_documents(raw: bytes, address: str, fetch: Fetch, *, limit: int =
     """
     first = await asyncio.to_thread(parse_openapi, raw, redact_url(address), limit=limit)
     home = first.data.get("$self")
-    root = urljoin(address, home) if isinstance(home, str) and is_remote(urljoin(address, home)) else address
+    root = urljoin(address, home) if isinstance(home, str) and is_http_url(urljoin(address, home)) else address
     loaded = LoadedDocuments(first, DocumentRegistry(root), {}, [])
     loader = _Loader(loaded, address, fetch, limit)
     waiting = deque(await asyncio.to_thread(loader.begin))
@@ -206,14 +189,14 @@ async def load_documents(raw: bytes, address: str, fetch: Fetch, *, limit: int =
 
 
 class _Loader:
-    """Adds referenced documents to the registry within limits on number and total size."""
+    """Add referenced documents to the registry within limits on number and total size."""
 
     def __init__(self, loaded: LoadedDocuments, address: str, fetch: Fetch, limit: int) -> None:
         self._loaded = loaded
         self._seen = {loaded.registry.root, address}
         self._fetch = fetch
         self._limit = self._left = limit
-        path = None if is_remote(address) else file_path(address)
+        path = None if is_http_url(address) else file_path(address)
         self._folder = None if path is None else path.parent.resolve()
         self._files = _Quota(MAX_FILES)
         self._fetched = _Quota(MAX_FETCHED)
@@ -228,7 +211,7 @@ class _Loader:
     async def read(self, address: str) -> _ReadDocument | None:
         """Read one document; return None and record the problem if that fails."""
         try:
-            if is_remote(address):
+            if is_http_url(address):
                 return await asyncio.to_thread(_parse, address, await self._fetch(address), max(self._left, 0))
             return await asyncio.to_thread(self._read_file, address)
         except ToolError as error:
@@ -253,32 +236,31 @@ class _Loader:
         return self._to_read(references)
 
     def _to_read(self, references: Iterable[DocumentReference]) -> list[str]:
-        """Return the referenced documents not seen yet, within the quotas."""
         addresses = dict.fromkeys(urldefrag(urljoin(base, text)).url for text, base in references if "[" not in text)
         fresh = [address for address in addresses if address not in self._seen]
         self._seen.update(fresh)
-        return [address for address in fresh if (self._fetched if is_remote(address) else self._files).take()]
+        return [address for address in fresh if (self._fetched if is_http_url(address) else self._files).take()]
 
     def unread(self) -> Iterator[str]:
         """Yield a problem for each limit that left documents unread."""
         if self._missing > _MAX_PROBLEMS:
-            yield f"{self._missing - _MAX_PROBLEMS:,} more documents that are referred to are left out"
+            yield f"{self._missing - _MAX_PROBLEMS:,} more referenced documents are skipped"
         if self._files.refused:
             yield _not_read(self._files.refused, f"at most {MAX_FILES:,} files are read")
         if self._fetched.refused:
             yield _not_read(self._fetched.refused, f"at most {MAX_FETCHED:,} are fetched from the web")
         if self._oversized:
-            yield _not_read(self._oversized, f"all together may hold {format_size(self._limit)}")
+            yield _not_read(self._oversized, f"their total size is limited to {format_size(self._limit)}")
 
     def _add_problem(self, error: ToolError) -> None:
         self._missing += 1
         if self._missing <= _MAX_PROBLEMS:
-            self._loaded.problems.append(f"a document that is referred to is left out: {error}")
+            self._loaded.problems.append(f"a referenced document is skipped: {error}")
 
     def _read_file(self, address: str) -> _ReadDocument:
         path, limit = _file(address), max(self._left, 0)
         if self._folder is None or not path.resolve().is_relative_to(self._folder):
-            raise ConfigError(f"{path.name!r} lies outside of the folder of the first document; move it there")
+            raise ConfigError(f"{path.name!r} is outside the folder of the first document; move it there")
         return _parse(address, _read_path(path, limit), limit)
 
 
@@ -313,14 +295,21 @@ class _Quota:
 
 
 def _not_read(count: int, why: str) -> str:
-    return f"{count:,} of the documents that are referred to were not read: {why}; bundle the API into fewer"
+    return f"{count:,} of the referenced documents were not read: {why}; bundle the API into fewer"
 
 
-def _file(address: str) -> Path:
-    path = file_path(address)
-    if path is None:
-        raise ConfigError(f"{redact_url(address)!r} is neither http nor https nor a file; nothing else is read")
-    return path
+class LoadedDocuments(NamedTuple):
+    """Parsed first document, registry of all documents, bytes of the others by URL, and problems."""
+
+    first: ParsedDocument
+    registry: DocumentRegistry
+    others: dict[str, bytes]
+    problems: list[str]
+
+
+def document_url(location: str) -> str:
+    """Return the URL of a location; file paths become file URIs."""
+    return location if is_http_url(location) else Path(location).expanduser().absolute().as_uri()
 
 
 def file_path(address: str) -> Path | None:
@@ -329,167 +318,3 @@ def file_path(address: str) -> Path | None:
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or "\0" in unquote(parts.path):
         return None
     return Path(unquote(parts.path))
-
-
-_HERE = Path(__file__).parent
-_KEY = re.compile(r"[0-9a-f]{40}")
-
-
-class CachedApi(NamedTuple):
-    """Cached API, and the digests of the other documents it was read from."""
-
-    api: models.ApiDescription
-    others: dict[str, str]
-
-
-class ApiCache:
-    """Cache folder; a damaged file counts as a miss."""
-
-    def __init__(self, folder: CacheFolder) -> None:
-        self._folder = folder
-
-    def load(self, raw: bytes, origin: str) -> CachedApi | None:
-        """Return the API cached for exactly these bytes."""
-        return self._read(_key(raw, origin))
-
-    def last(self, origin: str) -> CachedApi | None:
-        """Return the API last cached for an origin, for use while its address does not respond."""
-        key = self._last_key(origin)
-        return None if key is None else self._read(key)
-
-    def save(self, raw: bytes, origin: str, api: models.ApiDescription, others: Mapping[str, bytes]) -> None:
-        """Store an API and remove the previous one of the same origin."""
-        key, before = _key(raw, origin), self._last_key(origin)
-        packed = _encode(api, {url: digest(other) for url, other in others.items()})
-        self._folder.write(f"{key}.json", packed.encode())
-        self._folder.write(_pointer(origin), key.encode())
-        if before is not None and before != key:
-            self._folder.remove(f"{before}.json")
-
-    def _last_key(self, origin: str) -> str | None:
-        key = (self._folder.read(_pointer(origin)) or b"").decode("ascii", "replace")
-        return key if _KEY.fullmatch(key) else None
-
-    def _read(self, key: str) -> CachedApi | None:
-        data = self._folder.read(f"{key}.json")
-        try:
-            return None if data is None else _decode(json.loads(data))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
-
-
-def _pointer(origin: str) -> str:
-    return f"{digest(origin.encode('utf-8', 'surrogatepass'))}.last"
-
-
-def digest(raw: bytes) -> str:
-    """Return a digest of a document."""
-    return hashlib.sha256(raw).hexdigest()[:40]
-
-
-def _key(raw: bytes, origin: str) -> str:
-    return digest(b"\0".join([code_version().encode(), origin.encode("utf-8", "surrogatepass"), raw]))
-
-
-def code_version() -> str:
-    """Return a digest of this package's code, so that another version does not reuse its results."""
-    hasher = hashlib.sha256()
-    for path in sorted(_HERE.glob("*.py")):
-        hasher.update(path.read_bytes())
-    return hasher.hexdigest()
-
-
-def _encode(api: models.ApiDescription, others: dict[str, str]) -> str:
-    first = api.operations[0] if api.operations else None
-    nothing: Mapping[str, AnySchema] = {}
-    sent = first.definitions if first else nothing
-    response_definitions = first.response_definitions if first else nothing
-    return json.dumps(
-        {
-            "api": _record(api, without=("operations",)),
-            "operations": [_record(one, without=("definitions", "response_definitions")) for one in api.operations],
-            "definitions": _texts(sent),
-            "response_definitions": None if response_definitions is sent else _texts(response_definitions),
-            "others": others,
-        }
-    )
-
-
-def _texts(definitions: Mapping[str, AnySchema]) -> dict[str, str]:
-    """Encode each definition as its own JSON text, to be parsed on first use."""
-    return {name: json.dumps(schema) for name, schema in definitions.items()}
-
-
-def _record(record: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the fields of a record that differ from their defaults."""
-    values = {name: (getattr(record, name), default) for name, default in _defaults(type(record)).items()}  # type: ignore[arg-type]  # every class can be hashed
-    return {
-        name: _plain(value) for name, (value, default) in values.items() if name not in without and value != default
-    }
-
-
-@cache
-def _defaults(kind: type[Struct]) -> dict[str, Any]:
-    """Return the defaults of all fields of a record; NODEFAULT for required ones."""
-    return {
-        one.name: one.default if one.default_factory is NODEFAULT else one.default_factory() for one in fields(kind)
-    }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Struct):
-        return _record(value)
-    if isinstance(value, tuple):
-        return list(map(_plain, value))  # pyright: ignore[reportUnknownArgumentType] - a tuple of anything
-    if is_object(value):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
-
-
-def _decode(data: dict[str, Any]) -> CachedApi:
-    sent = models.Definitions(data["definitions"])
-    response_definitions = (
-        sent if data["response_definitions"] is None else models.Definitions(data["response_definitions"])
-    )
-    api = data["api"]
-    schemes = {name: models.SecurityScheme(**scheme) for name, scheme in api.get("schemes", {}).items()}
-    operations = tuple(_operation(one, sent, response_definitions) for one in data["operations"])
-    return CachedApi(
-        models.ApiDescription(
-            title=api.get("title", ""),
-            version=api.get("version", ""),
-            operations=operations,
-            schemes=schemes,
-            problems=tuple(api.get("problems", ())),
-            files=tuple(api.get("files", ())),
-        ),
-        data["others"],
-    )
-
-
-def _operation(
-    data: dict[str, Any], sent: models.Definitions, response_definitions: models.Definitions
-) -> models.ApiOperation:
-    body = data.pop("body", None)
-    return models.ApiOperation(
-        servers=tuple(data.pop("servers", ())),
-        tags=tuple(data.pop("tags", ())),
-        parameters=tuple(models.Parameter(**one) for one in data.pop("parameters", ())),
-        body=None if body is None else _body(body),
-        responses=tuple(models.ApiResponse(**one) for one in data.pop("responses", ())),
-        security=tuple(
-            tuple(
-                models.SecurityRequirement(scheme=need["scheme"], scopes=tuple(need.get("scopes", ())))
-                for need in needs
-            )
-            for needs in data.pop("security", ())
-        ),
-        definitions=sent,
-        response_definitions=response_definitions,
-        **data,
-    )
-
-
-def _body(data: dict[str, Any]) -> models.RequestBody:
-    parts = {name: models.FieldEncoding(**part) for name, part in data.pop("parts", {}).items()}
-    return models.RequestBody(parts=parts, **data)

@@ -1,8 +1,7 @@
-"""Derive names and descriptions of tools, arguments and definitions: legal, unique, in Markdown, of limited length."""
+"""Derive legal and unique names of tools, arguments and definitions."""
 
 from __future__ import annotations
 
-import html
 import re
 from pathlib import PurePosixPath
 from typing import Any
@@ -13,7 +12,7 @@ _NOT_IN_TOOL = re.compile(r"[^A-Za-z0-9_-]+")
 _NOT_IN_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_ARGUMENT = 64
 _LONGEST_DEFINITION = 80
-# Tokens of a JSON Pointer that make no telling name.
+# Tokens of a JSON Pointer that are not descriptive names.
 _EMPTY_WORDS = frozenset(
     {"schema", "items", "allOf", "anyOf", "oneOf", "not", "additionalProperties", "schemas", "properties"}
 )
@@ -39,24 +38,6 @@ class UniqueNames:
             number += 1
         self._next[name] = number + 1
         return self.reserve(f"{name}_{number}")
-
-
-def tool_name(operation_id: Any, method: str, path: str) -> str:
-    """Return the operationId in legal characters, or a slug of method and path."""
-    if isinstance(operation_id, str):
-        legal = _NOT_IN_TOOL.sub("_", operation_id).strip("_")
-        if legal:
-            return legal
-    slug = _NOT_IN_TOOL.sub("_", path).strip("_")
-    return f"{_NOT_IN_TOOL.sub('_', method).lower()}_{slug or 'root'}"
-
-
-def argument_name(parameter: str) -> str:
-    """Return the argument name of a parameter: `filter[name]` is `filter_name`, `$top` is `top`."""
-    legal = _NOT_IN_ARGUMENT.sub("_", parameter)
-    if legal != parameter:
-        legal = legal.strip("_")
-    return legal[:_LONGEST_ARGUMENT] or "parameter"
 
 
 class DefinitionNames:
@@ -89,67 +70,19 @@ def _definition_name(reference: str) -> str:
     return legal[:_LONGEST_DEFINITION] or "schema"
 
 
-_SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
-_CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
-_MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "code": "`", "tt": "`", "kbd": "`", "samp": "`"}
-_BLOCK_NAMES = "p|div|h[1-6]|ul|ol|dl|dt|dd|table|thead|tbody|tr|blockquote|pre|section|article|details|summary|hr"
-_BLOCK = re.compile(_BLOCK_NAMES)
-_OTHERS = "br|li|a|td|th|span|small|sub|sup|u|s|font|img|abbr|center"
-# Only real HTML tags: `<id>` and the like are placeholders.
-_TAG = re.compile(
-    rf"<(?P<end>/?)(?P<name>{'|'.join([*_MARKS, _BLOCK_NAMES, _OTHERS])})(?P<more>(?:\s[^<>]*)?)/?>", re.IGNORECASE
-)
-_HREF = re.compile(r"""\shref\s*=\s*["']?(https?://[^\s"'<>]+)""", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
-_GAPS = re.compile(r"\n(?:[ \t]*\n)+")
+def tool_name(operation_id: Any, method: str, path: str) -> str:
+    """Return the operationId in legal characters, or a slug of method and path."""
+    if isinstance(operation_id, str):
+        legal = _NOT_IN_TOOL.sub("_", operation_id).strip("_")
+        if legal:
+            return legal
+    slug = _NOT_IN_TOOL.sub("_", path).strip("_")
+    return f"{_NOT_IN_TOOL.sub('_', method).lower()}_{slug or 'root'}"
 
 
-def html_to_markdown(text: str) -> str:
-    """Convert HTML tags and entities to Markdown; code spans stay unchanged."""
-    if "<" not in text and "&" not in text:
-        return text
-    pieces = _CODE.split(text)
-    pieces[::2] = [_without_tags(piece) for piece in pieces[::2]]
-    changed = "".join(pieces)
-    return text if changed == text else _GAPS.sub("\n\n", changed).strip()
-
-
-def _without_tags(text: str) -> str:
-    links: list[str] = []
-
-    def convert_tag(tag: re.Match[str]) -> str:
-        name = (tag["name"] or "").lower()
-        if name == "a":
-            return _link(tag, links)
-        if name == "li":
-            return "" if tag["end"] else "\n- "
-        if name == "br":
-            return "\n"
-        if name in ("td", "th"):
-            return " "
-        return _MARKS.get(name, "\n\n" if _BLOCK.fullmatch(name) else "")
-
-    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), _TAG.sub(convert_tag, text))
-
-
-def _link(tag: re.Match[str], links: list[str]) -> str:
-    """Convert one end of a link to `[` or `](url)`; links to other schemes than http keep their text only."""
-    if tag["end"]:
-        address = links.pop() if links else ""
-        return f"]({address})" if address else ""
-    match = _HREF.search(tag["more"])
-    links.append(match[1] if match else "")
-    return "[" if match else ""
-
-
-def shorten(text: str, limit: int) -> str:
-    """Shorten a text to whole sentences, or else to words."""
-    text = text.strip()
-    if len(text) <= limit:
-        return text
-    head = text[:limit]
-    ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, limit + 1) if match.end() <= limit]
-    if ends and ends[-1] >= limit // 3:
-        return head[: ends[-1]].rstrip()
-    words = head[: max(limit - 1, 0)].rsplit(maxsplit=1)[0] if " " in head else head[: max(limit - 1, 0)]
-    return f"{words}…" if words else ""
+def argument_name(parameter: str) -> str:
+    """Return the argument name of a parameter: `filter[name]` is `filter_name`, `$top` is `top`."""
+    legal = _NOT_IN_ARGUMENT.sub("_", parameter)
+    if legal != parameter:
+        legal = legal.strip("_")
+    return legal[:_LONGEST_ARGUMENT] or "parameter"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from toolpost.contracts.spec import JsonSchema
+from toolpost.schema.engine import compile_engine
 from toolpost.schema.json_values import AnySchema, as_object, is_array, is_object, json_type
 from toolpost.schema.patterns import translate_pattern
-from toolpost.schema.unions import allow_null, split_types
-from toolpost.schema.validator import compile_engine
-from toolpost.sources.openapi.documents import DocumentRegistry, ResolvedNode
-from toolpost.sources.openapi.models import DEFINITION_PREFIX
-from toolpost.sources.openapi.naming import DefinitionNames, html_to_markdown
+from toolpost.sources.openapi.definitions import DEFINITION_PREFIX
+from toolpost.sources.openapi.naming import DefinitionNames
+from toolpost.sources.openapi.references import DocumentRegistry, ResolvedNode
+from toolpost.sources.openapi.schema_keywords import CLEANERS, DROPPED, clean_name_lists, normalize
 
 _NO_NAMES: frozenset[str] = frozenset()
 # Deeper subschemas become definitions, because validators limit nesting.
@@ -28,42 +27,12 @@ _ONE = frozenset(
 )  # fmt: skip
 _SEVERAL = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _BY_NAME = frozenset({"patternProperties", "dependentSchemas", "dependencies"})
-# Keywords honoured beside a `$ref` in OpenAPI 3.0 and Swagger 2.
+# Keywords honored beside a `$ref` in OpenAPI 3.0 and Swagger 2.
 _BESIDE_REFERENCE = ("title", "description", "default", "deprecated", "example", "nullable", "x-nullable")
-
-
-class _Position(NamedTuple):
-    """Position in a document: base URI, nesting depth, and excluded properties."""
-
-    base: str
-    depth: int = 0
-    excluded: frozenset[str] = _NO_NAMES
-
-
-class PatternCache:
-    """Regular expressions rewritten for the validation engine; unsupported ones are None."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self._problems = problems
-        self._known: dict[str, str | None] = {}
-
-    def supported(self, pattern: Any) -> str | None:
-        """Return the pattern, or an equivalent spelling that the engine supports, or None."""
-        if not isinstance(pattern, str):
-            return None
-        if pattern not in self._known:
-            self._known[pattern] = self._find_supported(pattern)
-        return self._known[pattern]
-
-    def _find_supported(self, pattern: str) -> str | None:
-        for spelling in (pattern, translate_pattern(pattern)):
-            try:
-                compile_engine({"pattern": spelling})
-            except ValueError:
-                continue
-            return spelling
-        self._problems.append(f"the pattern {pattern[:200]!r} is not checked: no engine that is safe to run takes it")
-        return None
+AccessFlag = Literal["readOnly", "writeOnly"]
+_MAX_HOPS = 50
+_MOST = 40
+_ALL = frozenset({"string", "number", "boolean", "object", "array", "null"})
 
 
 class SchemaReader:
@@ -117,15 +86,14 @@ class SchemaReader:
         if self._access_filter is not None:
             excluded |= self._access_filter.excluded_properties(node, base)
         self._convert_keywords(schema, node, _Position(base, place.depth, excluded))
-        return _normalize(node, _relax_required(schema, excluded))
+        return normalize(node, _relax_required(schema, excluded))
 
     def _convert_keywords(self, schema: JsonSchema, node: dict[str, Any], place: _Position) -> None:
-        """Convert all keywords of a schema; unknown ones are dropped."""
         for word, value in node.items():
-            cleaner = _CLEANERS.get(word)
+            cleaner = CLEANERS.get(word)
             if cleaner is not None:
                 clean = cleaner[1](value)
-                if clean is not _DROPPED:
+                if clean is not DROPPED:
                     schema[cleaner[0]] = clean
             elif word == "pattern":
                 if (pattern := self._patterns.supported(value)) is not None:
@@ -136,7 +104,9 @@ class SchemaReader:
     def _convert_reference(self, reference: str, base: str) -> JsonSchema:
         target = self._registry.lookup(reference, base)
         if target is None or not (is_object(target.node) or isinstance(target.node, bool)):
-            self._problems.append(f"the reference {reference[:200]!r} leads to no schema; anything is taken instead")
+            self._problems.append(
+                f"the reference {reference[:200]!r} does not lead to a schema; any value is accepted instead"
+            )
             return {}
         return self._define(target.node, target.base, reference)
 
@@ -148,7 +118,6 @@ class SchemaReader:
         return {"$ref": DEFINITION_PREFIX + name}
 
     def _convert_subschemas(self, schema: JsonSchema, node: dict[str, Any], word: str, place: _Position) -> None:
-        """Convert one keyword that holds subschemas."""
         if word == "properties":
             schema[word] = self._properties(node[word], place)
         elif word in _ONE:
@@ -202,13 +171,21 @@ class SchemaReader:
             return
         if schemas:
             schema["dependentSchemas"] = {**schema.get("dependentSchemas", {}), **schemas}
-        if lists := _clean_name_lists(value):
+        if lists := clean_name_lists(value):
             schema["dependentRequired"] = lists
 
     def _convert_patterns(self, schemas: dict[str, AnySchema]) -> dict[str, AnySchema]:
         """Convert pattern properties; an unsupported pattern allows every name, or its properties would be refused."""
         fitting = {key: self._patterns.supported(key) for key in schemas}
         return {pattern or "": {} if pattern is None else schemas[key] for key, pattern in fitting.items()}
+
+
+class _Position(NamedTuple):
+    """Position in a document: base URI, nesting depth, and excluded properties."""
+
+    base: str
+    depth: int = 0
+    excluded: frozenset[str] = _NO_NAMES
 
 
 def _relax_required(schema: JsonSchema, excluded: frozenset[str]) -> JsonSchema:
@@ -222,61 +199,8 @@ def _relax_required(schema: JsonSchema, excluded: frozenset[str]) -> JsonSchema:
     return schema
 
 
-AccessFlag = Literal["readOnly", "writeOnly"]
-
-_MAX_HOPS = 50
-
-
-class ReadWriteFilter:
-    """Finds the properties to exclude: read-only ones from requests, write-only ones from responses."""
-
-    def __init__(self, registry: DocumentRegistry, flag: AccessFlag) -> None:
-        self._registry = registry
-        self._flag: AccessFlag = flag
-        # With the node, so that its id() is not reused.
-        self._known: dict[int, tuple[Any, frozenset[str]]] = {}
-
-    def excludes(self, node: Any, base: str) -> bool:
-        """Return whether a property, or the schema that it references, carries the flag."""
-        if not is_object(node):
-            return False
-        if node.get(self._flag) is True:
-            return True
-        target = self._registry.resolve(node, base) if "$ref" in node else None
-        return target is not None and is_object(target.node) and target.node.get(self._flag) is True
-
-    def excluded_properties(self, node: dict[str, Any], base: str, hops: int = _MAX_HOPS) -> frozenset[str]:
-        """Return the excluded properties of a schema and its `allOf` members."""
-        if hops <= 0 or ("properties" not in node and "allOf" not in node):
-            return _NO_NAMES
-        property_names = self._known.get(id(node))
-        if property_names is not None:
-            return property_names[1]
-        self._known[id(node)] = (node, _NO_NAMES)
-        properties = node.get("properties")
-        names: set[str] = set()
-        if is_object(properties):
-            names.update(name for name, inner in properties.items() if self.excludes(inner, base))
-        for member in self._members(node, base):
-            names |= self.excluded_properties(member.node, member.base, hops - 1)
-        excluded = frozenset(names)
-        self._known[id(node)] = (node, excluded)
-        return excluded
-
-    def _members(self, node: dict[str, Any], base: str) -> Iterator[ResolvedNode]:
-        members = node.get("allOf")
-        for member in members if is_array(members) else ():
-            target = self._registry.resolve(member, base)
-            if target is not None and is_object(target.node):
-                yield target
-
-
-_MOST = 40
-_ALL = frozenset({"string", "number", "boolean", "object", "array", "null"})
-
-
-# `oneOf` refuses what matches two alternatives. Formats are annotations here, so alternatives that differ by
-# format alone would refuse each other's values, and many documents list a type beside one that includes it.
+# `oneOf` rejects a value that matches two alternatives. Formats are annotations here, so alternatives that differ
+# only by format would reject each other's values, and many documents list a type beside one that includes it.
 # Such alternatives become `anyOf`.
 def _may_overlap(options: list[Any], base: str, registry: DocumentRegistry) -> bool:
     """Return whether one value could match two alternatives."""
@@ -328,7 +252,6 @@ def _allowed_types(node: Any) -> frozenset[str]:
 
 
 def _enum_values(node: Any) -> list[Any] | None:
-    """Return the values of `const` or `enum`, None without either."""
     if not is_object(node):
         return None
     if "const" in node:
@@ -347,168 +270,73 @@ def _read_required(node: dict[str, Any]) -> frozenset[str]:
     return frozenset(name for name in required if isinstance(name, str)) if is_array(required) else frozenset()
 
 
-_DROPPED: Any = object()
+class PatternCache:
+    """Regular expressions rewritten for the validation engine; unsupported ones are None."""
 
-_TYPES = {
-    **{kind: kind for kind in ("string", "number", "integer", "boolean", "object", "array", "null")},
-    **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
-    **dict.fromkeys(("float", "double", "decimal"), "number"),
-    "bool": "boolean",
-    **dict.fromkeys(("str", "text", "date", "datetime", "date-time", "uuid", "email", "uri", "url", "byte"), "string"),
-    **dict.fromkeys(("file", "binary"), "string"),
-    **dict.fromkeys(("map", "dict", "hash"), "object"),
-    "list": "array",
-}
-_FILES = ("file", "binary")
-_LONGEST_EXAMPLE = 200
+    def __init__(self, problems: list[str]) -> None:
+        self._problems = problems
+        self._known: dict[str, str | None] = {}
 
+    def supported(self, pattern: Any) -> str | None:
+        """Return the pattern, or an equivalent spelling that the engine supports, or None."""
+        if not isinstance(pattern, str):
+            return None
+        if pattern not in self._known:
+            self._known[pattern] = self._find_supported(pattern)
+        return self._known[pattern]
 
-# Keyword cleaning: documents hold counts as text, booleans in place of numbers and types of their own. Invalid
-# values are dropped: a tool that accepts too much is better than one that cannot be called.
-def _clean_text(value: Any) -> Any:
-    """Keep strings."""
-    return value if isinstance(value, str) else _DROPPED
-
-
-def _clean_prose(value: Any) -> Any:
-    """Convert HTML to Markdown; scalars become strings."""
-    return html_to_markdown(str(value)) if isinstance(value, str | int | float) else _DROPPED
-
-
-def _clean_flag(value: Any) -> Any:
-    """Keep booleans, also in quotes."""
-    if isinstance(value, str):
-        return {"true": True, "false": False}.get(value, _DROPPED)
-    return value if isinstance(value, bool) else _DROPPED
+    def _find_supported(self, pattern: str) -> str | None:
+        for spelling in (pattern, translate_pattern(pattern)):
+            try:
+                compile_engine({"pattern": spelling})
+            except ValueError:
+                continue
+            return spelling
+        self._problems.append(
+            f"the pattern {pattern[:200]!r} is not checked: the validation engine does not support it"
+        )
+        return None
 
 
-def _clean_count(value: Any) -> Any:
-    """Keep non-negative integers."""
-    amount = _clean_number(value)
-    return int(amount) if amount is not _DROPPED and amount >= 0 and amount == int(amount) else _DROPPED
+class ReadWriteFilter:
+    """Finds the properties to exclude: read-only ones from requests, write-only ones from responses."""
 
+    def __init__(self, registry: DocumentRegistry, flag: AccessFlag) -> None:
+        self._registry = registry
+        self._flag: AccessFlag = flag
+        # With the node, so that its id() is not reused.
+        self._known: dict[int, tuple[Any, frozenset[str]]] = {}
 
-def _clean_number(value: Any) -> Any:
-    """Keep finite numbers, also in quotes."""
-    if isinstance(value, bool):
-        return _DROPPED
-    if isinstance(value, str):
-        try:
-            value = float(value) if len(value) < 50 else _DROPPED
-        except ValueError:
-            return _DROPPED
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _DROPPED
-    return value if isinstance(value, int) else _DROPPED
+    def excludes(self, node: Any, base: str) -> bool:
+        """Return whether a property, or the schema that it references, carries the flag."""
+        if not is_object(node):
+            return False
+        if node.get(self._flag) is True:
+            return True
+        target = self._registry.resolve(node, base) if "$ref" in node else None
+        return target is not None and is_object(target.node) and target.node.get(self._flag) is True
 
+    def excluded_properties(self, node: dict[str, Any], base: str, hops: int = _MAX_HOPS) -> frozenset[str]:
+        """Return the excluded properties of a schema and its `allOf` members."""
+        if hops <= 0 or ("properties" not in node and "allOf" not in node):
+            return _NO_NAMES
+        property_names = self._known.get(id(node))
+        if property_names is not None:
+            return property_names[1]
+        self._known[id(node)] = (node, _NO_NAMES)
+        properties = node.get("properties")
+        names: set[str] = set()
+        if is_object(properties):
+            names.update(name for name, inner in properties.items() if self.excludes(inner, base))
+        for member in self._members(node, base):
+            names |= self.excluded_properties(member.node, member.base, hops - 1)
+        excluded = frozenset(names)
+        self._known[id(node)] = (node, excluded)
+        return excluded
 
-def _clean_factor(value: Any) -> Any:
-    """Keep positive numbers."""
-    amount = _clean_number(value)
-    return amount if amount is not _DROPPED and amount > 0 else _DROPPED
-
-
-def _keep(value: Any) -> Any:
-    """Keep any value."""
-    return value
-
-
-def _clean_types(value: Any) -> Any:
-    """Map type names to JSON Schema types; drop unknown ones."""
-    if not is_array(value):
-        return _TYPES.get(value.lower(), _DROPPED) if isinstance(value, str) else _DROPPED
-    types = dict.fromkeys(
-        kind for item in value if (kind := _clean_types(item)) is not _DROPPED and isinstance(kind, str)
-    )
-    return list(types) or _DROPPED
-
-
-def _clean_enum(value: Any) -> Any:
-    """Keep non-empty lists; an empty `enum` would refuse every value."""
-    return value if is_array(value) and value else _DROPPED
-
-
-def _clean_names(value: Any) -> Any:
-    """Keep strings, without duplicates."""
-    return list(dict.fromkeys(name for name in value if isinstance(name, str))) if is_array(value) else _DROPPED
-
-
-def _clean_name_lists(value: Any) -> Any:
-    """Keep lists of property names by property."""
-    if not is_object(value):
-        return _DROPPED
-    return {key: _clean_names(names) for key, names in value.items() if is_array(names)}
-
-
-def _clean_discriminator(value: Any) -> Any:
-    """Keep the property name and mapping of a discriminator, an annotation that validation ignores."""
-    if isinstance(value, str):
-        return {"propertyName": value}
-    if not is_object(value) or not isinstance(value.get("propertyName"), str):
-        return _DROPPED
-    mapping = value.get("mapping")
-    return {"propertyName": value["propertyName"], **({"mapping": mapping} if is_object(mapping) else {})}
-
-
-def _clean_examples(value: Any) -> Any:
-    """Keep up to three short examples; sample documents would be longer than the schema."""
-    examples = [item for item in value if _is_short(item)] if is_array(value) else []
-    return examples[:3] or _DROPPED
-
-
-def _clean_example(value: Any) -> Any:
-    """Convert `example` to a list of one."""
-    return [value] if _is_short(value) else _DROPPED
-
-
-def _is_short(value: Any) -> bool:
-    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= _LONGEST_EXAMPLE)
-
-
-_CLEANERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "type": ("type", _clean_types),
-    "description": ("description", _clean_prose),
-    "title": ("title", _clean_prose),
-    "format": ("format", _clean_text),
-    "enum": ("enum", _clean_enum),
-    "const": ("const", _keep),
-    "default": ("default", _keep),
-    "required": ("required", _clean_names),
-    **{word: (word, _clean_flag) for word in ("deprecated", "readOnly", "writeOnly", "uniqueItems")},
-    **{word: (word, _clean_number) for word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")},
-    "multipleOf": ("multipleOf", _clean_factor),
-    **{
-        f"{end}{what}": (f"{end}{what}", _clean_count)
-        for end in ("min", "max")
-        for what in ("Length", "Items", "Properties", "Contains")
-    },
-    "dependentRequired": ("dependentRequired", _clean_name_lists),
-    "discriminator": ("discriminator", _clean_discriminator),
-    "example": ("examples", _clean_example),
-    "examples": ("examples", _clean_examples),
-    "contentEncoding": ("contentEncoding", _clean_text),
-    "contentMediaType": ("contentMediaType", _clean_text),
-}
-
-
-def _normalize(node: dict[str, Any], schema: JsonSchema) -> JsonSchema:
-    """Convert what spans keywords: boolean exclusive bounds, files, enum values of another type, `nullable`."""
-    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if node.get(exclusive) is True and limit in schema:
-            schema[exclusive] = schema.pop(limit)
-    if node.get("type") in _FILES and "format" not in schema:
-        schema["format"] = "binary"
-    if "enum" in schema and "type" in schema:
-        schema["enum"] = [_convert_option(option, schema["type"]) for option in schema["enum"]]
-    schema = split_types(schema)
-    return allow_null(schema) if node.get("nullable") is True or node.get("x-nullable") is True else schema
-
-
-def _convert_option(option: Any, kind: Any) -> Any:
-    """Convert an enum value to the declared type: YAML parses unquoted `1` and `true` as non-strings."""
-    if kind == "string" and isinstance(option, bool | int | float):
-        return str(option).lower() if isinstance(option, bool) else str(option)
-    if kind in ("integer", "number") and isinstance(option, str):
-        amount = _clean_number(option)
-        return option if amount is _DROPPED else int(amount) if amount == int(amount) else amount
-    return option
+    def _members(self, node: dict[str, Any], base: str) -> Iterator[ResolvedNode]:
+        members = node.get("allOf")
+        for member in members if is_array(members) else ():
+            target = self._registry.resolve(member, base)
+            if target is not None and is_object(target.node):
+                yield target

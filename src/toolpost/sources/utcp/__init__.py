@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
-from toolpost.transports.base import Detection, ProbeResponse, Transport
+from toolpost.sources.base import Detection, ProbeResponse, Transport
+from toolpost.sources.utcp.options import UtcpOptions
 
 
 class UtcpTransport(Transport):
     """UTCP manuals at a URL, in a file or in the configuration itself."""
 
     name = "utcp"
+    options = UtcpOptions
     source_class = "toolpost.sources.utcp.source:UtcpSource"
     forms = ("url", "file")
 
+    def without_elicitation(self, config: ExternalToolConfig) -> ExternalToolConfig:
+        """Switch elicitation off for the MCP servers of a manual."""
+        return config.with_options(mcp={**config.read_options(UtcpOptions).mcp, "elicitation": False})
+
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognise a manual."""
+        """Recognize a manual."""
         if response.status != 200 or response.method != "GET" or not _is_manual(response.body, response.url):
             return None
         return Detection("a UTCP manual", "it is a UTCP manual")
 
 
 def _is_manual(body: bytes, label: str) -> bool:
-    from toolpost.sources.utcp.manuals import parse_document  # noqa: PLC0415 - only detection needs it
+    from toolpost.sources.utcp.documents import parse_document  # noqa: PLC0415 - only detection needs it
 
     if b"utcp_version" not in body and b"manual_version" not in body:
         return False

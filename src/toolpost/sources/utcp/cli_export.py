@@ -25,12 +25,14 @@ from toolpost.schema.templates import slot_names
 from toolpost.sources.utcp.compile import check_kind_allowed, compile_tool, unset_variables, unusable_tool
 from toolpost.sources.utcp.context import ContextFactory
 from toolpost.sources.utcp.discovery import DiscoveryResult, ManualDiscovery
-from toolpost.sources.utcp.local_calls import PLACEHOLDER_PATTERN
 from toolpost.sources.utcp.manuals import Manual, ManualTool
-from toolpost.sources.utcp.templates import CliTemplate, Variables
+from toolpost.sources.utcp.scripts import PLACEHOLDER_PATTERN
+from toolpost.sources.utcp.templates import CliTemplate
+from toolpost.sources.utcp.variables import Variables
 from toolpost.wire.network import NetworkPolicy
 
-_REMEDY = "write its args into cli.tools, or connect the manual with transport: utcp"
+_MANUAL_OPTIONS = ("allowed_communication_protocols", "variables")  # the options that both transports have
+_REMEDY = "write its args into options.tools, or connect the manual with transport: utcp"
 _VARIABLE = r"\$(?P<variable>[A-Za-z_]\w*+(?!\\\n)|\{[A-Za-z_]\w*\})"
 _FLAGS = re.DOTALL | re.ASCII
 _TOKENS = {
@@ -51,8 +53,13 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 
 
 async def export_cli_commands(config: ExternalToolConfig, *, network: NetworkPolicy) -> DescribedCommands:
-    """Load the manual of `cli.manual` and convert its tools; a ConfigError says why it cannot be used."""
-    update = {"transport": TransportType.UTCP, "utcp_mode": UtcpMode.MANUAL_URL, "connection": _manual_location(config)}
+    """Load the manual of `options.manual` and convert its tools; a ConfigError says why it cannot be used."""
+    update = {
+        "transport": TransportType.UTCP,
+        "utcp_mode": UtcpMode.MANUAL_URL,
+        "connection": _manual_location(config),
+        "options": {key: config.options[key] for key in _MANUAL_OPTIONS if key in config.options},
+    }
     inner = config.model_copy(update=update)
     contexts = ContextFactory(inner, network)
     with tempfile.TemporaryDirectory(prefix="toolpost-utcp-") as scratch:
@@ -61,7 +68,7 @@ async def export_cli_commands(config: ExternalToolConfig, *, network: NetworkPol
             result = await discovery.run()
         finally:
             await contexts.close()
-    _check_result(result, str(config.cli.manual))
+    _check_result(result, str(config.options["manual"]))
     commands: list[DescribedCommand] = []
     for manual in result.manuals:
         variables = Variables(manual.name, discovery.variables(manual.variables), os.environ)
@@ -71,23 +78,24 @@ async def export_cli_commands(config: ExternalToolConfig, *, network: NetworkPol
 
 
 def _manual_location(config: ExternalToolConfig) -> str:
-    """Return the URL or the path of the manual."""
-    # Discovery would run as a command what is neither, so a path must exist.
-    location = str(config.cli.manual)
+    # Discovery would run any other string as a command, so a path must exist.
+    location = str(config.options["manual"])
     if location.startswith(("http://", "https://")):
         return location
     path = Path(location).expanduser()
     if not path.is_file():
-        raise ConfigError(f"cli.manual: there is no file {location!r}; give the path or the address of a UTCP manual")
+        raise ConfigError(
+            f"options.manual: the file {location!r} does not exist; use the path or the address of a UTCP manual"
+        )
     return str(path.absolute())
 
 
 def _check_result(result: DiscoveryResult, location: str) -> None:
     shown = location.partition("?")[0]
     if not result.manuals:
-        raise ConfigError(f"cli.manual: {shown} describes no commands; connect it with transport: utcp")
+        raise ConfigError(f"options.manual: {shown} describes no commands; connect it with transport: utcp")
     if not any(manual.tools or manual.problems for manual in result.manuals):
-        raise ConfigError(f"cli.manual: {shown} has no tools; check whether it is the right one")
+        raise ConfigError(f"options.manual: {shown} has no tools; check whether it is the right one")
 
 
 def _export_tool(tool: ManualTool, manual: Manual, variables: Variables) -> DescribedCommand:
@@ -175,7 +183,7 @@ class CommandLineParser:
                 return _escape_braces(token["escaped"])
             case "shell":
                 raise ConfigError(
-                    f"its command has {token[0]!r}, which only a shell reads; put it in quotes if it is meant as text"
+                    f"its command has {token[0]!r}, which only a shell interprets; put it in quotes if it is text"
                 )
             case _:
                 return _escape_braces(token[0])
@@ -199,7 +207,7 @@ class CommandLineParser:
         if not self._words or not self._words[0]:
             raise ConfigError("its command is empty")
         if slot_names(self._words[0]):
-            raise ConfigError("its command has an argument in the place of the program; a program must be written")
+            raise ConfigError("its command has an argument as its program; the program must be a literal")
         return tuple(self._words)
 
 

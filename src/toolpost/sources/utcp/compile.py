@@ -9,23 +9,18 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ConfigError, ToolPermissionError
 from toolpost.sources.utcp import templates
 from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, template_urls
-from toolpost.sources.utcp.local_calls import call_command, call_file, call_text, check_script
+from toolpost.sources.utcp.http_calls import call_graphql, call_http, call_sse, call_stream
+from toolpost.sources.utcp.http_requests import TemplateRequestBuilder
+from toolpost.sources.utcp.local_calls import call_command, call_file, call_text
 from toolpost.sources.utcp.manuals import Manual, ManualTool
-from toolpost.sources.utcp.network_calls import (
-    TemplateRequestBuilder,
-    call_graphql,
-    call_http,
-    call_sse,
-    call_stream,
-    call_tcp,
-    call_udp,
-    call_websocket,
-)
-from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
+from toolpost.sources.utcp.scripts import check_script
+from toolpost.sources.utcp.socket_calls import call_tcp, call_udp, call_websocket
+from toolpost.sources.utcp.variables import FilledTemplate, Variables
+from toolpost.wire.targets import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 CallFunction: TypeAlias = Callable[[CompiledTool, Invocation, ManualContext], Coroutine[Any, Any, ToolOutput]]
 
-_TOOL, _LEFT_OUT = "tool ", " is left out: "
+_TOOL, _SKIPPED = "tool ", " is skipped: "
 _MOST_NAMES = 3
 
 CALL_FUNCTIONS: dict[str, CallFunction] = {
@@ -51,20 +46,20 @@ def check_kind_allowed(tool: ManualTool, manual: Manual) -> None:
     raise unusable_tool(
         tool,
         f"it is called by {tool.kind}, and the manual may only use {', '.join(has)}; "
-        f"write utcp: {{allowed_communication_protocols: [{kinds}]}} to let it",
+        f"write options: {{allowed_communication_protocols: [{kinds}]}} to allow it",
     )
 
 
 def unusable_tool(tool: ManualTool, why: str) -> ConfigError:
     """Build the error that says why a tool cannot be used."""
-    return ConfigError(f"{_TOOL}{tool.full_name!r}{_LEFT_OUT}{why}")
+    return ConfigError(f"{_TOOL}{tool.full_name!r}{_SKIPPED}{why}")
 
 
 def group_reasons(reasons: Iterable[str]) -> list[str]:
     """Return the reasons of `unusable_tool`, and others, with one for all tools that share it."""
     tools: dict[str, list[str]] = {}
     for reason in reasons:
-        name, _, why = reason.removeprefix(_TOOL).partition(_LEFT_OUT)
+        name, _, why = reason.removeprefix(_TOOL).partition(_SKIPPED)
         is_of_tool = bool(why) and reason.startswith(_TOOL)
         tools.setdefault(why if is_of_tool else reason, []).extend([name] if is_of_tool else [])
     return [_reason(names, why) for why, names in tools.items()]
@@ -72,24 +67,24 @@ def group_reasons(reasons: Iterable[str]) -> list[str]:
 
 def _reason(names: Sequence[str], why: str) -> str:
     if len(names) < 2:
-        return f"{_TOOL}{names[0]}{_LEFT_OUT}{why}" if names else why
+        return f"{_TOOL}{names[0]}{_SKIPPED}{why}" if names else why
     shown, more = ", ".join(names[:_MOST_NAMES]), len(names) - _MOST_NAMES
-    return f"tools {shown}{f' and {more} more' if more > 0 else ''} are left out, of each: {why}"
+    return f"tools {shown}{f' and {more} more' if more > 0 else ''} are skipped, each because: {why}"
 
 
-def compile_tool(tool: ManualTool, variables: templates.Variables, *, timeout_s: float) -> CompiledTool:
+def compile_tool(tool: ManualTool, variables: Variables, *, timeout_s: float) -> CompiledTool:
     """Fill in and check a tool's template; a ConfigError says why the tool cannot be called."""
     if tool.kind not in templates.TEMPLATE_TYPES:
         names = ", ".join(templates.TEMPLATE_TYPES)
         raise unusable_tool(
             tool,
             f"its call template is of the kind {tool.kind!r}; known are {names} and mcp, "
-            "and others with utcp: {bridge: true}",
+            "and others with options: {bridge: true}",
         )
     return compile_template(tool, fill_template(tool, variables), timeout_s=timeout_s)
 
 
-def fill_template(tool: ManualTool, variables: templates.Variables) -> templates.FilledTemplate:
+def fill_template(tool: ManualTool, variables: Variables) -> FilledTemplate:
     """Fill the variables of a tool's template; a ConfigError names those that are not set."""
     filled = variables.fill(tool.template)
     if filled.missing:
@@ -97,16 +92,16 @@ def fill_template(tool: ManualTool, variables: templates.Variables) -> templates
     return filled
 
 
-def unset_variables(tool: ManualTool, names: Sequence[str], variables: templates.Variables) -> ConfigError:
+def unset_variables(tool: ManualTool, names: Sequence[str], variables: Variables) -> ConfigError:
     """Build the error that names the variables that are not set."""
     return unusable_tool(
         tool,
-        f"its variables are not set: {', '.join(dict.fromkeys(names))}. Write them into utcp.variables of the source, "
-        f"or set the environment variable {variables.key(names[0])}",
+        f"its variables are not set: {', '.join(dict.fromkeys(names))}. Write them into options.variables of the "
+        f"source, or set the environment variable {variables.key(names[0])}",
     )
 
 
-def compile_template(tool: ManualTool, filled: templates.FilledTemplate, *, timeout_s: float) -> CompiledTool:
+def compile_template(tool: ManualTool, filled: FilledTemplate, *, timeout_s: float) -> CompiledTool:
     """Parse and check a template whose variables are filled in."""
     try:
         template = templates.parse_template(filled.template)
@@ -133,9 +128,7 @@ def _check_urls(template: templates.CallTemplate) -> None:
     for url in template_urls(template):
         origin = split_url(url)[0]
         if "{" in origin:
-            raise ConfigError(
-                f"the host in {origin!r} of its address has a place for an argument; a host must be written"
-            )
+            raise ConfigError(f"the host in {origin!r} of its address contains an argument; the host must be a literal")
         is_socket = isinstance(template, templates.WebSocketTemplate) and url == template.url
         parse_target(url if "{" not in url else origin, schemes=WEBSOCKET_SCHEMES if is_socket else HTTP_SCHEMES)
 

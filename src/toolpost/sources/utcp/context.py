@@ -9,17 +9,20 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from toolpost.contracts.errors import ToolAuthError, ToolPermissionError, ToolValidationError
-from toolpost.contracts.lines import RateLimit
 from toolpost.contracts.records import represent
+from toolpost.http.content import parse_json
+from toolpost.http.encoding import Pair, UnsendableError, format_value
+from toolpost.policy.progress import ProgressReporter
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.commands import CommandRunner
 from toolpost.schema.json_size import JsonLimits
 from toolpost.schema.json_values import is_object
-from toolpost.sources.utcp.templates import CallTemplate, OAuth2Auth, SocketTemplate, TemplateTokens, WebTemplate
-from toolpost.web.content import parse_json
-from toolpost.web.requests import Pair, PlannedRequest, Send, UnsendableError, format_value, make_sender
+from toolpost.sources.requests import PlannedRequest, Send, make_sender
+from toolpost.sources.utcp.template_credentials import TemplateTokens
+from toolpost.sources.utcp.templates import CallTemplate, OAuth2Auth, SocketTemplate, WebTemplate
 from toolpost.wire.client import HttpClient, default_transport
-from toolpost.wire.network import HTTP_SCHEMES, WEBSOCKET_SCHEMES, NetworkPolicy, parse_target, split_url
+from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.targets import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -92,7 +95,7 @@ class CompiledTool(NamedTuple):
         return f"CompiledTool({self.full_name!r})"
 
     def parse_text(self, text: str) -> Any:
-        """Parse a text as JSON where the manual declares any output type but a string."""
+        """Parse a string as JSON if the manual declares any output type except a string."""
         declared = (self.outputs or {}).get("type", "string")
         is_text = declared == "string" or (isinstance(declared, list) and "string" in declared)
         return text if is_text else json_or_text(text)
@@ -110,17 +113,11 @@ class Invocation(Struct, frozen=True):
 
     def progress(self, redact: Callable[[str], str] | None = None) -> Callable[[str], None]:
         """Return a function that reports progress, shortened and rate limited."""
-        context, rate_limit = self.context(), RateLimit()
-
-        def report(text: str) -> None:
-            if rate_limit.allows():
-                context.progress((redact(text) if redact else text)[:_MAX_PROGRESS_CHARS])
-
-        return report
+        return ProgressReporter(self.context, redact=redact, max_chars=_MAX_PROGRESS_CHARS).report
 
 
 def json_or_text(text: str) -> Any:
-    """Parse a text as JSON; return it unchanged where it is none."""
+    """Parse a string as JSON; return it unchanged if it is not JSON."""
     try:
         return parse_json(text.encode())
     except ValueError:
@@ -128,7 +125,7 @@ def json_or_text(text: str) -> Any:
 
 
 def argument_text(name: str, value: Any) -> str:
-    """Convert an argument to text; a ToolValidationError names the argument that has no text form."""
+    """Convert an argument to a string; a ToolValidationError names an argument that has no string form."""
     try:
         return format_value(value)
     except UnsendableError as error:
@@ -147,7 +144,7 @@ def template_urls(template: CallTemplate) -> list[str]:
 
 
 def origin_of(url: str) -> str:
-    """Return the origin of a URL, with ws as http and wss as https; empty where the URL has none."""
+    """Return the origin of a URL, with ws as http and wss as https; empty if the URL has none."""
     try:
         target = parse_target(split_url(url)[0], schemes=HTTP_SCHEMES | WEBSOCKET_SCHEMES)
     except ToolPermissionError:
@@ -163,9 +160,9 @@ def check_credential_origin(tool: CompiledTool, context: ManualContext, credenti
     for origin in map(origin_of, template_urls(tool.template)):
         if origin not in context.trusted_origins:
             shown = Redactor(tool.secrets).text(origin)
-            msg = f"the manual of {context.source!r} wants tool {tool.full_name!r} called at {shown}"
+            msg = f"the manual of {context.source!r} calls tool {tool.full_name!r} at {shown}"
             raise ToolAuthError(
-                f"{msg}, with your headers, variables or credential; if that is right, write base_url: {shown} "
+                f"{msg}, with your headers, variables or credential; if this is intended, set base_url: {shown} "
                 "into the source"
             )
 
@@ -194,7 +191,7 @@ class ContextFactory:
         self._commands = CommandRunner()
 
     def for_operator(self, urls: Iterable[str], folder: Path | None = None) -> ManualContext:
-        """Create a context that may reach the hosts of these URLs, all of which the operator wrote."""
+        """Create a context that may reach the hosts of these URLs, which are from the operator."""
         return self._create(HttpClient(self._policy_for(urls), transport=self._shared_transport()), folder=folder)
 
     def for_remote(self, url: str, operator_url: str, variables: Iterable[Mapping[str, Any]]) -> RemoteContexts:
@@ -224,7 +221,7 @@ class ContextFactory:
             self._transport = None
 
     def _policy_for(self, urls: Iterable[str]) -> NetworkPolicy:
-        # Only origins: a path may hold placeholders, which the policy could not parse.
+        # Only origins: the policy cannot parse the placeholders of a path.
         return self._network.for_source(*{split_url(url)[0] for url in urls})
 
     def _shared_transport(self) -> Http1Transport:
@@ -243,7 +240,7 @@ class ContextFactory:
             client=client,
             send=make_sender(client, limits=limits),
             limits=limits,
-            tokens=TemplateTokens(make_sender(client, reads=True)),
+            tokens=TemplateTokens(client),
             commands=self._commands,
             headers=tuple(config.headers.items()),
             env=config.env,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shlex
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,32 +14,19 @@ from toolpost.contracts.calls import Credential
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolClientError, ToolError
-from toolpost.contracts.source_kinds import McpTransport, TransportType, UtcpMode
+from toolpost.contracts.source_kinds import UtcpMode
 from toolpost.policy.redaction import Redactor
-from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.utcp.compile import CALL_FUNCTIONS, compile_template
-from toolpost.sources.utcp.context import CompiledTool, ContextFactory, Invocation, origin_of, template_urls
-from toolpost.sources.utcp.local_calls import placeholder_names
-from toolpost.sources.utcp.manuals import (
-    Manual,
-    ManualTool,
-    load_client_config,
-    manual_name,
-    parse_document,
-    parse_manual,
-    qualify_duplicates,
-    read_text,
-    resolve_path,
-)
-from toolpost.sources.utcp.network_calls import TemplateRequestBuilder, open_response
-from toolpost.sources.utcp.templates import (
-    CommandStep,
-    FilledTemplate,
-    HttpTemplate,
-    Variables,
-    parse_template,
-    static_headers,
-)
+from toolpost.sources.utcp.context import CompiledTool, ContextFactory, Invocation, template_urls
+from toolpost.sources.utcp.delegates import Delegate, graphql_delegate, mcp_delegates, openapi_delegate
+from toolpost.sources.utcp.documents import load_client_config, parse_document, read_text, resolve_path
+from toolpost.sources.utcp.http_calls import open_response
+from toolpost.sources.utcp.http_requests import TemplateRequestBuilder
+from toolpost.sources.utcp.manuals import Manual, ManualTool, manual_name, parse_manual, qualify_duplicates
+from toolpost.sources.utcp.options import UtcpOptions
+from toolpost.sources.utcp.scripts import placeholder_names
+from toolpost.sources.utcp.templates import CommandStep, HttpTemplate, parse_template
+from toolpost.sources.utcp.variables import FilledTemplate, Variables
 
 _MANUAL_SUFFIXES = (".json", "/utcp", "/.well-known/utcp")
 _FILE_SUFFIXES = (".json", ".yaml", ".yml")
@@ -48,56 +34,9 @@ _HTTP_KINDS = frozenset({"http", "sse", "streamable_http"})
 _SOCKET_KINDS = frozenset({"websocket", "tcp", "udp"})
 _OPENAPI_KINDS = _HTTP_KINDS | {"file", "text"}
 _DISCOVERY_MESSAGE = {"type": "utcp"}
-_MAX_CONCURRENT = 8  # manuals that are discovered at once: one without an answer must not delay all others
+_MAX_CONCURRENT = 8  # concurrent discoveries: a server that does not respond must not delay all others
 _DOCUMENT_TIMEOUT_S = 60.0
 _BASE_TOOL = "call"
-
-
-class DiscoveryResult(NamedTuple):
-    """Manuals and delegates of a connection; `unknown` are templates of kinds that only the bridge may support."""
-
-    manuals: Sequence[Manual] = ()
-    delegates: Sequence[Delegate] = ()
-    problems: Sequence[str] = ()
-    unknown: Sequence[Mapping[str, Any]] = ()
-
-
-class _Origin(NamedTuple):
-    """Where a document came from: its call template, its folder, and its URL if it is remote.
-
-    `label` names the document in errors. `operator_url` is the URL that the operator wrote for it. `unfilled` is the
-    template of a client configuration before its variables were filled in, `secrets` are their values.
-    """
-
-    template: Mapping[str, Any]
-    name: str
-    label: str
-    folder: Path | None = None
-    remote: str | None = None
-    operator_url: str = ""
-    variables: tuple[Mapping[str, Any], ...] = ()
-    unfilled: Mapping[str, Any] | None = None
-    secrets: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"_Origin({self.label!r})"
-
-    @property
-    def kind(self) -> str:
-        return str(self.template.get("call_template_type"))
-
-    @property
-    def address(self) -> str:
-        """The URL for errors, with its variables unfilled because they may be secret."""
-        return str((self.unfilled or self.template).get("url")).partition("?")[0]
-
-
-def _resolve_mode(connection: str, mode: UtcpMode) -> UtcpMode:
-    """Resolve `auto` by the end of the URL's path."""
-    if mode is not UtcpMode.AUTO:
-        return mode
-    path = connection.partition("?")[0].partition("#")[0]
-    return UtcpMode.MANUAL_URL if path.endswith(_MANUAL_SUFFIXES) else UtcpMode.BASE_URL
 
 
 class ManualDiscovery:
@@ -224,11 +163,11 @@ class ManualDiscovery:
             case "openapi":
                 return self._openapi(document.text, origin)
             case "client" | "template" if origin.remote is not None:
-                msg = f"{origin.label} is not a UTCP manual but a client's configuration"
-                raise ConfigError(f"{msg}, which is only taken from this machine; save it to a file")
+                msg = f"{origin.label} is not a UTCP manual but a client configuration"
+                raise ConfigError(f"{msg}, which is only accepted from this machine; save it to a file")
             case "client" | "template" if origin.unfilled is not None:
-                msg = f"{origin.label} is a client's configuration, and another one leads to it"
-                raise ConfigError(f"{msg}; write its manual_call_templates into that one")
+                msg = f"{origin.label} is a client configuration, and another one refers to it"
+                raise ConfigError(f"{msg}; move its manual_call_templates there")
             case "template":
                 return await self._from_client_config({"manual_call_templates": [document.data]}, origin)
             case "client":
@@ -236,7 +175,7 @@ class ManualDiscovery:
 
     def _manual(self, data: Mapping[str, Any], origin: _Origin) -> Manual:
         default = origin.template.get("allowed_communication_protocols")
-        allowed = self._config.utcp.allowed_communication_protocols or default
+        allowed = self._config.read_options(UtcpOptions).allowed_communication_protocols or default
         manual = Manual(
             name=origin.name,
             kind=origin.kind,
@@ -250,8 +189,8 @@ class ManualDiscovery:
 
     def _openapi(self, text: str, origin: _Origin) -> DiscoveryResult:
         if origin.kind not in _OPENAPI_KINDS:
-            msg = f"{origin.label} is an API's own document, which is not taken by {origin.kind}"
-            raise ConfigError(f"{msg}; give its address, or save it to a file")
+            msg = f"{origin.label} is the document of an API, which is not supported by {origin.kind}"
+            raise ConfigError(f"{msg}; use its address, or save it to a file")
         location = origin.template.get("url") if origin.remote else origin.label if origin.kind == "file" else None
         if location is None:  # the OpenAPI source reads files and URLs, not texts
             path = self._scratch / f"{origin.name}.yaml"
@@ -279,7 +218,7 @@ class ManualDiscovery:
         failures = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, ToolError)}
         if not results:
             raise next(iter(failures.values()))
-        problems += [f"manual {name!r} is left out: {failure}" for name, failure in failures.items()]
+        problems += [f"manual {name!r} is skipped: {failure}" for name, failure in failures.items()]
         return DiscoveryResult(
             manuals=qualify_duplicates([manual for result in results for manual in result.manuals]),
             delegates=[delegate for result in results for delegate in result.delegates],
@@ -303,7 +242,15 @@ class ManualDiscovery:
     def variables(self, more: tuple[Mapping[str, Any], ...] = ()) -> tuple[Mapping[str, Any], ...]:
         """Return the operator's variables in order of precedence."""
         config = self._config
-        return (config.utcp.variables, *more, config.env, config.auth_config)
+        return (config.read_options(UtcpOptions).variables, *more, config.env, config.auth_config)
+
+
+def _resolve_mode(connection: str, mode: UtcpMode) -> UtcpMode:
+    """Resolve `auto` by the end of the URL's path."""
+    if mode is not UtcpMode.AUTO:
+        return mode
+    path = connection.partition("?")[0].partition("#")[0]
+    return UtcpMode.MANUAL_URL if path.endswith(_MANUAL_SUFFIXES) else UtcpMode.BASE_URL
 
 
 def _name_templates(templates: Iterable[dict[str, Any]], source: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -313,7 +260,7 @@ def _name_templates(templates: Iterable[dict[str, Any]], source: str) -> tuple[d
     for number, template in enumerate(templates):
         name = manual_name(str(template.get("name") or f"{source}_{number}"))
         if name in named:
-            problems.append(f"manual {name!r} is there twice; the second is left out, give it another name")
+            problems.append(f"manual {name!r} exists twice; the second is skipped, rename it")
         named.setdefault(name, template)
     return named, problems
 
@@ -328,26 +275,58 @@ async def _result_or_error(
         return error
 
 
-def redact_error(error: ToolError, secrets: Iterable[str], *, remedy: str = "") -> ToolError:
-    """Redact the message of an error in place, and append a remedy."""
-    error.message = "; ".join(filter(None, [Redactor(secrets).text(error.message), remedy]))
-    error.args = (error.message,)
-    return error
-
-
 def _is_file(connection: str) -> bool:
     """Tell a file from a command; a ConfigError reports a file that does not exist."""
     if Path(connection).expanduser().is_file():
         return True
     if len(connection.split()) == 1 and connection.lower().endswith(_FILE_SUFFIXES):
-        raise ConfigError(f"there is no file {connection!r}; give a manual's address, file or text")
+        raise ConfigError(f"the file {connection!r} does not exist; use the address, file or text of a manual")
     return False
 
 
 def _answered_without_manual(error: ToolError) -> bool:
     """Return whether a server answered with something other than a manual."""
-    # A refused credential is no such answer: what is there remains unknown.
+    # Not after a rejected credential: then it is unknown whether there is a manual.
     return isinstance(error, ConfigError) or (isinstance(error, ToolClientError) and error.status_code is not None)
+
+
+class DiscoveryResult(NamedTuple):
+    """Manuals and delegates of a connection; `unknown` are templates of kinds that only the bridge may support."""
+
+    manuals: Sequence[Manual] = ()
+    delegates: Sequence[Delegate] = ()
+    problems: Sequence[str] = ()
+    unknown: Sequence[Mapping[str, Any]] = ()
+
+
+class _Origin(NamedTuple):
+    """Where a document came from: its call template, its folder, and its URL if it is remote.
+
+    `label` names the document in errors. `operator_url` is the URL that the operator wrote for it. `unfilled` is the
+    template of a client configuration before its variables were filled in, `secrets` are their values.
+    """
+
+    template: Mapping[str, Any]
+    name: str
+    label: str
+    folder: Path | None = None
+    remote: str | None = None
+    operator_url: str = ""
+    variables: tuple[Mapping[str, Any], ...] = ()
+    unfilled: Mapping[str, Any] | None = None
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"_Origin({self.label!r})"
+
+    @property
+    def kind(self) -> str:
+        return str(self.template.get("call_template_type"))
+
+    @property
+    def address(self) -> str:
+        """The URL for errors, with its variables unfilled because they may be secret."""
+        return str((self.unfilled or self.template).get("url")).partition("?")[0]
 
 
 def _base_manual(config: ExternalToolConfig) -> Manual:
@@ -398,112 +377,8 @@ def _cli_tool(config: ExternalToolConfig, command: str) -> dict[str, Any]:
     }
 
 
-_PROTECTED_DOCUMENT = (
-    "an API's document is fetched without the auth and headers of its call template; if it needs them, write them as "
-    "headers of the source, or save the document to a file"
-)
-
-
-class Delegate(NamedTuple):
-    """Configuration of a source to create; `only` are the names of its tools to use, None for all.
-
-    `secrets` are redacted from its errors, `remedy` is appended to them.
-    """
-
-    config: ExternalToolConfig
-    only: frozenset[str] | None = None
-    secrets: tuple[str, ...] = ()
-    remedy: str = ""
-
-    def __repr__(self) -> str:
-        return f"Delegate({self.config.transport})"
-
-
-def openapi_delegate(
-    config: ExternalToolConfig, location: str, template: Mapping[str, Any] | None = None
-) -> tuple[Delegate, list[str]]:
-    """Configure the source of an OpenAPI document; also return the problems with its template."""
-    fields = template or {}
-    problems: list[str] = []
-    headers = dict(config.headers)
-    if fields.get("auth_tools"):
-        added = _auth_headers(fields["auth_tools"])
-        headers.update(added or {})
-        if added is None:
-            problems.append("its auth_tools are not plain headers; set auth_config.schemes of the source instead")
-    base_url = config.base_url or fields.get("base_url")
-    update = {
-        "transport": TransportType.HTTP,
-        "utcp_mode": UtcpMode.MANUAL_URL,
-        "connection": location,
-        "headers": headers,
-        "base_url": base_url,
-    }
-    is_protected = "url" in fields and bool(fields.get("auth") or fields.get("headers"))
-    return Delegate(config.model_copy(update=update), remedy=_PROTECTED_DOCUMENT if is_protected else ""), problems
-
-
-def graphql_delegate(config: ExternalToolConfig, template: Mapping[str, Any]) -> Delegate:
-    """Configure the source of a GraphQL endpoint."""
-    headers = {**config.headers, **_string_map(template.get("headers")), **(_auth_headers(template.get("auth")) or {})}
-    update: dict[str, Any] = {
-        "transport": TransportType.GRAPHQL,
-        "connection": str(template.get("url")),
-        "headers": headers,
-    }
-    return Delegate(config.model_copy(update={**update, "utcp_mode": UtcpMode.AUTO}))
-
-
-def mcp_delegates(
-    config: ExternalToolConfig, template: Mapping[str, Any], only: frozenset[str] | None = None
-) -> Iterator[Delegate]:
-    """Configure the sources of the MCP servers that a template lists."""
-    mcp = template.get("config")
-    servers = mcp.get("mcpServers") if is_object(mcp) else None
-    if not is_object(servers) or not servers:
-        raise ConfigError("an mcp call template needs config: {mcpServers: {...}}")
-    for name, server in servers.items():
-        if not is_object(server):
-            raise ConfigError(f"the MCP server {name!r} of the call template is not a table")
-        yield Delegate(_mcp_config(config, name, server), only)
-
-
-def check_remote_servers(delegates: Iterable[Delegate], trusted_origins: frozenset[str]) -> None:
-    """Refuse MCP servers of a remote manual that are commands or at origins that the operator did not write."""
-    for delegate in delegates:
-        connection = delegate.config.connection
-        if not connection.startswith(("http://", "https://")):
-            raise ConfigError("its MCP server is a command, which a manual from elsewhere may not run")
-        if (origin := origin_of(connection)) not in trusted_origins:
-            raise ConfigError(
-                f"its MCP server is at {origin or 'no usable address'}, and a manual from elsewhere may only name "
-                f"those at addresses that you wrote; if it is right, write base_url: {origin} into the source"
-            )
-
-
-def _mcp_config(config: ExternalToolConfig, name: str, server: dict[str, Any]) -> ExternalToolConfig:
-    update: dict[str, Any] = {"transport": TransportType.MCP, "utcp_mode": UtcpMode.AUTO}
-    if isinstance(server.get("command"), str):
-        args = server.get("args")
-        words = [server["command"], *(map(str, args) if is_array(args) else ())]
-        update |= {"connection": shlex.join(words), "env": {**config.env, **_string_map(server.get("env"))}}
-        update |= {"cwd": server.get("cwd") or config.cwd}
-    elif isinstance(server.get("url"), str):
-        update |= {"connection": server["url"], "headers": {**config.headers, **_string_map(server.get("headers"))}}
-        if str(server.get("transport") or server.get("type")) == "sse":
-            update |= {"mcp": config.mcp.model_copy(update={"transport": McpTransport.SSE})}
-    else:
-        raise ConfigError(f"the MCP server {name!r} of the call template has neither a command nor a url")
-    return config.model_copy(update=update)
-
-
-def _auth_headers(auth: Any) -> dict[str, str] | None:
-    """Return an auth object as static headers, None where that is impossible."""
-    if not is_object(auth):
-        return {}
-    template = parse_template({"call_template_type": "http", "url": "x", "auth": auth})
-    return static_headers(template.auth) if isinstance(template, HttpTemplate) and template.auth is not None else {}
-
-
-def _string_map(value: Any) -> dict[str, str]:
-    return {str(key): str(item) for key, item in value.items()} if is_object(value) else {}
+def redact_error(error: ToolError, secrets: Iterable[str], *, remedy: str = "") -> ToolError:
+    """Redact the message of an error in place, and append a remedy."""
+    error.message = "; ".join(filter(None, [Redactor(secrets).text(error.message), remedy]))
+    error.args = (error.message,)
+    return error

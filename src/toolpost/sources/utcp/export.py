@@ -44,7 +44,7 @@ def export_manual(specs: Iterable[ToolSpec], route: Route, *, version: str = "1.
 
 def serialize_manual(manual: Mapping[str, Any]) -> str:
     """Serialize a manual as JSON."""
-    # Dollar signs are escaped, because some clients take one in a text for a variable.
+    # Dollar signs are escaped, because some clients interpret one in a string as a variable.
     return json.dumps(manual, indent=2, ensure_ascii=True).replace("$", "\\u0024")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.config import ExternalToolConfig, WebhookOptions
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.source_kinds import AuthType
-from toolpost.transports.base import Detection, ProbeResponse, Transport, is_root, url_below
+from toolpost.sources.base import Detection, ProbeResponse, Transport, is_root, url_below
+from toolpost.sources.webhook.options import WebhookOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ class WebhookTransport(Transport):
     """Declared webhooks, or those of an n8n; only an n8n can be detected."""
 
     name = "webhook"
+    options = WebhookOptions
     source_class = "toolpost.sources.webhook.source:WebhookSource"
     requires = ("httptools", "http")
 
@@ -31,8 +33,8 @@ class WebhookTransport(Transport):
             yield Request("GET", url_below(url, "rest/settings"))
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognise an n8n by its page or its settings."""
-        from toolpost.sources.webhook.n8n import looks_like_n8n  # noqa: PLC0415 - only detection needs it
+        """Recognize an n8n by its page or its settings."""
+        from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - only detection needs it
 
         if response.method != "GET" or not looks_like_n8n(response.status, response.headers, response.body):
             return None
@@ -40,8 +42,8 @@ class WebhookTransport(Transport):
         return Detection("an n8n", because)
 
     def configure(self, config: ExternalToolConfig, detection: Detection) -> ExternalToolConfig:
-        """Make n8n's key the credential: it is for n8n's API alone, not a header of every request."""
-        changes: dict[str, Any] = {"webhook": WebhookOptions(kind="n8n")}
+        """Turn n8n's key into the credential: it is only for n8n's API, not a header of every request."""
+        changes: dict[str, Any] = {"options": {"kind": "n8n"}}
         key = next((name for name in config.headers if name.lower() == _KEY_HEADER.lower()), None)
         if key is not None:
             changes["headers"] = {name: value for name, value in config.headers.items() if name != key}
@@ -50,7 +52,7 @@ class WebhookTransport(Transport):
         return super().configure(config, detection).model_copy(update=changes)
 
     def advice(self, config: ExternalToolConfig) -> str:
-        """Ask for n8n's key, without which its workflows are not listed."""
-        if config.webhook.kind != "n8n" or config.auth_type is not AuthType.NONE:
+        """Request n8n's key, which is needed to list its workflows."""
+        if config.read_options(WebhookOptions).kind != "n8n" or config.auth_type is not AuthType.NONE:
             return ""
-        return f"n8n lists its workflows for those who have a key; give it with --header '{_KEY_HEADER}: ...'"
+        return f"n8n lists its workflows only with an API key; add it with --header '{_KEY_HEADER}: ...'"

@@ -14,26 +14,21 @@ from urllib.parse import quote, urlsplit
 from msgspec import Struct
 
 from toolpost.catalog.specs import closed_schema, declared_spec
-from toolpost.contracts.config import WebhookSignature, WebhookTool
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.contracts.spec import ToolSpec, ToolTarget
+from toolpost.http.encoding import Pair, UnsendableError, compact_json, format_value, percent_encode, split_query
 from toolpost.schema.json_values import is_array
-from toolpost.web.requests import (
-    Pair,
-    PlannedRequest,
-    UnsendableError,
-    compact_json,
-    format_value,
-    percent_encode,
-    split_query,
-)
+from toolpost.sources.requests import PlannedRequest
+from toolpost.sources.webhook.options import WebhookSignature, WebhookTool
 
 _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SAFE_CHARS = "/:@!$&'()*+,;=%~"
+BODILESS_METHODS = frozenset({"GET", "HEAD", "DELETE"})
 _DOT_SEGMENTS = frozenset({".", ".."})
+_TIMESTAMP_PLACEHOLDER = "{timestamp}"
 _KIND = "webhook"
+# The connection itself as a tool that accepts any object.
 CONNECTION_TOOL = {"call": WebhookTool(description="Call the webhook; the arguments are the JSON that it is sent.")}
-"""The connection itself as a tool that accepts any object."""
 
 
 class Hook(Struct, frozen=True, kw_only=True):
@@ -81,7 +76,9 @@ def resolve_url(connection: str, url: str) -> tuple[str, tuple[Pair, ...]]:
     below, _, query = path.partition("#")[0].partition("?")
     full_path = f"{base.path.rstrip('/')}/{below.lstrip('/')}" if below else base.path or "/"
     if not _DOT_SEGMENTS.isdisjoint(full_path.split("/")):
-        raise ConfigError(f"the webhook path {below or base.path!r} has a step '.' or '..'; write the path out")
+        raise ConfigError(
+            f"the webhook path {below or base.path!r} contains a segment '.' or '..'; write the resolved path"
+        )
     address = f"{base.scheme}://{base.netloc}{quote(full_path, safe=_SAFE_CHARS)}"
     return address, (*split_query(base.query), *split_query(query))
 
@@ -101,7 +98,7 @@ def declared_hooks(
         try:
             address, query = resolve_url(connection, tool.url)
         except ConfigError as error:
-            raise ConfigError(f"webhook.tools.{name} of source {source!r}: {error}") from error
+            raise ConfigError(f"options.tools.{name} of source {source!r}: {error}") from error
         closed = tool.model_copy(update={"input_schema": closed_schema(tool.input_schema)})
         hook = Hook(
             method=tool.method,
@@ -121,11 +118,6 @@ def with_keyed_replay(tool: WebhookTool) -> WebhookTool:
     if tool.idempotency_header is None or tool.replay is not None:
         return tool
     return tool.model_copy(update={"replay": "keyed"})
-
-
-BODILESS_METHODS = frozenset({"GET", "HEAD", "DELETE"})
-_UNSAFE_SEGMENTS = frozenset({"", ".", ".."})
-_TIMESTAMP_PLACEHOLDER = "{timestamp}"
 
 
 def build_request(
@@ -169,13 +161,12 @@ def _fill_path(hook: Hook, arguments: Mapping[str, Any]) -> str:
 
 def _path_segment(name: str, arguments: Mapping[str, Any]) -> str:
     text = _encode(name, arguments.get(name))
-    if text in _UNSAFE_SEGMENTS or "%2F" in text:  # servers decode a slash before they split the path
-        raise ToolValidationError(f"{name}: a value that is empty, a step or has a slash cannot stand in a path")
+    if text in ("", ".", "..") or "%2F" in text:  # servers decode a slash before they split the path
+        raise ToolValidationError(f'{name}: invalid path segment; it must not be empty, ".", ".." or contain "/"')
     return text
 
 
 def _query_pairs(arguments: Mapping[str, Any]) -> Iterator[Pair]:
-    """Yield a pair per argument, several for a list; null is omitted."""
     for name, value in arguments.items():
         for item in value if is_array(value) else [value]:
             if item is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolpost.transports.base import Detection, ProbeResponse, Transport
+from toolpost.contracts.sources import SourceTraits
+from toolpost.sources.base import Detection, ProbeResponse, Transport
+from toolpost.sources.workflow.options import WorkflowOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,12 +18,18 @@ class WorkflowTransport(Transport):
     """Workflows of a YAML file, or of all YAML files of a folder."""
 
     name = "workflow"
+    options = WorkflowOptions
     source_class = "toolpost.sources.workflow.source:WorkflowSource"
     requires = ("jmespath", "workflow")
     forms = ("file",)
 
+    def traits(self, config: ExternalToolConfig) -> SourceTraits:
+        """Return that steps call other tools."""
+        del config
+        return SourceTraits(calls_tools=True)
+
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognise a YAML file that has steps which call tools."""
+        """Recognize a YAML file with steps that call tools."""
         if not response.url.endswith((".yaml", ".yml")) or response.headers:
             return None
         text = b"\n" + response.body

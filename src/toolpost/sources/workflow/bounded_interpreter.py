@@ -41,30 +41,30 @@ class ExpressionBudget:
     """The steps and bytes that are left for an expression, and the sizes of the values that were measured.
 
     A value may contain the same list many times: `[@, @] | [@, @]` has four items and two lists. Each list is measured
-    once, so that measuring takes as long as creating did, whatever the size.
+    once, so that measuring takes as long as creating, regardless of the size.
     """
 
     __slots__ = ("_sizes", "steps")
 
     def __init__(self) -> None:
         self.steps = MAX_STEPS
-        self._sizes: dict[int, tuple[int, Any]] = {}  # with the value, whose id is not used again while it is here
+        self._sizes: dict[int, tuple[int, Any]] = {}  # with the value, so that its id() is not reused
 
     def spend(self, steps: int) -> None:
-        """Take steps; ExpressionLimitError if there are not so many."""
+        """Take steps; raise ExpressionLimitError if too few are left."""
         self.steps -= steps
         if self.steps < 0:
-            raise ExpressionLimitError(f"takes more than {MAX_STEPS:,} steps")
+            raise ExpressionLimitError(f"needs more than {MAX_STEPS:,} steps")
 
     def admit(self, value: Any) -> int:
-        """Measure a value that was created and return its size as JSON; ExpressionLimitError if it is too large."""
+        """Return the size of a created value as JSON; raise ExpressionLimitError if it is too large."""
         size = self._created_size(value)
         if size > MAX_BYTES:
             raise ExpressionLimitError(f"creates a value of more than {MAX_BYTES:,} bytes")
         return size
 
     def spend_on(self, value: Any) -> None:
-        """Take the steps for a value that a function or a comparison goes through."""
+        """Take the steps for a value that a function or a comparison processes."""
         if is_array(value):
             self.spend(len(value) >> _ITEMS_PER_STEP_BITS)
         self.spend(self.size(value) >> _BYTES_PER_STEP_BITS)
@@ -80,7 +80,7 @@ class ExpressionBudget:
         known = self._sizes.get(id(value))
         if known is not None:
             return known[0]
-        # It was there before the expression, and is no larger than a message may be.
+        # Not created by the expression, and at most as large as a message.
         try:
             size = len(orjson.dumps(value))
         except TypeError:  # such as an integer of more than 64 bits
@@ -102,14 +102,14 @@ class ExpressionBudget:
 
 
 class BoundedInterpreter(TreeInterpreter):
-    """Evaluates a parsed expression within a budget; ExpressionLimitError where that is exceeded."""
+    """Evaluate a parsed expression within a budget; raise ExpressionLimitError if it is exceeded."""
 
     def __init__(self, options: Options, budget: ExpressionBudget) -> None:
         super().__init__(options)
         self._budget = budget
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
-        """Visit a node, which is one step, and measure what it creates; `root()` creates nothing."""
+        """Visit a node, which is one step, and measure the value that it creates; `root()` creates none."""
         budget = self._budget
         budget.steps -= 1
         if budget.steps < 0:
@@ -120,7 +120,7 @@ class BoundedInterpreter(TreeInterpreter):
         return value
 
     def visit_comparator(self, node: Any, value: Any) -> Any:
-        """Compare two values, whose size counts if both are containers or strings."""
+        """Compare two values; their size counts as steps if both are containers or strings."""
         left: Any = self.visit(node["children"][0], value)
         right: Any = self.visit(node["children"][1], value)
         if left.__class__ in _SIZED and left.__class__ is right.__class__:
@@ -131,7 +131,7 @@ class BoundedInterpreter(TreeInterpreter):
         return self.COMPARATOR_FUNC[name](left, right)
 
     def visit_function_expression(self, node: Any, value: Any) -> Any:
-        """Call a function, for which the size of its arguments counts."""
+        """Call a function; the size of its arguments counts as steps."""
         self._budget.spend(_STEPS_PER_FUNCTION)
         arguments = [self.visit(child, value) for child in node["children"]]
         for argument in arguments:

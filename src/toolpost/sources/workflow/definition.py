@@ -14,7 +14,8 @@ from msgspec import Struct
 from pydantic import Field, ValidationError
 
 from toolpost.contracts.config_model import ConfigModel
-from toolpost.contracts.errors import ConfigError, ToolSchemaError, nearest
+from toolpost.contracts.errors import ConfigError, ToolSchemaError
+from toolpost.contracts.nearest_names import nearest
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.sources.workflow.expressions import Expression, ExpressionError, Reference, Template, uses_loop
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
     from toolpost.contracts.spec import JsonSchema
 
 T = TypeVar("T")
-FORMAT = 1
-"""The format that is written; workflows of a newer one are refused."""
+FORMAT = 1  # the format that is written; workflows of a newer one are rejected
 MOST_BYTES = 1024 * 1024
 _BOOL, _TIMESTAMP = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,47}$"
 
-# The types of a port's columns: what JSON has for each. Arrow's are in `ports`, which needs pyarrow.
+# JSON Schemas of the column types of a port. The Arrow types are in `ports`, which needs pyarrow.
 COLUMN_SCHEMAS: Mapping[str, JsonSchema] = {
     "bool": {"type": "boolean"},
     "int32": {"type": "integer"},
@@ -46,7 +46,7 @@ ColumnType = Literal["bool", "int32", "int64", "float32", "float64", "string", "
 
 
 class Port(ConfigModel):
-    """A table that goes in: its columns and their types."""
+    """An input table: its columns and their types."""
 
     description: str = ""
     columns: dict[str, ColumnType] = Field(min_length=1)
@@ -63,13 +63,13 @@ class Port(ConfigModel):
 
 
 class OutputPort(Port):
-    """A table that comes out: `rows` is the expression of its rows."""
+    """An output table: `rows` is the expression of its rows."""
 
     rows: str
 
 
 class Ports(ConfigModel):
-    """The tables that a workflow takes and returns."""
+    """The input and output tables of a workflow."""
 
     inputs: dict[str, Port] = Field(default_factory=dict[str, Port])
     outputs: dict[str, OutputPort] = Field(default_factory=dict[str, OutputPort])
@@ -91,7 +91,7 @@ class Step(ConfigModel):
 
 
 class WorkflowData(ConfigModel):
-    """A workflow as its YAML has it."""
+    """The data of a workflow's YAML file."""
 
     format: int = FORMAT
     name: str = Field(pattern=_NAME)
@@ -132,7 +132,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, path: str | Path) -> Workflow:
-        """Read a workflow from a YAML file; ConfigError says which part of it is wrong."""
+        """Read a workflow from a YAML file; a ConfigError names the invalid part."""
         file = Path(path)
         try:
             text = file.read_bytes()
@@ -142,20 +142,20 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str | bytes, *, where: str = "the workflow") -> Workflow:
-        """Read a workflow from YAML; ConfigError says which part of it is wrong."""
+        """Read a workflow from YAML; a ConfigError names the invalid part."""
         if len(text) > MOST_BYTES:
             raise ConfigError(f"{where} has {len(text)} bytes; a workflow has at most {MOST_BYTES}")
         try:
             data: object = yaml.load(text, _PlainLoader)  # noqa: S506 - a SafeLoader
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{where} is no YAML: {' '.join(str(error).split())}") from error
+            raise ConfigError(f"{where} is not YAML: {' '.join(str(error).split())}") from error
         return cls.of(data, where=where)
 
     @classmethod
     def of(cls, data: object, *, where: str = "the workflow") -> Workflow:
-        """Check a workflow that is given as plain data; ConfigError says which part of it is wrong."""
+        """Check a workflow that is given as plain data; a ConfigError names the invalid part."""
         if not is_object(data):
-            raise ConfigError(f"{where} is no mapping of name, steps and so on")
+            raise ConfigError(f"{where} is not a mapping with name, steps and so on")
         _check_format(data.get("format", FORMAT), where)
         try:
             return _Checker(WorkflowData.model_validate(data)).check()
@@ -189,32 +189,32 @@ class Workflow(Struct, frozen=True, kw_only=True):
         return schema
 
     def pack(self) -> bytes:
-        """Return the workflow as bytes, the same for the same workflow, that `unpack` reads."""
+        """Return the workflow as bytes for `unpack`; the same workflow has the same bytes."""
         data = self.data.model_dump(mode="json", exclude_defaults=True)
         body = json.dumps({**data, "format": FORMAT}, sort_keys=False, separators=(",", ":"), ensure_ascii=False)
         return json.dumps({"toolpost_workflow": FORMAT, "sha256": _digest(body), "workflow": body}).encode()
 
     @classmethod
     def unpack(cls, packed: bytes) -> Workflow:
-        """Read what `pack` returned; ConfigError where it is something else, newer, or damaged."""
+        """Read the bytes of `pack`; raise ConfigError if they are something else, newer, or damaged."""
         where = "the packed workflow"
         try:
             outer: object = json.loads(packed)
         except ValueError as error:
-            raise ConfigError(f"{where} cannot be read: its {len(packed)} bytes are no JSON ({error})") from error
+            raise ConfigError(f"{where} cannot be read: its {len(packed)} bytes are not JSON ({error})") from error
         if not is_object(outer) or "toolpost_workflow" not in outer:
             raise ConfigError(f"{where} cannot be read: it was not packed by Toolpost")
         _check_format(outer["toolpost_workflow"], where)
         body = outer.get("workflow")
         if not isinstance(body, str) or outer.get("sha256") != _digest(body):
-            raise ConfigError(f"{where} is damaged: its hash is another than that of its content; pack it again")
+            raise ConfigError(f"{where} is damaged: its hash does not match its content; pack it again")
         return cls.of(json.loads(body), where=where)
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML for JSON: without aliases, which can make a small file large, keys that stand twice, and dates.
+    """YAML as JSON: without aliases, which can make a small file large, duplicate keys, and dates.
 
-    Only true and false are booleans: a workflow may be called `on`, and a country `no`.
+    Only true and false are booleans: a workflow may have the name `on`, and a country `no`.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
@@ -225,7 +225,7 @@ class _PlainLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not taken here")
+            raise yaml.YAMLError("aliases are not allowed")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - as PyYAML has it
@@ -233,7 +233,7 @@ class _PlainLoader(yaml.SafeLoader):
         for key, _ in node.value:
             name = key.value
             if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} stands twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} occurs twice", key.start_mark)
             seen.add(name)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return mapping
@@ -244,7 +244,7 @@ def _check_format(value: object, where: str) -> None:
         raise ConfigError(f"{where}: format is {value!r}, not a number such as {FORMAT}")
     if value > FORMAT:
         raise ConfigError(
-            f"{where} has format {value}, written by a newer Toolpost; this one reads up to {FORMAT}: update it"
+            f"{where} has format {value} of a newer Toolpost; this one supports up to {FORMAT}: update Toolpost"
         )
 
 
@@ -253,14 +253,11 @@ def _label(data: Mapping[str, Any], where: str) -> str:
     return f"workflow {name!r}" if isinstance(name, str) and where == "the workflow" else where
 
 
-_FIELDS = sorted({*WorkflowData.model_fields, *Step.model_fields, *OutputPort.model_fields, *Ports.model_fields})
-
-
 def _fault(error: Any) -> str:
-    """Return one fault that pydantic found, with the path to it."""
     path = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        near = nearest(str(error["loc"][-1]), _FIELDS)
+        models = (WorkflowData, Step, OutputPort, Ports)
+        near = nearest(str(error["loc"][-1]), sorted({name for model in models for name in model.model_fields}))
         return f"{path} is unknown{f'; did you mean {near}?' if near else ''}"
     return f"{path}: {error['msg']}"
 
@@ -280,7 +277,7 @@ def _table_schema(port: Port) -> JsonSchema:
 
 
 class _Checker:
-    """Compiles the expressions of a workflow and finds out what depends on what; each error names the step."""
+    """Compile the expressions of a workflow and find the dependencies of steps; each error names the step."""
 
     def __init__(self, data: WorkflowData) -> None:
         self._data = data
@@ -312,7 +309,7 @@ class _Checker:
     def _check_inputs(self) -> None:
         data, ports = self._data, self._data.ports
         if data.inputs.get("type", "object") != "object" or not is_object(data.inputs.get("properties", {})):
-            raise self._fault("inputs", "is no JSON Schema of an object; write properties, and required")
+            raise self._fault("inputs", "is not a JSON Schema of an object; write properties and required")
         try:
             check_schema({"type": "object", **data.inputs}, tool_name=data.name)
         except ToolSchemaError as error:
@@ -325,11 +322,13 @@ class _Checker:
             if name in data.inputs.get("properties", {}):
                 raise self._fault(f"ports.inputs.{name}", "has the name of an input; rename one of them")
         if ports.outputs and not (data.outputs is None or is_object(data.outputs)):
-            raise self._fault("outputs", "must be a mapping where there are output ports, which are added to it")
+            raise self._fault("outputs", "must be a mapping if there are output ports, which are added to it")
 
     def _check_name(self, where: str, name: str) -> None:
         if not name.isascii() or not name.isidentifier():
-            raise self._fault(where, "is no name for expressions: letters, digits and _, not beginning with a digit")
+            raise self._fault(
+                where, "is not a valid name for expressions: use letters, digits and _, and do not begin with a digit"
+            )
 
     def _compile(self, name: str, step: Step) -> tuple[Template, Expression | None, Expression | None]:
         where = f"step {name!r}"
@@ -337,7 +336,7 @@ class _Checker:
         when = None if step.when is None else self._expression(f"{where}, when", step.when)
         items = None if step.for_each is None else self._expression(f"{where}, for_each", step.for_each)
         if items is not None and uses_loop(items.references):
-            raise self._fault(f"{where}, for_each", "uses item or index, which there are only within the loop")
+            raise self._fault(f"{where}, for_each", "uses item or index, which exist only within the loop")
         if items is None:
             for part, compiled in (("arguments", arguments), ("when", when)):
                 if compiled is not None and uses_loop(compiled.references):
@@ -367,7 +366,7 @@ class _Checker:
             raise self._fault(where, f"refers to the {what} {name!r}, which does not exist; {hint}")
 
     def _order(self, needs: Mapping[str, frozenset[str]]) -> Sequence[str]:
-        """Return the steps in an order in which each comes after those that it needs."""
+        """Return the steps in topological order."""
         try:
             return list(TopologicalSorter({name: sorted(needs[name]) for name in self._data.steps}).static_order())
         except CycleError as error:
@@ -386,7 +385,7 @@ class _Checker:
 
     def _check_end(self, where: str, references: frozenset[Reference]) -> None:
         if uses_loop(references):
-            raise self._fault(where, "uses item or index, which there are only in steps with for_each")
+            raise self._fault(where, "uses item or index, which exist only in steps with for_each")
         self._check_references(where, references)
 
     def _expression(self, where: str, text: str) -> Expression:
@@ -423,7 +422,7 @@ def _plan_step(
 
 
 def _default_outputs(ends: Sequence[str], ports: Ports) -> Any:
-    """Return the template of the outputs where none is given: what came of the steps that no other needs."""
+    """Return the default template of the outputs: the results of the steps that no other step needs."""
     if ports.outputs:
         return {}
     if len(ends) == 1:
@@ -432,7 +431,7 @@ def _default_outputs(ends: Sequence[str], ports: Ports) -> Any:
 
 
 def read_folder(path: Path) -> Iterator[tuple[Path, Workflow | ConfigError]]:
-    """Yield the workflows of a file or of the YAML files of a folder, or what is wrong with each."""
+    """Yield the workflows of a file or of the YAML files of a folder, or the error of an invalid one."""
     files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
     for file in files:
         try:

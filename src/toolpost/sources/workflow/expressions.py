@@ -10,7 +10,7 @@ import jmespath
 from jmespath import functions
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
-from toolpost.contracts.errors import nearest
+from toolpost.contracts.nearest_names import nearest
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.workflow.bounded_interpreter import (
     MAX_BYTES,
@@ -49,7 +49,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class ExpressionError(ValueError):
-    """An expression that cannot be read, or that failed on its data; `code` is that of the call which fails by it."""
+    """An invalid expression, or one that failed on its data; `code` is the error code of the failing call."""
 
     def __init__(self, message: str, *, code: str = "step_failed") -> None:
         super().__init__(message)
@@ -57,14 +57,14 @@ class ExpressionError(ValueError):
 
 
 class Reference(NamedTuple):
-    """What an expression refers to: a step or a port by name, or the inputs, the item or its index."""
+    """Reference of an expression: a step or a port by name, or the inputs, the item or its index."""
 
     root: str
     name: str = ""
 
 
 class _Functions(functions.Functions):
-    """The functions of JMESPath and `root()`, by which a filter reaches what is outside of the list it filters."""
+    """The functions of JMESPath, and `root()` for values outside of a filtered list."""
 
     def __init__(self, scope: Mapping[str, Any]) -> None:
         self._scope = scope
@@ -75,7 +75,7 @@ class _Functions(functions.Functions):
 
 
 class Expression:
-    """One JMESPath expression; ExpressionError where it cannot be read or refers to what no workflow has."""
+    """One JMESPath expression; raise ExpressionError if it is invalid or has an unknown root."""
 
     __slots__ = ("_compiled", "_path", "references", "text")
 
@@ -86,7 +86,7 @@ class Expression:
         try:
             self._compiled = jmespath.compile(self.text)
         except JMESPathError as error:
-            raise ExpressionError(f"{self.text!r} is no JMESPath: {_reason(error)}") from error
+            raise ExpressionError(f"{self.text!r} is not JMESPath: {_reason(error)}") from error
         except RecursionError as error:
             raise ExpressionError(f"{self._shown} is nested too deeply; use several steps") from error
         # Most expressions are paths of names, which need no interpreter.
@@ -97,7 +97,7 @@ class Expression:
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """Return the value for these inputs, ports and steps.
 
-        ExpressionError where a function refuses its data, or where the expression exceeds its budget.
+        Raise ExpressionError if a function rejects its data, or if the expression exceeds its budget.
         """
         return self.evaluate_within(ExpressionBudget(), scope)
 
@@ -129,12 +129,12 @@ class Expression:
 
 
 def is_true(value: Any) -> bool:
-    """Return whether JMESPath takes a value for true: not null, false, or empty."""
+    """Return whether a value is true in JMESPath: not null, false, or empty."""
     return not (value is None or value is False or value in ("", [], {}))
 
 
 class Template:
-    """A JSON value whose texts may contain `${{ expression }}`; a text that is one expression takes on its value."""
+    """A JSON value with `${{ expression }}` in its strings; a string that is one expression becomes its value."""
 
     __slots__ = ("_is_one", "_render", "references")
 
@@ -150,7 +150,7 @@ class Template:
 
 
 class _SharedBudget:
-    """The budget of a template: the values of its expressions together are no larger than one may be."""
+    """The budget of a template: all its expressions together have the size limit of one value."""
 
     def __init__(self) -> None:
         self._budget, self._bytes = ExpressionBudget(), 0
@@ -171,7 +171,7 @@ _Evaluate: TypeAlias = "Callable[[Expression, Mapping[str, Any]], Any]"
 
 
 def _compile(value: Any, expressions: list[Expression]) -> Callable[[_Evaluate, Mapping[str, Any]], Any]:
-    """Return what renders a value; collect the expressions in it."""
+    """Return a function that renders a value; collect the expressions in it."""
     before = len(expressions)
     if is_object(value):
         members = {name: _compile(member, expressions) for name, member in value.items()}
@@ -195,7 +195,7 @@ def _compile(value: Any, expressions: list[Expression]) -> Callable[[_Evaluate, 
 
 
 def _split(text: str) -> Iterator[str | Expression]:
-    """Yield the texts and expressions of a template; an expression may itself contain braces."""
+    """Yield the strings and expressions of a template; an expression may contain braces."""
     end = 0
     while (start := text.find(_OPEN, end)) >= 0:
         if start > end:
@@ -210,7 +210,7 @@ def _split(text: str) -> Iterator[str | Expression]:
 
 
 def _parse_beginning(text: str, start: int) -> tuple[Expression, int]:
-    """Return the shortest expression that begins here and is closed, and where; the first error if there is none."""
+    """Return the shortest valid expression at a position, and its end; raise the first error if there is none."""
     errors: list[ExpressionError] = []
     close = text.find(_CLOSE, start)
     while close >= 0 and len(errors) < _MAX_CLOSINGS:
@@ -229,16 +229,16 @@ def _as_text(value: Any) -> str:
 
 
 def _reason(error: JMESPathError) -> str:
-    if isinstance(error, JMESPathTypeError):  # its own message contains the value, whatever the size
+    if isinstance(error, JMESPathTypeError):  # its message contains the value, regardless of its size
         expected = " or ".join(error.expected_types)
         return f"{error.function_name}() takes {expected}, not {error.actual_type}"
     return " ".join(str(error).split())
 
 
 def _references(node: Mapping[str, Any], text: str) -> Iterator[Reference]:
-    """Yield what an expression refers to.
+    """Yield the references of an expression.
 
-    Within a filter or behind a `|` names are those of the data there; only `root()` leads back.
+    Within a filter or after a `|`, names refer to the data there; only `root()` leads back.
     """
     kind, children = node["type"], node["children"]
     if kind == "field":
@@ -255,7 +255,7 @@ def _references(node: Mapping[str, Any], text: str) -> Iterator[Reference]:
 
 
 def _references_by_root(node: Mapping[str, Any], text: str) -> Iterator[Reference]:
-    """Yield what follows `root()`, wherever that stands."""
+    """Yield the references after `root()` anywhere in an expression."""
     children = [child for child in node["children"] if is_object(child)]  # those of a slice are numbers
     if node["type"] == "subexpression" and _is_root_call(children[0]) and children[1]["type"] == "field":
         yield _root_reference(children[1]["value"], children[2] if len(children) > 2 else None, text)
@@ -287,5 +287,5 @@ def _leftmost(node: Mapping[str, Any] | None) -> str | None:
 
 
 def uses_loop(references: frozenset[Reference]) -> bool:
-    """Return whether a template can only be rendered for an item of a loop."""
+    """Return whether references include the item or index of a loop."""
     return any(reference.root in _LOOP_ROOTS for reference in references)

@@ -1,4 +1,4 @@
-"""A picture of a workflow as SVG: one column for each stage that can run at once, arrows for what needs what."""
+"""Draw a workflow as SVG: one column per stage of concurrent steps, arrows for dependencies."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def draw(workflow: Workflow) -> str:
 
 
 def _columns(steps: Mapping[str, PlannedStep]) -> dict[str, int]:
-    """Return the column of every step: right of all that it needs."""
+    """Return the column of every step: right of all its dependencies."""
     columns: dict[str, int] = {}
     for name, step in steps.items():  # in the order in which they can run
         columns[name] = max((columns[other] + 1 for other in step.needs), default=0)

@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
 from tests.parts import ROOT
+from toolpost.auth.oauth.client_tokens import ClientTokens
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential, ToolOutput
+from toolpost.sources.files import File
+from toolpost.sources.openapi.credentials import Credentials, scheme_values
 from toolpost.sources.openapi.loader import build_api, load_documents
 from toolpost.sources.openapi.models import ApiDescription, ApiOperation
-from toolpost.sources.openapi.requests import Credentials, RequestBuilder, scheme_values
+from toolpost.sources.openapi.requests import RequestBuilder
 from toolpost.sources.openapi.source import call_operation
-from toolpost.web.client_credentials import ClientTokens
-from toolpost.web.requests import File, PlannedRequest, Send, make_sender
+from toolpost.sources.requests import PlannedRequest, Send, make_sender
 from toolpost.wire.client import HttpClient
-from toolpost.wire.messages import Response
+from toolpost.wire.messages import Request, Response
 from toolpost.wire.network import NetworkPolicy
 
 
@@ -51,6 +53,7 @@ class Caller(NamedTuple):
     send: Send
     tokens: ClientTokens
     sent: list[PlannedRequest]
+    token_bodies: list[Any]
 
     def operation(self, wanted: str) -> ApiOperation:
         """By `METHOD /path`."""
@@ -81,9 +84,22 @@ async def calling(api: ApiDescription, address: str, **limits: Any) -> AsyncIter
     sent: list[PlannedRequest] = []
     async with HttpClient(NetworkPolicy().for_source(address)) as client:
         send = _remembering(make_sender(client, **limits), sent.append)
-        tokens = ClientTokens(send)
-        yield Caller(api, send, tokens, sent)
+        token_bodies: list[Any] = []
+        tokens = ClientTokens(_TokenClient(client, token_bodies))
+        yield Caller(api, send, tokens, sent, token_bodies)
         await tokens.close()
+
+
+class _TokenClient(HttpClient):
+    """The client of token requests; remembers their bodies."""
+
+    def __init__(self, client: HttpClient, bodies: list[Any]) -> None:
+        super().__init__(client.policy)
+        self._client, self._bodies = client, bodies
+
+    async def send(self, request: Request) -> Response:
+        self._bodies.append(request.body)
+        return await self._client.send(request)
 
 
 def _remembering(send: Send, remember: Callable[[PlannedRequest], None]) -> Send:

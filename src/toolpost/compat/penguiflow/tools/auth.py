@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from toolpost.auth.consents import MemorySignIns
-from toolpost.auth.oauth_manager import InMemoryTokenStore, OAuthProviderConfig
+from toolpost.auth.account_counts import AccountCounts
 from toolpost.auth.oauth_manager import OAuthManager as _OAuthManager
-from toolpost.auth.user_credentials import AccountCounts
+from toolpost.auth.oauth_manager import OAuthProviderConfig
+from toolpost.auth.pending_sign_ins import MemorySignIns
+from toolpost.auth.token_stores import InMemoryTokenStore
 from toolpost.contracts.storage import TokenStore
 
 if TYPE_CHECKING:

@@ -100,7 +100,7 @@ class ArtifactExtractionConfig(BaseModel):
 class PenguiflowToolConfig(_ExternalToolConfig, title="ExternalToolConfig"):
     """One external tool source; Toolpost's own configuration, and the keys that only penguiflow has.
 
-    `mcp_transport_mode` becomes `mcp.transport`, and `cookie_name` and `cookie_value` become `name` and `value`.
+    `mcp_transport_mode` becomes `options.transport`, and `cookie_name` and `cookie_value` become `name` and `value`.
     `arg_validation` has no effect: all arguments are validated against the schema of their tool.
     """
 
@@ -116,7 +116,7 @@ class PenguiflowToolConfig(_ExternalToolConfig, title="ExternalToolConfig"):
             return data
         fields = dict(data)
         if "mcp_transport_mode" in fields:
-            fields.setdefault("mcp", {"transport": fields["mcp_transport_mode"]})
+            fields.setdefault("options", {"transport": str(fields["mcp_transport_mode"])})
         if is_object(auth := fields.get("auth_config")):
             fields["auth_config"] = {key.removeprefix("cookie_"): value for key, value in auth.items()}
         return fields

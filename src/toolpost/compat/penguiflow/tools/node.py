@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from toolpost.auth.user_credentials import AccountCounts, AuthManager
+    from toolpost.auth.account_counts import AccountCounts
+    from toolpost.auth.managed_credentials import AuthManager
     from toolpost.compat.penguiflow.tools.config import (
         ArtifactExtractionConfig,
         ArtifactFieldConfig,
@@ -135,7 +136,7 @@ class PenguiflowToolNode:
         return await extract_artifacts(result, extraction, ctx, extraction.tool_fields.get(name, []))
 
     async def list_resources(self, *, refresh: bool = True) -> list[ResourceInfo]:
-        """Return the resources of an MCP server; they are listed anew each time."""
+        """Return the resources of an MCP server; they are listed at every call."""
         return [ResourceInfo.model_validate(each) for each in await self._node.list_resources()]
 
     async def list_resource_templates(self, *, refresh: bool = True) -> list[ResourceTemplateInfo]:
@@ -152,7 +153,7 @@ class PenguiflowToolNode:
         return {"text": contents[0]["text"]} if "text" in contents[0] else {"artifact": contents[0]}
 
     async def list_prompts(self, *, refresh: bool = True) -> list[PromptInfo]:
-        """Return the prompts of an MCP server; they are listed anew each time."""
+        """Return the prompts of an MCP server; they are listed at every call."""
         return [PromptInfo.model_validate(each) for each in await self._node.list_prompts()]
 
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Files that outlive a power cut."""

@@ -1,0 +1,88 @@
+"""Credentials of callers: the operator's token of a data folder, and keys for agents, approvers and administrators."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from toolpost.contracts.callers import KEY_PREFIX, CallerKey, CallerScope, check_key_scopes
+from toolpost.contracts.events import EventCode
+from toolpost.contracts.ids import secure_ids
+from toolpost.contracts.principal import Principal
+from toolpost.stores.durable_files import refuse_dangling, write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from toolpost.toolbox.box import Toolbox
+
+
+def new_caller_key(
+    name: str,
+    principal: Principal,
+    scopes: Collection[CallerScope],
+    *,
+    by: str,
+    expires_in_s: float | None = None,
+    interactive: bool = False,
+) -> tuple[CallerKey, str]:
+    """Create a key; return it with the bearer that the caller sends, which is never stored."""
+    check_key_scopes(scopes, interactive=interactive)
+    key_id, secret, now = secure_ids().random_part(), secrets.token_urlsafe(32), time.time()
+    key = CallerKey(
+        id=key_id,
+        name=name,
+        principal=principal,
+        scopes=frozenset(scopes),
+        digest=hashlib.sha256(secret.encode()).digest(),
+        created_at=now,
+        created_by=by,
+        expires_at=None if expires_in_s is None else now + expires_in_s,
+        interactive=interactive,
+    )
+    return key, f"{KEY_PREFIX}{key_id}_{secret}"
+
+
+async def create_caller_key(
+    box: Toolbox,
+    name: str,
+    principal: Principal,
+    scopes: Collection[CallerScope],
+    *,
+    by: str,
+    expires_in_s: float | None = None,
+    interactive: bool = False,
+) -> tuple[CallerKey, str]:
+    """Create and store a key like `new_caller_key`; its event is in the log before this returns."""
+    key, text = new_caller_key(name, principal, scopes, by=by, expires_in_s=expires_in_s, interactive=interactive)
+    await box.store.caller_keys.add(key)
+    box.router.emitter.emit_caller_key(EventCode.CALLER_KEY_CREATED, key, by=by)
+    await box.store.events.flush()
+    return key, text
+
+
+async def revoke_caller_key(box: Toolbox, key_id: str, *, by: str) -> bool:
+    """Delete a key of the tenant of `by` and emit an event; return whether the key existed."""
+    keys, tenant = box.store.caller_keys, Principal.parse(by).tenant
+    key = await keys.find(key_id)
+    if not await keys.remove(key_id, tenant=tenant):
+        return False
+    if key is None:  # the row was changed or added outside toolpost, so it cannot be read
+        return True
+    box.router.emitter.emit_caller_key(EventCode.CALLER_KEY_REVOKED, key, by=by)
+    await box.store.events.flush()
+    return True
+
+
+def local_token(folder: Path) -> str:
+    """Return the operator's token of a data folder, readable only by its owner; create it if missing."""
+    path = folder / "token"
+    with suppress(FileNotFoundError):
+        return path.read_text(encoding="ascii").strip()
+    refuse_dangling(path)
+    write_private(path, secrets.token_urlsafe(32).encode(), first=True)
+    return path.read_text(encoding="ascii").strip()

@@ -1,0 +1,1 @@
+"""The gateway as an MCP server: views over stdio and Streamable HTTP."""

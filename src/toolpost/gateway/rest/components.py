@@ -1,0 +1,307 @@
+"""Components of the OpenAPI document: the JSON Schemas of the REST interface's requests and responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from toolpost.contracts.questions import PendingStatus
+from toolpost.contracts.spec import ReplayClass, SideEffects, ToolCategory
+from toolpost.gateway.rest.schemas import MAYBE_TEXT, TEXT, array, or_null, record, ref, texts
+from toolpost.schema.json_patch import PATCH_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"}
+_MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix time in seconds"}
+_OBJECT: dict[str, Any] = {"type": "object"}
+_MAYBE_OBJECT: dict[str, Any] = {"type": ["object", "null"]}
+_MAYBE_NUMBER: dict[str, Any] = {"type": ["number", "null"]}
+_COUNT: dict[str, Any] = {"type": "integer"}
+_FLAG: dict[str, Any] = {"type": "boolean"}
+_TALLY: dict[str, Any] = {"type": "object", "additionalProperties": _COUNT}
+_ERROR = record(
+    {
+        **texts("type", "message", "error_code"),
+        "tool_name": MAYBE_TEXT,
+        "status_code": {"type": ["integer", "null"]},
+        "category": TEXT,
+        "is_retryable": _FLAG,
+        "retry_after_seconds": _MAYBE_NUMBER,
+    },
+    {"issues": {"type": "array", "items": TEXT}},
+)
+_QUESTION: dict[str, Any] = {
+    **texts("id", "tool_name", "kind", "prompt", "reason"),
+    "arguments": _OBJECT,
+    "target": _OBJECT,
+    "preview": {},
+    "answerers": {"type": ["array", "null"], "items": TEXT},
+    "four_eyes": _FLAG,
+    "person": {"type": "boolean", "description": "A person must answer, never the MCP client of the caller"},
+}
+
+COMPONENTS: dict[str, Any] = {
+    "Problem": record(
+        {"type": TEXT, "title": TEXT, "status": _COUNT, "code": TEXT, "detail": TEXT},
+        {"errors": array(TEXT), "run_id": TEXT},
+        "Problem details (RFC 9457); `code` is for programs, `detail` for people",
+    ),
+    "Tool": record(
+        {
+            **texts("name", "description"),
+            "source": MAYBE_TEXT,
+            "category": {"enum": [category.value for category in ToolCategory]},
+            "side_effects": {"enum": list(get_args(SideEffects))},
+            "replay": {"enum": list(get_args(ReplayClass)), "description": "Whether a call can be repeated safely"},
+            "safety": record(
+                {
+                    "network": _FLAG,
+                    "file": _FLAG,
+                    "destructive": {"type": ["boolean", "null"], "description": "null: unknown"},
+                    "open_world": _FLAG,
+                }
+            ),
+            "input_schema": _OBJECT,
+            "output_schema": _MAYBE_OBJECT,
+            "tags": array(TEXT),
+            "version": TEXT,
+            "timeout_s": _MAYBE_NUMBER,
+            "cost_hint": MAYBE_TEXT,
+            "latency_hint_ms": {"type": ["integer", "null"]},
+            "deprecated": _FLAG,
+            "warning": {
+                "type": ["string", "null"],
+                "description": "States that its definition changed, until it is accepted",
+            },
+        },
+        about="A tool of the catalog",
+    ),
+    "Call": {
+        "type": "object",
+        "properties": {
+            "tool": {"type": "string", "minLength": 1},
+            "arguments": {"type": "object", "default": {}},
+            "mode": {
+                "enum": ["wait", "async", "stream"],
+                "default": "wait",
+                "description": "Wait for the outcome, get the ID of the run immediately, or get events as they happen",
+            },
+            "timeout_s": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400},
+        },
+        "required": ["tool"],
+        "additionalProperties": False,
+    },
+    "Outcome": record(
+        {
+            "status": {"enum": ["completed", "failed", "paused"]},
+            "call_id": MAYBE_TEXT,
+            "run_id": MAYBE_TEXT,
+            "tool_name": MAYBE_TEXT,
+            "content": {
+                "description": "The result; for a large result a preview, and `artifacts` has the ID of the full one"
+            },
+            "error": or_null(_ERROR),
+            "pending": {
+                **or_null(
+                    record({**_QUESTION, "others": {"type": "array", "items": record(_QUESTION)}}),
+                ),
+                "description": "The open question of the call, and those of its nested calls",
+            },
+            "artifacts": array(TEXT),
+            "meta": _OBJECT,
+            "duration_ms": {"type": "number"},
+        },
+        about="The outcome of a call",
+    ),
+    "Cancelling": record({"status": {"const": "cancelling"}, "run_id": TEXT}),
+    "Started": record(
+        {"status": {"const": "running"}, "run_id": TEXT}, about="A running call; its run will have the outcome"
+    ),
+    "Run": record(
+        {
+            **texts("run_id", "tenant", "user", "tool_name", "status"),
+            "started_at": _TIME,
+            "updated_at": _TIME,
+            "events": _COUNT,
+            "call_id": TEXT,
+        },
+        {
+            "log": array(ref("Event")),
+            "artifacts": array(ref("Artifact")),
+        },
+    ),
+    "Event": record(
+        {
+            "id": _COUNT,
+            "run_id": TEXT,
+            "seq": {"type": "integer", "description": "Consecutive within its run"},
+            "code": _COUNT,
+            "type": TEXT,
+            "at": _TIME,
+            **texts("call_id", "tenant", "user"),
+            "payload": _OBJECT,
+            "hash": TEXT,
+        },
+        {"card": ref("Card")},
+    ),
+    "Card": record(
+        {
+            "id": TEXT,
+            "status": {"enum": list(get_args(PendingStatus))},
+            "kind": {"enum": ["approval", "consent", "input", "restart", "unknown"]},
+            **texts("reason", "tool_name", "prompt"),
+            "payload": _OBJECT,
+            "arguments": {**_OBJECT, "description": "The exact arguments, with secrets masked"},
+            "masked": {
+                "type": "array",
+                "items": TEXT,
+                "description": "JSON Pointers of the masked arguments",
+            },
+            "outcome": _MAYBE_OBJECT,
+            "target": {**_OBJECT, "description": "The target of the call: `kind`, and a `summary` of one line"},
+            "preview": {
+                "type": ["object", "null"],
+                "properties": {"kind": {"enum": ["diff", "text", "http_request", "command"]}, "text": TEXT},
+                "required": ["kind", "text"],
+            },
+            "waits_for": {"enum": ["person", "operator"], "description": "The operator accepts changed definitions"},
+            "answers": {
+                "type": "array",
+                "items": record({"decision": TEXT, "schema": _OBJECT}, {"input_schema": _OBJECT}),
+                "description": "The possible answers with the schema of their body; `modify` also has the input schema",
+            },
+            "answerers": {"type": ["array", "null"], "items": TEXT},
+            "four_eyes": _FLAG,
+            **texts("call_id", "run_id", "asked_by"),
+            "created_at": _TIME,
+            "expires_at": _TIME,
+            "answer": {
+                "type": ["object", "null"],
+                "properties": {
+                    "decision": TEXT,
+                    "changes": array(record({"op": TEXT, "path": TEXT})),
+                    "arguments": _OBJECT,
+                    "reason": TEXT,
+                },
+                "required": ["decision"],
+                "description": "The decision; with the paths and arguments of `modify`, or the reason of `deny`",
+            },
+            "answered_by": MAYBE_TEXT,
+            "answered_at": _MAYBE_TIME,
+        },
+        about="A pending action: its call, the requesting user, the reason, a preview, and the possible answers",
+    ),
+    "Answer": {
+        "type": "object",
+        "properties": {
+            "decision": {"enum": ["approve", "modify", "deny", "answer", "happened", "not_happened", "rerun"]},
+            "changes": {**PATCH_SCHEMA, "description": f"Of `modify`: {PATCH_SCHEMA['description']}"},
+            "value": {"description": "Of `answer` and `happened`"},
+            "reason": {"type": "string", "description": "Of `deny`: returned to the caller"},
+        },
+        "required": ["decision"],
+        "additionalProperties": False,
+    },
+    "Definition": record(
+        {"status": {"enum": ["accepted", "changed"]}},
+        {
+            **texts("tool", "reason"),
+            "hash": {**TEXT, "description": "Hash of the current definition"},
+            "new": {"type": "boolean", "description": "Whether it was never accepted"},
+            "changes": {
+                "type": "array",
+                "items": record({"part": TEXT, "before": TEXT, "after": TEXT}),
+            },
+            "definition": _OBJECT,
+        },
+    ),
+    "AcceptedDefinition": {
+        "type": "object",
+        "properties": {"hash": {"type": "string", "description": "Hash of the definition that was shown"}},
+        "required": ["hash"],
+        "additionalProperties": False,
+    },
+    "Artifact": record(
+        {
+            **texts("id", "sha256"),
+            "size": _COUNT,
+            **texts("media_type", "name", "tenant", "user", "run_id", "call_id", "tool_name"),
+            "created_at": _TIME,
+        }
+    ),
+    "Account": record(
+        {
+            **texts("provider", "display_name"),
+            "status": {"enum": ["connected", "doubtful", "revoked", "missing"]},
+            "scopes": array(TEXT),
+            "expires_at": _MAYBE_TIME,
+            "connected_at": _MAYBE_TIME,
+        }
+    ),
+    "SignIn": record(
+        {"status": {"enum": ["started", "connected"]}, "provider": TEXT, "url": MAYBE_TEXT},
+        about="The URL to open in the user's browser",
+    ),
+    "Source": record(
+        {
+            **texts("name", "transport"),
+            "ok": _FLAG,
+            "tools": _COUNT,
+            "error": MAYBE_TEXT,
+            "state": {"enum": ["up", "connecting", "down", "idle"]},
+        }
+    ),
+    "Stats": record(
+        {
+            "tools": _COUNT,
+            "by_category": _TALLY,
+            "calls": {
+                "type": "object",
+                "additionalProperties": record(
+                    {
+                        "count": _COUNT,
+                        "failures": _COUNT,
+                        "average_ms": {"type": "number"},
+                        "schema_violations": _COUNT,
+                    }
+                ),
+            },
+            "accounts": record(
+                {
+                    "pauses": _TALLY,
+                    "callbacks": _TALLY,
+                    "token_hits": _TALLY,
+                    "token_misses": _TALLY,
+                    "token_hit_rate": _MAYBE_NUMBER,
+                    "resumes": _COUNT,
+                    "time_to_resume_s": {
+                        "type": "object",
+                        "description": "The percentiles p50, p95 and p99, in seconds",
+                        "additionalProperties": _MAYBE_NUMBER,
+                    },
+                }
+            ),
+            "webhooks": {
+                "type": "array",
+                "items": record(
+                    {
+                        "name": TEXT,
+                        "state": {"type": "string", "enum": ["ok", "failing", "gone"]},
+                        "delivered": _COUNT,
+                        "behind": {"type": "integer", "description": "Events in the log that are not delivered yet"},
+                        "failures": {"type": "integer", "description": "Consecutive failures"},
+                        "error": MAYBE_TEXT,
+                        "failing_since": _MAYBE_NUMBER,
+                        "next_try_at": _MAYBE_NUMBER,
+                    }
+                ),
+            },
+        }
+    ),
+}
+
+
+def resolve(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema, or the component that it refers to."""
+    return COMPONENTS[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else dict(schema)

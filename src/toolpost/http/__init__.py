@@ -1,0 +1,1 @@
+"""HTTP of tools, models and webhooks: encode values, parse bodies and event streams, report errors."""

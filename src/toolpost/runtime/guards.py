@@ -1,0 +1,147 @@
+"""Policy, credentials, circuit breakers, retry budgets and concurrency limits of calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from toolpost.runtime.resilience import CircuitBreaker, RetryBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolpost.auth.credentials import Authorizer
+    from toolpost.catalog.entry import Entry
+    from toolpost.contracts.calls import AuthorizedCall
+    from toolpost.contracts.sources import ToolSource
+    from toolpost.contracts.spec import ToolSpec
+    from toolpost.policy.redaction import Redactor
+    from toolpost.policy.rules import Policy
+    from toolpost.runtime.event_emitter import EventEmitter
+
+MOST_HOSTS = 4096
+_LONGEST_HOST = 255  # RFC 1035 section 2.3.4: longer names cannot be resolved
+_PORTS = {"http": 80, "https": 443}
+
+
+class CallGuards:
+    """The policy, credentials and limits that the tools of all registries of a Toolbox share.
+
+    Tools of one source share its breaker, retry budget and limiter. A tool that takes a URL has a breaker and a budget
+    per host and tenant: one unreachable host does not block the others.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        authorizer: Authorizer,
+        *,
+        emitter: EventEmitter,
+        redactor: Redactor,
+        timeout_s: float = 30.0,
+        retry_ratio: float = 0.1,
+    ) -> None:
+        self.policy = policy
+        self.authorizer = authorizer
+        self.redactor = redactor
+        self.timeout_s = timeout_s
+        self._emitter = emitter
+        self._retry_ratio = retry_ratio
+        self._upstreams: dict[str, tuple[ToolSource | None, Upstream]] = {}
+        self._hosts: dict[str, HostUpstreams] = {}
+        self._limiters: dict[str, tuple[int, asyncio.Semaphore]] = {}
+
+    def limiters(self, entry: Entry) -> tuple[asyncio.Semaphore, ...]:
+        """Return the limiters of a tool's source and of the tool itself, as far as they have limits."""
+        spec, config = entry.spec, entry.config
+        limiters: list[asyncio.Semaphore] = []
+        if config is not None:
+            limiters.append(self._limiter(f"source {config.name}", config.max_concurrency))
+        if spec.max_concurrency is not None:
+            limiters.append(self._limiter(f"tool {spec.name}", spec.max_concurrency))
+        return tuple(limiters)
+
+    def _limiter(self, name: str, limit: int) -> asyncio.Semaphore:
+        known_limit, limiter = self._limiters.get(name, (None, None))
+        if limiter is None or known_limit != limit:  # a source may be replaced by one with other limits
+            limiter = asyncio.Semaphore(limit)
+            self._limiters[name] = (limit, limiter)
+        return limiter
+
+    def upstream(self, entry: Entry) -> Upstream:
+        """Return the upstream of a tool's source; a source that replaced another begins with a closed breaker."""
+        group = entry.spec.source or entry.spec.name
+        source, upstream = self._upstreams.get(group, (None, None))
+        if upstream is None or (entry.source is not None and source is not entry.source):
+            breaker = CircuitBreaker(group, on_state=lambda state: self._emitter.emit_breaker(group, state))
+            upstream = Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+            self._upstreams[group] = (entry.source, upstream)
+        return upstream
+
+    def hosts(self, spec: ToolSpec) -> HostUpstreams | None:
+        """Return the upstreams of a tool that takes a URL; they outlive its runtime."""
+        argument, name = spec.host_argument, spec.name
+        if argument is None:
+            return None
+
+        def make(host: str, tenant: str) -> Upstream:
+            label = f"{name} to {host}"
+            breaker = CircuitBreaker(
+                label, on_state=lambda state: self._emitter.emit_breaker(label, state, tenant=tenant)
+            )
+            return Upstream(breaker, RetryBudget(ratio=self._retry_ratio))
+
+        return self._hosts.get(name) or self._hosts.setdefault(name, HostUpstreams(argument, make))
+
+
+class Upstream(NamedTuple):
+    """Circuit breaker and retry budget of one server."""
+
+    breaker: CircuitBreaker
+    budget: RetryBudget
+
+    def succeeded(self) -> None:
+        """Record a successful attempt; not needed while there are neither failures nor spent retries."""
+        if self.breaker.failures:
+            self.breaker.succeeded()
+        if self.budget.spent:
+            self.budget.deposit()
+
+
+class HostUpstreams:
+    """One upstream per host and tenant, for a tool whose argument is a URL.
+
+    At most `MOST_HOSTS` are stored. The least recently used is evicted first; its breaker then starts closed again.
+    """
+
+    def __init__(self, argument: str, make: Callable[[str, str], Upstream]) -> None:
+        self._argument = argument
+        self._make = make
+        self._upstreams: OrderedDict[tuple[str, str], Upstream] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._upstreams)
+
+    def of(self, call: AuthorizedCall) -> Upstream:
+        """Return the upstream for the host in the arguments of a call and the tenant of its principal."""
+        key = (host_of(call.arguments.get(self._argument)), call.request.principal.tenant)
+        upstream = self._upstreams.get(key)
+        if upstream is not None:
+            self._upstreams.move_to_end(key)
+            return upstream
+        upstream = self._upstreams[key] = self._make(*key)
+        if len(self._upstreams) > MOST_HOSTS:
+            self._upstreams.popitem(last=False)
+        return upstream
+
+
+def host_of(url: object) -> str:
+    """Return host and port of a URL; empty for a URL without them, which is refused later."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        host, port = (None, None) if parts is None else (parts.hostname, parts.port or _PORTS.get(parts.scheme.lower()))
+    except ValueError:
+        return ""
+    return f"{host.rstrip('.')}:{port}" if host and len(host) <= _LONGEST_HOST else ""

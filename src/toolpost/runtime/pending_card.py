@@ -1,0 +1,147 @@
+"""Pending actions as the surfaces show them, with secrets masked and the possible answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import DECISIONS, Answer, PendingAction, Question
+from toolpost.policy.call_summary import masked_paths
+from toolpost.runtime.answer_checks import is_operator, patched_arguments
+from toolpost.schema.json_patch import PATCH_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from toolpost.catalog.registry import ToolRegistry
+    from toolpost.contracts.outcomes import Paused
+    from toolpost.policy.redaction import Redactor
+
+_PRIVATE = frozenset({"auth_url", "state"})  # of a consent's payload
+_REASON: dict[str, Any] = {"type": "string", "description": "The reason, which is shown to the caller"}
+_RESULT: dict[str, Any] = {"description": "The result of the call, if known"}
+_DIFF = ("--- ", "diff ")
+# Kinds of targets with a summary that shows the request or the command of a call.
+_TARGET_PREVIEWS = {"http": "http_request", "webhook": "http_request", "command": "command"}
+
+
+def approval_card(
+    action: PendingAction, registry: ToolRegistry, redactor: Redactor, *, operator: bool | None = None
+) -> dict[str, Any]:
+    """Return a pending action as JSON data, with its secrets masked.
+
+    `answers` lists the possible decisions while it is open, each with the schema of its data; an approval that requires
+    the operator is not offered to other callers.
+    """
+    name, question = action.tool_name, action.question
+    entry = registry.find(name) if registry.has(name) else None
+    marks = None if entry is None else entry.secret_paths
+    arguments, answer = dict(action.arguments), action.answer
+    redact = redactor.plain if marks is None else redactor.for_tool(arguments=marks[0], results=marks[1])
+    open_text = redact(
+        {
+            "prompt": question.prompt,
+            "payload": dict(_without_sign_in(question).payload),  # a masked URL would be useless
+            "arguments": arguments,
+            "outcome": action.outcome,
+        }
+    )
+    masked = masked_paths(arguments, open_text["arguments"])
+    return {
+        "id": action.id,
+        "status": action.status,
+        "kind": question.kind,
+        "reason": question.reason,
+        "tool_name": name,
+        **open_text,
+        "masked": masked,
+        "target": dict(question.target),
+        "preview": _preview(question, open_text["payload"]),
+        "waits_for": "operator" if question.needs_operator else "person",
+        "answers": _answers(
+            question,
+            None if entry is None else entry.spec.input_schema,
+            operator=is_operator(str(action.asked_by), operator=operator),
+        )
+        if action.status == "open"
+        else [],
+        "answerers": None if action.answerers is None else list(action.answerers),
+        "four_eyes": question.four_eyes,
+        "call_id": action.call_id,
+        "run_id": action.run_id,
+        "asked_by": str(action.asked_by),
+        "created_at": action.created_at,
+        "expires_at": action.expires_at,
+        "answer": None if answer is None else _given(action, answer, redact),
+        "answered_by": action.answered_by,
+        "answered_at": action.answered_at,
+    }
+
+
+def _given(action: PendingAction, answer: Answer, redact: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """Return the decision, without the value for the tool, which may be a password."""
+    if answer.changes is None:
+        return redact({"decision": answer.decision, **({"reason": answer.reason} if answer.reason else {})})
+    paths = [{"op": change["op"], "path": change["path"]} for change in answer.changes]
+    return redact({"decision": "modify", "changes": paths, "arguments": patched_arguments(action, answer.changes)})
+
+
+def _preview(question: Question, payload: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the preview of the call: a diff or text of the tool, else the request or command of its target."""
+    text = payload.get("preview")
+    if isinstance(text, str) and text:
+        return {"kind": "diff" if text.startswith(_DIFF) else "text", "text": text}
+    kind = _TARGET_PREVIEWS.get(question.target.get("kind", ""))
+    return None if kind is None else {"kind": kind, "text": question.target.get("summary", "")}
+
+
+def _answers(question: Question, input_schema: Mapping[str, Any] | None, *, operator: bool) -> list[dict[str, Any]]:
+    """Return the decisions for a question; changing the arguments is a separate decision, `modify`."""
+    allowed = DECISIONS[question.kind]
+    answers: list[dict[str, Any]] = []
+    if "approve" in allowed and (operator or not question.needs_operator):
+        answers.append(_decision("approve"))
+        if input_schema is not None and not question.needs_operator:
+            modify = _decision("modify", changes=PATCH_SCHEMA, required=("changes",))
+            answers.append({**modify, "input_schema": input_schema})
+    if "answer" in allowed and question.kind != "consent":  # the sign-in answers a consent
+        answers.append(_decision("answer", value=question.answer_schema or {}, required=("value",)))
+    if "happened" in allowed:
+        answers += [_decision("happened", value=_RESULT), _decision("not_happened"), _decision("rerun")]
+    if "deny" in allowed:
+        answers.append(_decision("deny", reason=_REASON))
+    return answers
+
+
+def _decision(name: str, *, required: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"decision": {"const": name}, **properties},
+        "required": ["decision", *required],
+    }
+    return {"decision": name, "schema": schema}
+
+
+def visible_action(by: str, action: PendingAction) -> PendingAction:
+    """Return an action as a person may see it: only the requester sees the sign-in URL and state of a consent."""
+    if Principal.parse(by) == action.asked_by:
+        return action
+    return replace(action, question=_without_sign_in(action.question))
+
+
+def visible_pause(by: str, paused: Paused, *, asked_by: Principal) -> Paused:
+    """Return a pause as a person may see it, like `visible_action`."""
+    if Principal.parse(by) == asked_by:
+        return paused
+    inside = tuple(replace(one, question=_without_sign_in(one.question)) for one in paused.inside)
+    return replace(paused, question=_without_sign_in(paused.question), inside=inside)
+
+
+def _without_sign_in(question: Question) -> Question:
+    """Return a question without the URL and state of its sign-in, if it is a consent."""
+    if question.kind != "consent":
+        return question
+    payload = {name: value for name, value in question.payload.items() if name not in _PRIVATE}
+    return replace(question, payload=payload)

@@ -1,0 +1,167 @@
+"""One connection to an MCP server: over stdio, streamable HTTP or SSE, or to a server object of this process."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, cast
+
+from fastmcp.client.transports.base import ClientTransport, TransportOptions
+
+from toolpost.auth.credentials import secrets_of
+from toolpost.contracts.errors import ConfigError
+from toolpost.policy.redaction import Redactor
+from toolpost.processes.launch import Launch, child_environment
+from toolpost.processes.process import Process, start
+from toolpost.schema.json_size import JsonLimits
+from toolpost.sources.mcp.endpoint import CommandEndpoint, Endpoint, MemoryEndpoint, UrlEndpoint
+from toolpost.sources.mcp.jsonrpc import JsonRpc, Link, MessageReader, Pipe
+from toolpost.sources.mcp.options import McpOptions
+from toolpost.sources.mcp.server_object import serve_in_process
+from toolpost.sources.mcp.sse import EventStream
+from toolpost.sources.mcp.streamable_http import StreamableHttp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from mcp import ClientSession
+
+    from toolpost.contracts.calls import Credential
+    from toolpost.contracts.config import ExternalToolConfig
+    from toolpost.wire.network import NetworkPolicy
+
+    MakeSession = Callable[[JsonRpc], ClientSession]
+
+# These log headers, session ids and whole messages, tokens and arguments included. Setting a logger's own level
+# still turns that on; a root logger that was set to DEBUG for other reasons does not.
+_VERBOSE_LOGGERS = ("mcp", "client", "fastmcp")
+
+
+class McpConnection:
+    """Transport state of one connection to a server.
+
+    `on_closed` is called when the peer has closed the connection for good. The credential's headers are read for every
+    request, so a renewed token needs no new connection. `session_is_connection` says whether the session ends with the
+    connection; `closed_by_peer` says that the process ended by itself. `network` allows addresses besides public ones
+    and the server's own.
+    """
+
+    def __init__(
+        self,
+        config: ExternalToolConfig,
+        endpoint: Endpoint,
+        credential: Credential,
+        *,
+        network: NetworkPolicy,
+        server: Any = None,
+    ) -> None:
+        self.config = config
+        self.endpoint = endpoint
+        self.credential = credential
+        self.process: Process | None = None
+        self.on_closed: Callable[[], None] = lambda: None
+        self.redact = Redactor(secrets_of(config, credential)).text
+        self._server = server
+        self._network = network
+        self.session_is_connection = True
+        self.closed_by_peer = False
+        self.is_negotiated = False
+
+    def transport(self, kind: str, make_session: MakeSession) -> ClientTransport:
+        """Build the client transport; `kind` selects the HTTP transport where there is a choice."""
+        make = partial(_LinkTransport, make_session=make_session, trace_context=self._network.trace_context)
+        match self.endpoint:
+            case MemoryEndpoint(target):
+                server = self._server or _import_server(target)
+                return make(lambda: serve_in_process(server))
+            case CommandEndpoint(argv):
+                return make(lambda: self._stdio(argv))
+            case UrlEndpoint():
+                return make(lambda: self._over_http(kind), legacy_only=kind == "sse")
+
+    @asynccontextmanager
+    async def _stdio(self, argv: tuple[str, ...]) -> AsyncGenerator[Link]:
+        environment = child_environment({**self.config.env, **self._token_variable()})
+        launch = Launch(argv=argv, env=environment, cwd=self.config.cwd)
+        reader = MessageReader(self.config.read_options(McpOptions).max_message_bytes, JsonLimits.of(self.config))
+        async with await start(launch, receiver=reader) as process:
+            self.process = process
+            self.closed_by_peer = self.is_negotiated = False
+            try:
+                yield Pipe(process.stdin, reader, on_end=self._note_closed)
+            finally:
+                # It has begun nothing that it could need time to finish, or is not worth waiting for.
+                if not self.is_negotiated or reader.was_stopped:
+                    await process.close(grace_s=0)
+
+    def _token_variable(self) -> dict[str, str]:
+        """Return the token as the environment variable that `token_env` names, if it names one."""
+        variable = self.config.auth_config.get("token_env")
+        token = self.credential.headers.get("Authorization", "").removeprefix("Bearer ")
+        return {str(variable): token} if variable and token else {}
+
+    @asynccontextmanager
+    async def _over_http(self, kind: str) -> AsyncGenerator[Link]:
+        url = cast("UrlEndpoint", self.endpoint).url
+        self.session_is_connection = kind == "sse"
+        events = EventStream(self, url, self._network, on_end=self._note_closed) if kind == "sse" else None
+        link = events or StreamableHttp(self, url, self._network, on_end=self._note_closed)
+        try:
+            if events is not None:
+                await events.open()
+            yield link
+        finally:
+            await link.close()
+
+    def _note_closed(self) -> None:
+        self.closed_by_peer = True
+        self.on_closed()
+
+
+class _LinkTransport(ClientTransport):
+    """Run a session over a link."""
+
+    def __init__(
+        self,
+        link: Callable[[], AbstractAsyncContextManager[Link]],
+        *,
+        make_session: MakeSession,
+        trace_context: bool,
+        legacy_only: bool = False,
+    ) -> None:
+        self._link = link
+        self._trace_context = trace_context
+        self._make_session = make_session
+        self.legacy_only = legacy_only
+
+    @asynccontextmanager
+    async def connect_session(
+        self, *, transport_options: TransportOptions | None = None, **session_kwargs: Any
+    ) -> AsyncGenerator[ClientSession]:
+        async with (
+            self._link() as link,
+            self._make_session(JsonRpc(link, trace_context=self._trace_context)) as session,
+        ):
+            yield session
+
+
+def _import_server(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"no server object {target!r}: {error}; name it memory:module:attribute") from error
+
+
+@cache
+def limit_sdk_logs() -> None:
+    """Keep messages out of the logs of the SDK; once for the process."""
+    for name in _VERBOSE_LOGGERS:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+        # If logging is not configured, Python writes warnings to stderr, for a server that misbehaves with a traceback;
+        # the call's own error reports the same.
+        logger.addHandler(logging.NullHandler())

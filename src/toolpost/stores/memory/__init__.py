@@ -1,0 +1,1 @@
+"""The store in memory: the same contract as the SQLite store, without durability."""

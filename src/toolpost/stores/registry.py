@@ -1,0 +1,80 @@
+"""Databases by name: the built-in stores, and those that plug-ins offer by entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, cast
+
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.storage import Cipher, IdKind, Store
+
+STORES_GROUP = "toolpost.stores"  # the entry points of plug-ins, named as the schemes of their URLs
+BUILT_IN = {
+    "memory": "toolpost.stores.memory.backend:MemoryBackend",
+    "sqlite": "toolpost.stores.sqlite.backend:SQLiteBackend",
+}
+
+
+class StoreOptions(NamedTuple):
+    """The settings of a store.
+
+    `database` is a name or a URL whose scheme is the name, `data_dir` the folder for files, and `event_queue` the limit
+    of events that wait to be written. `make_cipher` creates the cipher of a folder, when data is encrypted.
+    """
+
+    database: str
+    data_dir: Path | None
+    make_cipher: Callable[[Path], Cipher]
+    event_queue: int = 50_000
+
+
+class StoreCheck(NamedTuple):
+    """A finding of `toolpost doctor` about a database."""
+
+    status: Literal["ok", "note", "broken"]
+    text: str
+
+
+class StoreBackend(Protocol):
+    """A kind of database."""
+
+    async def open(self, options: StoreOptions) -> Store:
+        """Open a store; StoreError or ConfigError says why it cannot be opened and what to do."""
+        ...
+
+    def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
+        """Return what `Store.find_ids` returns, for a shell: without opening the store, [] where it cannot be read."""
+        ...
+
+    def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
+        """Check a database without changing it."""
+        ...
+
+
+def database_of(database: str | None, data_dir: Path | None) -> str:
+    """Return the setting `database`, or its default: SQLite in the data folder, memory without a folder."""
+    return database or ("memory" if data_dir is None else "sqlite")
+
+
+def find_backend(database: str) -> StoreBackend:
+    """Return the backend of a database; ConfigError lists what there is."""
+    name = database.partition(":")[0]
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        return cast("StoreBackend", getattr(import_module(module), attribute)())
+    plugged = {point.name: point for point in entry_points(group=STORES_GROUP)}
+    if name not in plugged:
+        # The name alone: a URL may contain a password.
+        have = ", ".join(sorted({*BUILT_IN, *plugged}))
+        message = f"database: no store is named {name!r}; there are: {have}"
+        raise ConfigError(f"{message}. Plug-ins add others by the entry point group {STORES_GROUP}")
+    try:
+        offered: Any = plugged[name].load()
+    except Exception as error:
+        raise ConfigError(
+            f"database: the plug-in of {name!r} does not load: {type(error).__name__}: {error}"
+        ) from error
+    return cast("StoreBackend", offered() if isinstance(offered, type) else offered)

@@ -1,0 +1,231 @@
+"""Artifacts: metadata in SQLite, contents in encrypted files named by their hash.
+
+A file begins with a header: a mark, and the length of a full encrypted chunk. The content follows in chunks. Each is
+encrypted to the hash, the size and its number: a part can be read without the rest, and no chunk can replace another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from msgspec.structs import astuple, replace
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.ids import IdMaker
+from toolpost.contracts.storage import ArtifactRef, Cipher
+from toolpost.stores.durable_files import make_private_folder, sync_folder, write_synced
+from toolpost.stores.sqlite.database import Reader
+from toolpost.stores.sqlite.writer import Writer
+
+# The writer of a half-written file of this age has ended.
+STALE_S = 3600.0
+_TEMPORARY = ".part"
+_MARK = b"TPAF\x01"
+_HEADER_BYTES = len(_MARK) + 4
+_CHUNK = 1 << 16
+
+Refs: TypeAlias = list[ArtifactRef]  # The store's own `list` hides the builtin one.
+_NAMES = ArtifactRef.__struct_fields__
+_COLUMNS = ", ".join(_NAMES)
+_INSERT = f"INSERT INTO artifacts ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608 - constants
+_OF = "(:tenant IS NULL OR tenant = :tenant) AND (:user IS NULL OR user = :user)"
+_SELECT = f"SELECT {_COLUMNS} FROM artifacts WHERE {_OF}"  # noqa: S608 - constants, here and below
+_BEFORE = f" AND (created_at, rowid) < (SELECT created_at, rowid FROM artifacts WHERE id = :before AND {_OF})"  # noqa: S608
+
+
+class ContentFiles:
+    """Encrypted contents in `<folder>/<first two digits>/<sha256>`, without knowledge of their owners."""
+
+    def __init__(self, folder: Path, cipher: Cipher) -> None:
+        self._folder = folder
+        self._cipher = cipher
+
+    def path(self, sha256: str) -> Path:
+        """Return the path of a content, whether it exists or not."""
+        return self._folder / sha256[:2] / sha256
+
+    def holds(self, sha256: str, size: int) -> bool:
+        """Return whether the content is stored completely."""
+        try:
+            with self.path(sha256).open("rb") as file:
+                return os.fstat(file.fileno()).st_size == _encrypted_size(file, size)
+        except OSError:
+            return False
+
+    def write(self, sha256: str, data: bytes) -> None:
+        """Store a content, synced before it gets its name."""
+        if not self.holds(sha256, len(data)):
+            self._replace(sha256, data)
+
+    def _replace(self, sha256: str, data: bytes) -> None:
+        path = self.path(sha256)
+        temporary = path.with_name(f"{os.urandom(8).hex()}{_TEMPORARY}")
+        try:
+            make_private_folder(path.parent)
+            write_synced(temporary, self._encrypted(sha256, data))
+            temporary.replace(path)
+            sync_folder(path.parent)
+        except OSError as exc:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise StoreError(
+                f"artifact file {str(path)!r} cannot be written: {exc.strerror}; make room or check permissions",
+                cause=exc,
+            ) from exc
+
+    def read(self, sha256: str, *, size: int, offset: int, limit: int | None) -> bytes:
+        """Read a part of a content without loading the rest."""
+        start = min(max(0, offset), size)
+        end = size if limit is None else min(size, start + max(0, limit))
+        try:
+            with self.path(sha256).open("rb") as file:
+                return self._opened(file, sha256, size, start, end)
+        except OSError as exc:
+            raise StoreError(
+                f"artifact file {str(self.path(sha256))!r} cannot be read: {exc.strerror}; restore it from a backup",
+                cause=exc,
+            ) from exc
+
+    def reencrypt(self, sha256: str, size: int) -> bool:
+        """Encrypt a content with the newest key; return whether it changed. StoreError when it does not open."""
+        with contextlib.suppress(FileNotFoundError):
+            mark = self._cipher.prefix()
+            with self.path(sha256).open("rb") as file:
+                head = file.read(_HEADER_BYTES + len(mark))
+            if not size or head[_HEADER_BYTES:] == mark:
+                return False
+            data = self.read(sha256, size=size, offset=0, limit=None)
+            self._replace(sha256, data)
+            return True
+        return False
+
+    def names(self) -> Iterator[str]:
+        """Return the hashes of all contents."""
+        return (path.name for path in self._folder.glob("??/*") if path.suffix != _TEMPORARY)
+
+    def delete(self, sha256: str) -> bool:
+        """Delete a content; return whether it existed."""
+        try:
+            self.path(sha256).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def sweep(self, now: float) -> None:
+        """Delete temporary files of writers that died."""
+        for path in self._folder.glob(f"??/*{_TEMPORARY}"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < now - STALE_S:
+                    path.unlink()
+
+    def _encrypted(self, sha256: str, data: bytes) -> Iterator[bytes]:
+        """Yield the header and the encrypted chunks of a file."""
+        overhead = len(self._cipher.encrypt(b"", row="artifact"))
+        yield _MARK + (_CHUNK + overhead).to_bytes(4, "big")
+        for number, start in enumerate(range(0, len(data), _CHUNK)):
+            yield self._cipher.encrypt(data[start : start + _CHUNK], row=_row(sha256, len(data), number))
+
+    def _opened(self, file: BinaryIO, sha256: str, size: int, start: int, end: int) -> bytes:
+        if os.fstat(file.fileno()).st_size != _encrypted_size(file, size):
+            raise StoreError(f"artifact file {file.name!r} is damaged: its size is wrong; restore it from a backup")
+        length = _chunk_length(file)
+        first = start // _CHUNK
+        file.seek(_HEADER_BYTES + first * length)
+        numbers = range(first, -(-end // _CHUNK))
+        parts = [self._cipher.decrypt(file.read(length), row=_row(sha256, size, number)) for number in numbers]
+        return b"".join(parts)[start - first * _CHUNK : end - first * _CHUNK]
+
+
+def _row(sha256: str, size: int, number: int) -> str:
+    return f"artifact|{sha256}|{size}|{number}"
+
+
+def _chunk_length(file: BinaryIO) -> int:
+    """Return the length of a full encrypted chunk; 0 for a file that is not encrypted."""
+    file.seek(0)
+    header = file.read(_HEADER_BYTES)
+    return int.from_bytes(header[len(_MARK) :], "big") if header.startswith(_MARK) else 0
+
+
+def _encrypted_size(file: BinaryIO, size: int) -> int | None:
+    """Return the file size that a content of `size` bytes has when encrypted; None for a file that is not encrypted."""
+    length = _chunk_length(file)
+    if length <= _CHUNK:
+        return None
+    full, rest = divmod(size, _CHUNK)
+    return _HEADER_BYTES + full * length + (rest + length - _CHUNK if rest else 0)
+
+
+class SQLiteArtifactStore:
+    """Artifacts under random ids: who has the same bytes does not know the id of another's artifact."""
+
+    def __init__(self, writer: Writer, reader: Reader, files: ContentFiles, ids: IdMaker) -> None:
+        self._ids = ids
+        self._writer = writer
+        self._reader = reader
+        self._files = files
+
+    async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
+        digest = await asyncio.to_thread(lambda: sha256(data).hexdigest())
+        stored_ref = replace(ref, id=self._ids.make("art"), sha256=digest, size=len(data))
+        done = False
+        while not done:  # Pruning may remove the file before the row names it; then it is written once more.
+            await asyncio.to_thread(self._files.write, digest, data)
+            done = await self._writer.submit(self._insertion(stored_ref))
+        return stored_ref
+
+    async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
+        sql = _SELECT + " AND id = :id"
+        values = {"tenant": tenant, "user": user, "id": artifact_id}
+        row = await self._reader.query(lambda db: db.execute(sql, values).fetchone())
+        return ref_of(row) if row else None
+
+    async def read(
+        self,
+        artifact_id: str,
+        *,
+        tenant: str | None,
+        user: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> bytes:
+        ref = await self.info(artifact_id, tenant=tenant, user=user)
+        if ref is None:
+            raise KeyError(artifact_id)
+        return await asyncio.to_thread(self._files.read, ref.sha256, size=ref.size, offset=offset, limit=limit)
+
+    async def list(
+        self,
+        *,
+        tenant: str | None = None,
+        user: str | None = None,
+        run_id: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> Refs:
+        sql = _SELECT + (" AND run_id = :run_id" if run_id is not None else "")
+        sql += (_BEFORE if before is not None else "") + " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
+        values = {"tenant": tenant, "user": user, "run_id": run_id, "before": before, "limit": max(0, limit)}
+        return await self._reader.query(lambda db: [ref_of(row) for row in db.execute(sql, values)])
+
+    def _insertion(self, ref: ArtifactRef) -> Callable[[sqlite3.Connection], bool]:
+        def work(db: sqlite3.Connection) -> bool:
+            # Files are pruned within transactions too, so a file that exists now stays.
+            if not self._files.holds(ref.sha256, ref.size):
+                return False
+            db.execute(_INSERT, astuple(ref))
+            return True
+
+        return work
+
+
+def ref_of(row: tuple[Any, ...]) -> ArtifactRef:
+    """Build the reference of a row."""
+    return ArtifactRef(**dict(zip(_NAMES, row, strict=True)))

@@ -1,0 +1,331 @@
+"""The event log in SQLite: emit, read and verify events."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from toolpost.contracts.events import (
+    CALLER,
+    JOURNALED,
+    CallRef,
+    EventCode,
+    EventFilter,
+    RunEvent,
+    RunFilter,
+    RunSummary,
+    StoredEvent,
+)
+from toolpost.contracts.storage import WriteHealth
+from toolpost.stores.chain import CHANGED_RECORD, LogKey, Segment
+from toolpost.stores.changes import Changes
+from toolpost.stores.encryption import RowCipher
+from toolpost.stores.run_heads import ASKED, RunHead, find_open_calls, find_second_answers
+from toolpost.stores.sqlite.changes import EVENTS, run_topic
+from toolpost.stores.sqlite.database import Reader
+from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, EventAppender, Ledger
+from toolpost.stores.sqlite.liveness import Liveness
+from toolpost.stores.sqlite.pending import STATUS_COLUMNS, status_mac
+from toolpost.stores.sqlite.row_authentication import find_changed_rows
+from toolpost.stores.sqlite.writer import Writer
+
+_now = time.time
+SEGMENTS = """
+SELECT last_id, run_id, tenant, seq, call_id, segments.user, segments.tool_name, correlation_id, events, hash, forgotten
+FROM segments JOIN runs ON runs.nr = segments.run
+"""
+
+_NEWER = f"{SEGMENTS} WHERE last_id > :after"
+# By the index of runs: a plus keeps SQLite from walking through all ids in order.
+_OF_RUN = f"""
+{SEGMENTS} WHERE run = (SELECT nr FROM runs WHERE run_id = :run_id AND tenant = :tenant) AND +last_id > :after
+"""  # noqa: S608 - constants, here and below
+_OF_EACH_TENANT = f"{SEGMENTS} WHERE run IN (SELECT nr FROM runs WHERE run_id = :run_id) AND +last_id > :after"  # noqa: S608
+_OF_HEAD = f"{SEGMENTS} WHERE run = ? ORDER BY seq"
+_RUNS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
+_CALLED = " AND root_call <> ''"  # notices of sources and of the catalog do not belong to a call
+_BEFORE = " AND nr < (SELECT max(nr) FROM runs WHERE run_id = :before AND (:tenant IS NULL OR tenant = :tenant))"
+# A run that waits for a person has an open call, too, and nothing of it is lost.
+_ORPHANED = """
+open_calls > 0 AND (status = 'running' OR open_calls > (
+    SELECT count(*) FROM pending WHERE pending.run_id = runs.run_id AND pending.tenant = runs.tenant
+    AND pending.status IN ('open', 'claimed')
+))
+"""
+_RUNNERS = f"SELECT DISTINCT owner FROM runs WHERE {_ORPHANED}"  # noqa: S608
+_ADOPT = f"UPDATE runs SET owner = ? WHERE owner = ? AND {_ORPHANED} RETURNING {HEAD_COLUMNS}"  # noqa: S608
+_QUESTIONS = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE run_id = ? AND tenant = ?"  # noqa: S608
+_JOURNAL = "SELECT call_id FROM journal WHERE run_id = ? AND tenant = ? AND step = ''"
+_STRAY_SEGMENTS = "SELECT run, count(*) FROM segments WHERE run NOT IN (SELECT nr FROM runs) GROUP BY run"
+_STRAY_QUESTIONS = f"""
+SELECT {STATUS_COLUMNS}, mac FROM pending
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = pending.run_id AND runs.tenant = pending.tenant)
+"""  # noqa: S608
+_MAY_BE_BY = "SELECT run, call_id, events FROM segments WHERE instr(events, ?)"
+_REQUESTS = frozenset({int(EventCode.TOOL_CALL_REQUESTED)})
+_ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_FAILED)})
+
+
+class SQLiteEventLog:
+    """Append-only log of events; reading flushes first, so that it includes all that this process emitted."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        *,
+        appender: EventAppender,
+        liveness: Liveness,
+        cipher: RowCipher,
+        changes: Changes,
+    ) -> None:
+        self._changes = changes
+        self._writer = writer
+        self._reader = reader
+        self._appender = appender
+        self._liveness = liveness
+        self._cipher = cipher
+
+    def emit(self, event: RunEvent) -> None:
+        self._writer.put(event)
+
+    def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
+        self._writer.put(RunEvent(code, _now(), call, facts))
+
+    @property
+    def congested(self) -> bool:
+        return self._writer.congested
+
+    @property
+    def health(self) -> WriteHealth:
+        return self._writer.health
+
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    async def flush(self) -> None:
+        await self._writer.flush()
+
+    async def read(
+        self,
+        *,
+        tenant: str | None = None,
+        run_id: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+        only: EventFilter | None = None,
+        newest: bool = False,
+    ) -> list[StoredEvent]:
+        await self._writer.flush()
+        only = only or EventFilter()
+        if run_id is None:
+            rows, order = _NEWER + _where(tenant=tenant), "last_id"
+        elif tenant is None:
+            rows, order = _OF_EACH_TENANT, "+last_id"
+        else:
+            rows, order = _OF_RUN, "seq"  # by the index: the ids of a run rise with it
+        sql = f"{rows} {_filter(only)} ORDER BY {order} {'DESC' if newest else ''}"
+        values: dict[str, Any] = {"after": after, "tenant": tenant, "run_id": run_id}
+        values |= {"tool": only.tool, "since": only.since, "until": only.until, "user": only.user}
+
+        def work(db: sqlite3.Connection) -> list[StoredEvent]:
+            calls = None if only.caller is None else {call_id for _, call_id in _calls_by(db, only.caller)}
+            segments = (Segment(*row).unpack() for row in db.execute(sql, values))
+            ordered = (event for events in segments for event in (reversed(events) if newest else events))
+            found = (
+                event
+                for event in ordered
+                if event.id > after and _matches(event, only) and (calls is None or event.call_id in calls)
+            )
+            events = list(islice(found, max(0, limit)))
+            return events[::-1] if newest else events
+
+        return await self._reader.query(work)
+
+    async def wait(self, after: int, *, timeout_s: float, run: tuple[str, str] | None = None) -> int:
+        topic = EVENTS if run is None else run_topic(*run)
+        newest: int = (await self._changes.wait({topic: after}, timeout_s=timeout_s))[topic]
+        return newest
+
+    async def runs(
+        self,
+        *,
+        tenant: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+        only: RunFilter | None = None,
+    ) -> list[RunSummary]:
+        await self._writer.flush()
+        only = only or RunFilter()
+        sql = _RUNS + _CALLED + _where(tenant=tenant) + _filter_runs(only)
+        sql += (_BEFORE if before is not None else "") + " ORDER BY nr DESC"
+        values = {"tenant": tenant, "before": before}
+        values |= {name: getattr(only, name) for name in ("user", "since", "until", "status")}
+
+        def work(db: sqlite3.Connection) -> list[RunSummary]:
+            called = None if only.caller is None else {nr for nr, _ in _calls_by(db, only.caller)}
+            heads = (RunHead(*row) for row in db.execute(sql, values))
+            wanted = (head for head in heads if called is None or head.nr in called)
+            return [head.summary() for head in islice(wanted, max(0, limit))]
+
+        return await self._reader.query(work)
+
+    async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
+        await self._writer.flush()
+        sql = _RUNS + _where(tenant=tenant, run_id=run_id) + " ORDER BY nr"
+        row = await self._reader.query(lambda db: db.execute(sql, {"tenant": tenant, "run_id": run_id}).fetchone())
+        return RunHead(*row).summary() if row else None
+
+    async def adopt_orphans(self) -> list[RunSummary]:
+        def work(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            self._appender.save_heads(db)  # a run that ended in this transaction is not an orphan
+            dead = [owner for (owner,) in db.execute(_RUNNERS).fetchall() if not self._liveness.alive(owner)]
+            return [row for owner in dead for row in db.execute(_ADOPT, (self._liveness.owner_id, owner)).fetchall()]
+
+        return [RunHead(*row).summary() for row in await self._writer.submit(work)]
+
+    async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
+        await self._writer.flush()
+        sql, values = f"{_OF_RUN} ORDER BY seq", {"run_id": run_id, "tenant": tenant, "after": 0}
+        rows = await self._reader.query(lambda db: db.execute(sql, values).fetchall())
+        return find_open_calls(_unpack(rows))
+
+    async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
+        await self._writer.flush()
+        key = self._appender.ledger.key
+
+        def work(db: sqlite3.Connection) -> list[str]:
+            db.execute("BEGIN")  # All queries see the same snapshot.
+            try:
+                problems = _verify_log(db, key, tenant) if run_id is None else _verify_run(db, key, run_id, tenant)
+                return problems + list(find_changed_rows(db, key, self._cipher, tenant=tenant, run_id=run_id))
+            finally:
+                db.execute("ROLLBACK")
+
+        return await self._reader.query(work)
+
+
+def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
+    return (" AND tenant = :tenant" if tenant is not None else "") + (
+        " AND run_id = :run_id" if run_id is not None else ""
+    )
+
+
+def _filter(only: EventFilter) -> str:
+    """Return the conditions of segments that may hold events that match; `_matches` looks at each event."""
+    sql = " AND segments.tool_name GLOB :tool" if only.tool is not None else ""
+    sql += " AND runs.updated_at >= :since" if only.since is not None else ""
+    sql += " AND runs.started_at <= :until" if only.until is not None else ""
+    sql += " AND segments.user = :user" if only.user is not None else ""
+    if only.codes:
+        sql += " AND (" + " OR ".join([f"instr(events, '[{int(code)},')" for code in only.codes]) + ")"
+    return sql
+
+
+def _matches(event: StoredEvent, only: EventFilter) -> bool:
+    return (
+        (not only.codes or event.code in only.codes)
+        and (only.since is None or event.at >= only.since)
+        and (only.until is None or event.at <= only.until)
+    )
+
+
+def _filter_runs(only: RunFilter) -> str:
+    sql = " AND user = :user" if only.user is not None else ""
+    sql += " AND started_at >= :since" if only.since is not None else ""
+    sql += " AND started_at <= :until" if only.until is not None else ""
+    return sql + (" AND status = :status" if only.status is not None else "")
+
+
+def _calls_by(db: sqlite3.Connection, caller: str) -> Iterator[tuple[int, str]]:
+    """Yield the number of the run and the id of each call that a caller of the gateway made."""
+    # The text may also be an argument of a call that somebody else made, so that each request is looked at.
+    for nr, call_id, events in db.execute(_MAY_BE_BY, (json.dumps(caller),)):
+        if any(facts.get(CALLER) == caller for code, _, facts in json.loads(events) if code in _REQUESTS):
+            yield nr, call_id
+
+
+def _unpack(rows: Iterable[tuple[Any, ...]]) -> list[StoredEvent]:
+    return [event for row in rows for event in Segment(*row).unpack()]
+
+
+def _verify_log(db: sqlite3.Connection, key: LogKey, tenant: str | None) -> list[str]:
+    """Return the problems of the whole log: missing or added runs, and the problems of each run.
+
+    With a tenant, what is wrong within the runs of other tenants is left out.
+    """
+    ledger = Ledger(key)
+    ledger.load(db)
+    heads = [RunHead(*row) for row in db.execute(f"{_RUNS} ORDER BY nr")]
+    problems = ledger.find_breaks([head.mac for head in heads])
+    for head in heads:
+        if tenant in (None, head.tenant):
+            name = f"run {head.run_id!r} of {head.tenant!r}"
+            problems += [f"{name}: {problem}" for problem in _verify_head(db, key, head)]
+    for nr, count in db.execute(_STRAY_SEGMENTS):
+        problems.append(f"run number {nr}: it has no record, but {count} {'row' if count == 1 else 'rows'} of events")
+    questions = db.execute(_STRAY_QUESTIONS + _where(tenant=tenant), {"tenant": tenant})
+    return problems + list(_changed_questions(key, questions))
+
+
+def _verify_run(db: sqlite3.Connection, key: LogKey, run_id: str, tenant: str | None) -> list[str]:
+    """Return the problems of one run; without a tenant, of each tenant that has a run of this id."""
+    sql = _RUNS + _where(tenant=tenant, run_id=run_id)
+    heads = [RunHead(*row) for row in db.execute(sql, {"run_id": run_id, "tenant": tenant})]
+    if not heads:
+        return [f"there is no run {run_id!r}"]
+    return [problem for head in heads for problem in _verify_head(db, key, head)]
+
+
+def _find_missing_rows(
+    events: Iterable[StoredEvent], questions: Container[str], journal: Container[str]
+) -> Iterator[str]:
+    """Report rows of pending actions and journal entries that events mention and that are gone.
+
+    Rows are written before the events that mention them. They are deleted together with the events (pruning), or
+    together with what the events say (forgetting a person).
+    """
+    asked: dict[str, int] = {}
+    recorded: dict[str, int] = {}
+    for event in events:
+        if event.code in ASKED:
+            asked[event.payload.get("pending_id", "")] = event.seq
+            recorded.pop(event.call_id, None)  # A call that pauses takes its intent back.
+        elif event.code in _ENDED and event.payload.get(JOURNALED) is True:
+            recorded[event.call_id] = event.seq
+    for question, seq in asked.items():
+        if question and question not in questions:
+            yield f"question {question!r} was removed, though event {seq} says that it was asked"
+    for call_id, seq in recorded.items():
+        if call_id not in journal:
+            yield f"the journal entry of call {call_id!r} was removed, though event {seq} says that it was written"
+
+
+def _verify_head(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
+    try:
+        return _find_problems(db, key, head)
+    except (AttributeError, TypeError) as error:  # SQLite keeps a value of any type in any column
+        return [f"a row of it was changed to what no Toolpost writes: {error}"]
+
+
+def _find_problems(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
+    segments = [(segment, segment.unpack()) for segment in (Segment(*row) for row in db.execute(_OF_HEAD, (head.nr,)))]
+    events = [event for _, unpacked in segments for event in unpacked]
+    problems = key.find_breaks(segments, head.chain_start, last_seq=head.seq, mac=head.mac)
+    if not problems and not head.agrees_with(events):
+        problems.append(CHANGED_RECORD)
+    questions = db.execute(_QUESTIONS, (head.run_id, head.tenant)).fetchall()
+    journal = {call_id for (call_id,) in db.execute(_JOURNAL, (head.run_id, head.tenant))}
+    problems += find_second_answers(events)
+    problems += _find_missing_rows(events, {id_ for id_, *_ in questions}, journal)
+    return problems + list(_changed_questions(key, questions))
+
+
+def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    for *status, mac in rows:
+        if mac != status_mac(key, tuple(status)):
+            yield f"question {status[0]!r} was changed: how it stands, or who answered it"

@@ -1,0 +1,121 @@
+"""Rotation of the encryption key of an SQLite store, and the check that a key is present when the store opens."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.storage import Cipher
+from toolpost.stores.encryption import RowCipher
+from toolpost.stores.sqlite.artifacts import ContentFiles
+from toolpost.stores.sqlite.database import Reader
+from toolpost.stores.sqlite.row_authentication import CALL_RECORDS, EncryptedColumn
+from toolpost.stores.sqlite.writer import Writer
+
+_PREFIX = 16  # so many bytes of a encrypted value identify its key
+_CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
+# Few enough that other writes do not wait long behind one step.
+ROWS_A_STEP = 200
+_PENDING = ("tenant", "user", "id")
+_TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
+_ENCRYPTED = (
+    *CALL_RECORDS,
+    EncryptedColumn("pending", "action", _PENDING, ("action",)),
+    EncryptedColumn("pending", "answer", _PENDING, ("answer",)),
+    EncryptedColumn("pending", "outcome", _PENDING, ("outcome",)),
+    EncryptedColumn("tokens", "body", _TOKENS, ("body",)),
+    EncryptedColumn("ledger", "key", ("id",), ("key",)),
+    EncryptedColumn("state", "body", ("kind", "key", "item"), ()),
+)
+
+
+class KeyRotation:
+    """Creates an encryption key and encrypts existing values with it, in small transactions that can be repeated."""
+
+    def __init__(self, writer: Writer, reader: Reader, cipher: Cipher, files: ContentFiles) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._cipher = cipher
+        self._rows = RowCipher(cipher)
+        self._files = files
+
+    async def rotate(self, *, retire: bool) -> dict[str, int]:
+        """Create a key and encrypt everything with it; with `retire` delete older keys unless a value is unreadable."""
+        await asyncio.to_thread(self._cipher.rotate)
+        counts = Counter(await self.reencrypt())
+        if retire and not counts["unreadable"]:
+            counts.update(await self.reencrypt())  # what others encrypted with the older key while the first pass ran
+            await asyncio.to_thread(self._cipher.retire)
+        return dict(counts)
+
+    async def reencrypt(self) -> dict[str, int]:
+        """Re-encrypt values of older keys; return counts by table, and of undecryptable ones (`unreadable`)."""
+        await self._writer.flush()
+        counts = Counter({"unreadable": 0, **{encrypted.table: 0 for encrypted in _ENCRYPTED}})
+        for encrypted in _ENCRYPTED:
+            after = -(2**63)
+            while rowids := await self._reader.query(partial(self._older, encrypted=encrypted, after=after)):
+                counts.update(await self._writer.submit(partial(self._step, encrypted=encrypted, rowids=rowids)))
+                after = rowids[-1]
+        counts.update(await self._reencrypt_files())
+        return dict(counts)
+
+    async def _reencrypt_files(self) -> dict[str, int]:
+        """Re-encrypt the contents of artifacts."""
+        counts = {"artifacts": 0, "unreadable": 0}
+        sql = "SELECT DISTINCT sha256, size FROM artifacts"
+        for sha256, size in await self._reader.query(lambda db: db.execute(sql).fetchall()):
+            try:
+                counts["artifacts"] += await asyncio.to_thread(self._files.reencrypt, sha256, size)
+            except StoreError:
+                counts["unreadable"] += 1
+        return counts
+
+    def _older(self, db: sqlite3.Connection, *, encrypted: EncryptedColumn, after: int) -> list[int]:
+        mark = self._cipher.prefix()
+        table, column = encrypted.table, encrypted.column
+        sql = f"""
+            SELECT rowid FROM {table} WHERE rowid > ? AND {column} IS NOT NULL
+            AND substr({column}, 1, ?) <> ? ORDER BY rowid LIMIT {ROWS_A_STEP}
+        """  # noqa: S608 - constants, here and below
+        return [rowid for (rowid,) in db.execute(sql, (after, len(mark), mark))]
+
+    def _step(self, db: sqlite3.Connection, *, encrypted: EncryptedColumn, rowids: list[int]) -> dict[str, int]:
+        table, column = encrypted.table, encrypted.column
+        read = f"SELECT {column}, {', '.join(encrypted.named_by)} FROM {table} WHERE rowid = ?"  # noqa: S608
+        write = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
+        done = 0
+        unreadable = 0
+        for rowid in rowids:
+            # Read again within the transaction: another process may have changed the row.
+            body, *names = db.execute(read, (rowid,)).fetchone() or (None,)
+            if body is None:
+                continue
+            try:
+                renewed = self._rows.reencrypt(body, table, *map(str, names), *encrypted.suffix)
+            except StoreError:
+                unreadable += 1
+                continue
+            db.execute(write, (renewed, rowid))
+            done += 1
+        return {table: done, "unreadable": unreadable}
+
+
+def check_key(db: sqlite3.Connection, cipher: Cipher, path: Path) -> None:
+    """Raise StoreError when none of the newest encrypted values was encrypted with a key at hand.
+
+    A single damaged row says nothing about the key.
+    """
+    prefixes = {bytes(prefix) for table, column in _CHECKED for prefix in _newest_prefixes(db, table, column)}
+    if prefixes and not any(map(cipher.knows, prefixes)):
+        msg = f"the data at {str(path)!r} cannot be decrypted: it was encrypted with another key"
+        raise StoreError(f"{msg}; put that key back, or begin with an empty folder")
+
+
+def _newest_prefixes(db: sqlite3.Connection, table: str, column: str) -> list[bytes]:
+    sql = f"SELECT substr(CAST({column} AS BLOB), 1, {_PREFIX}) FROM {table} ORDER BY rowid DESC LIMIT 50"  # noqa: S608 - constants
+    return [prefix for (prefix,) in db.execute(sql) if prefix]  # a new ledger has no key yet

@@ -1,0 +1,100 @@
+"""Which processes still live: each holds a lock on a file of its own, which the kernel lets go when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from weakref import WeakSet
+
+from toolpost.contracts.errors import StoreError
+from toolpost.stores.durable_files import try_lock
+
+
+class Liveness:
+    """Holds a lock file that shows that this process is alive, and checks those of other processes.
+
+    An owner without a file is dead: ids are random and never reused. A forked child would share its parent's lock
+    beyond the parent's end, so it releases it at once.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self.owner_id, self._descriptor = self._take()
+        except OSError as exc:
+            raise StoreError(
+                f"data folder {str(folder.parent)!r} cannot be written: {exc.strerror}; "
+                "give this user write permission or set data_dir to another folder",
+                cause=exc,
+            ) from exc
+        _HELD.add(self)
+
+    def alive(self, owner_id: str) -> bool:
+        """Return whether the owner of an id is alive; true when that cannot be determined."""
+        try:
+            descriptor = os.open(self._path(owner_id), os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            return not try_lock(descriptor, shared=True)
+        finally:
+            os.close(descriptor)
+
+    def sweep(self) -> None:
+        """Delete the lock files of dead owners."""
+        for path in self._folder.glob("*.lock"):
+            if path.stem != self.owner_id:
+                with contextlib.suppress(OSError):
+                    _remove_if_dead(path)
+
+    def release(self) -> None:
+        """Release the lock and delete its file."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self._path(self.owner_id).unlink()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def abandon(self) -> None:
+        """Close the lock in a forked child; the parent keeps it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _take(self) -> tuple[str, int]:
+        """Create and lock a file under a new id; retry if another process swept it before it was locked."""
+        while True:
+            owner_id = f"own_{os.urandom(12).hex()}"
+            path = self._path(owner_id)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            if try_lock(descriptor, shared=False) and path.exists():
+                return owner_id, descriptor
+            os.close(descriptor)
+
+    def _path(self, owner_id: str) -> Path:
+        return self._folder / f"{owner_id}.lock"
+
+
+_HELD: WeakSet[Liveness] = WeakSet()
+
+
+def _abandon_all() -> None:
+    for liveness in _HELD:
+        liveness.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
+
+
+def _remove_if_dead(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        if try_lock(descriptor, shared=False):
+            path.unlink()
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""Prune a SQLite store by age and quota."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from functools import partial
+
+from toolpost.contracts.storage import Retention
+from toolpost.stores.retention_rules import PRUNED, ArtifactSize, over_quota
+from toolpost.stores.sqlite.artifacts import ContentFiles
+from toolpost.stores.sqlite.database import Reader
+from toolpost.stores.sqlite.event_appender import EventAppender
+from toolpost.stores.sqlite.writer import Writer
+
+# Few enough that other writes do not wait long for one step.
+RUNS_A_STEP = 200
+FILES_A_STEP = 500
+
+_UNSETTLED = "SELECT run_id, tenant FROM pending WHERE status IN ('open', 'claimed')"
+_OLD_RUNS = f"""
+SELECT nr, run_id, tenant, mac FROM runs
+WHERE status IN ('completed', 'failed') AND updated_at < ? AND (run_id, tenant) NOT IN ({_UNSETTLED})
+AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM journal WHERE result IS NULL AND step = '') LIMIT {RUNS_A_STEP}
+"""  # noqa: S608 - constants, here and below
+_NUMBERS = "(SELECT value FROM json_each(:runs))"
+_THESE = f"(SELECT run_id, tenant FROM runs WHERE nr IN {_NUMBERS})"  # noqa: S608
+_IN_THESE = f"(run_id, tenant) IN {_THESE}"
+# Planner state has no tenant: it stays while any tenant has a run of that name.
+_ALONE = f"SELECT run_id FROM runs GROUP BY run_id HAVING min({_IN_THESE})"  # noqa: S608
+_COUNT_EVENTS = f"SELECT ifnull(sum(last_seq), 0) FROM runs WHERE nr IN {_NUMBERS}"  # noqa: S608
+_OF_RUNS = {
+    "keys": f"DELETE FROM keys WHERE call_id IN (SELECT call_id FROM segments WHERE run IN {_NUMBERS})",  # noqa: S608
+    "segments": f"DELETE FROM segments WHERE run IN {_NUMBERS}",  # noqa: S608
+    "journal": f"DELETE FROM journal WHERE {_IN_THESE}",  # noqa: S608
+    "pending": f"DELETE FROM pending WHERE {_IN_THESE}",  # noqa: S608
+    "state": f"DELETE FROM state WHERE kind IN ('event', 'binding') AND key IN ({_ALONE})",  # noqa: S608
+    "runs": f"DELETE FROM runs WHERE nr IN {_NUMBERS}",  # noqa: S608
+}
+_BY_AGE = {
+    "keys": "DELETE FROM keys WHERE outcome IS NOT NULL AND at < :cutoff",
+    "journal": """
+        DELETE FROM journal WHERE (result IS NOT NULL OR step <> '') AND at < :cutoff
+        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
+    """,
+    "pending": """
+        DELETE FROM pending WHERE status NOT IN ('open', 'claimed') AND created_at < :cutoff
+        AND (run_id, tenant) NOT IN (SELECT run_id, tenant FROM runs)
+    """,
+    "cancels": "DELETE FROM cancels WHERE at < :cutoff",
+    "state": "DELETE FROM state WHERE until < :cutoff",
+    "artifacts": f"DELETE FROM artifacts WHERE created_at < :cutoff AND (run_id, tenant) NOT IN ({_UNSETTLED})",  # noqa: S608
+}
+_WEIGHED = "SELECT id, sha256, size FROM artifacts ORDER BY created_at, rowid"
+_SPARED = f"SELECT id FROM artifacts WHERE (run_id, tenant) IN ({_UNSETTLED})"  # noqa: S608
+
+
+class Pruner:
+    """Deletes old finished runs and artifacts over the quota, in small transactions."""
+
+    def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, files: ContentFiles) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._appender = appender
+        self._files = files
+
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        """Delete records past the limits; return the number of rows and files of each kind."""
+        removed = Counter(dict.fromkeys(PRUNED, 0))
+        if retention.max_age_s is not None:
+            cutoff = now - retention.max_age_s
+            while step := await self._writer.submit(partial(self._prune_runs, cutoff=cutoff)):
+                removed.update(step)
+            removed.update(await self._writer.submit(partial(_prune_by_age, cutoff=cutoff)))
+        if retention.max_artifact_bytes is not None:
+            over = partial(_prune_over_quota, max_bytes=retention.max_artifact_bytes)
+            removed["artifacts"] += await self._writer.submit(over)
+        removed["files"] = await self._prune_files(now)
+        return dict(removed)
+
+    def _prune_runs(self, db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
+        self._appender.save_heads(db)  # A run that continues in this transaction is not old.
+        runs = db.execute(_OLD_RUNS, (cutoff,)).fetchall()
+        if not runs:
+            return {}
+        values = {"runs": json.dumps([nr for nr, *_ in runs])}
+        events: int = db.execute(_COUNT_EVENTS, values).fetchone()[0]
+        removed = {table: db.execute(sql, values).rowcount for table, sql in _OF_RUNS.items()}
+        del removed["segments"]
+        self._appender.remove_runs(((tenant, run_id), mac) for _, run_id, tenant, mac in runs)
+        return {**removed, "events": events}
+
+    async def _prune_files(self, now: float) -> int:
+        """Delete files without a row, within transactions: a row cannot be added concurrently."""
+        await asyncio.to_thread(self._files.sweep, now)
+        names = await asyncio.to_thread(lambda: set(self._files.names()))
+        hashes = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
+        stray = sorted(names - hashes)
+        steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
+        return sum([await self._writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
+
+    def delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
+        """Delete the files that no row names; return their number."""
+        named = "SELECT 1 FROM artifacts WHERE sha256 = ?"
+        return sum(self._files.delete(name) for name in names if not db.execute(named, (name,)).fetchone())
+
+
+def _prune_by_age(db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
+    return {table: db.execute(sql, {"cutoff": cutoff}).rowcount for table, sql in _BY_AGE.items()}
+
+
+def _prune_over_quota(db: sqlite3.Connection, *, max_bytes: int) -> int:
+    spared = {row[0] for row in db.execute(_SPARED)}
+    gone = over_quota((ArtifactSize(*row) for row in db.execute(_WEIGHED)), spared=spared, max_bytes=max_bytes)
+    return db.execute(
+        "DELETE FROM artifacts WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(gone),)
+    ).rowcount

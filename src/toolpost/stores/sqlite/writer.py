@@ -1,0 +1,310 @@
+"""The writer thread: groups events and functions into transactions and answers those who wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import sqlite3
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
+
+from msgspec import Struct
+
+from toolpost.contracts.errors import StoreError
+from toolpost.contracts.events import RunEvent
+from toolpost.contracts.storage import WriteHealth
+from toolpost.stores.sqlite.database import FAULTS, describe_fault, store_error
+from toolpost.stores.sqlite.event_appender import EventAppender
+
+T = TypeVar("T")
+BATCH = 16_384
+LINGER_S = 0.01
+FIRST_BACKOFF_S = 0.1
+LAST_BACKOFF_S = 2.0
+EXIT_PATIENCE_S = 10.0
+
+
+class JobResult(NamedTuple):
+    """The result or the error for a future."""
+
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+def deliver(results: Iterable[JobResult]) -> None:
+    """Set the results of futures from any thread; each event loop is woken once."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[JobResult]] = defaultdict(list)
+    for result in results:
+        by_loop[result.future.get_loop()].append(result)
+    for loop, its_results in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # The loop is closed, so no task waits.
+            loop.call_soon_threadsafe(_set_results, its_results)
+
+
+def _set_results(results: list[JobResult]) -> None:
+    for future, result, error in results:
+        if future.done():  # The one who waited was cancelled.
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+
+# No tuples, so that every tuple in the queue is an event.
+
+
+class Job(Struct, frozen=True):
+    """A function to run on the writer's connection, and the future of its result."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+
+
+class Barrier(Struct, frozen=True):
+    """A future that is done once all items before it are durable."""
+
+    future: asyncio.Future[Any]
+
+
+class Stop:
+    """Wakes the writer thread so that it ends."""
+
+
+Item: TypeAlias = RunEvent | Job | Barrier | Stop
+
+
+class TransactionRunner:
+    """Runs batches as transactions on the only connection that writes."""
+
+    def __init__(self, db: sqlite3.Connection, appender: EventAppender, *, path: Path) -> None:
+        self._db = db
+        self._appender = appender
+        self.path = path
+
+    def commit(self, batch: Sequence[Item]) -> list[JobResult]:
+        """Commit a batch and return the results of its functions; when this raises, nothing of the batch is kept."""
+        if not any(isinstance(item, RunEvent | Job) for item in batch):
+            return self._run_batch(batch)
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            self._appender.begin(db)
+            results = self._run_batch(batch)
+            self._appender.finish(db)
+            db.execute("COMMIT")
+        except BaseException:
+            self._appender.forget()
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        return results
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def _run_batch(self, batch: Sequence[Item]) -> list[JobResult]:
+        """Append events and run functions in the order of the batch."""
+        results: list[JobResult] = []
+        for kind, items in groupby(batch, type):
+            if issubclass(kind, RunEvent):
+                self._appender.append(self._db, cast("Iterable[RunEvent]", items))
+                continue
+            for item in items:
+                if isinstance(item, Job):
+                    results.append(self._run_job(item))
+                elif isinstance(item, Barrier):
+                    results.append(JobResult(item.future))
+        return results
+
+    def _run_job(self, job: Job) -> JobResult:
+        db = self._db
+        db.execute("SAVEPOINT job")
+        try:
+            result = job.work(db)
+        except Exception as exc:
+            if not db.in_transaction:  # SQLite gave up the whole transaction, as it may when the disk is full.
+                raise
+            db.execute("ROLLBACK TO job")
+            db.execute("RELEASE job")
+            return JobResult(job.future, error=store_error(exc, self.path) if isinstance(exc, FAULTS) else exc)
+        db.execute("RELEASE job")
+        return JobResult(job.future, result)
+
+
+class Writer:
+    """Commits queued events and functions in order, as many as wait in one transaction with one sync to disk.
+
+    Events alone wait a few milliseconds for more events; a function never does. When a transaction fails, its
+    functions get the error, and its events are retried for ever. No event is dropped.
+    """
+
+    def __init__(
+        self,
+        transactions: TransactionRunner,
+        *,
+        limit: int,
+        committed: Callable[[Sequence[Item]], None] = lambda _: None,
+    ) -> None:
+        self._transactions = transactions
+        self._committed = committed
+        self._limit = limit
+        self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._held: list[Item] = []
+        self._in_hand = 0
+        self._error: StoreError | None = None
+        self._failures = 0
+        self._backoff_s = FIRST_BACKOFF_S
+        self._drainers: deque[asyncio.Future[None]] = deque()
+        self._urgent = threading.Event()
+        self._stopping = threading.Event()
+        self.put: Callable[[RunEvent], None] = self._queue.put
+        self._thread = threading.Thread(target=self._run, name="toolpost-writer", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop_at_exit)
+
+    @property
+    def waiting(self) -> int:
+        """The number of items that are not yet durable; off by one while the writer takes an item."""
+        while True:  # What the writer takes between the two looks would be counted twice.
+            in_hand = self._in_hand
+            waiting = self._queue.qsize() + in_hand
+            if in_hand == self._in_hand:
+                return waiting
+
+    @property
+    def health(self) -> WriteHealth:
+        """How the last transaction ended, and what waits; without the path of the database."""
+        error = self._error
+        reason = "" if error is None else describe_fault(error.__cause__)
+        return WriteHealth(reason, self._failures, self.waiting)
+
+    @property
+    def congested(self) -> bool:
+        """Whether more items wait than the limit; may be true a moment too early."""
+        return self._queue.qsize() + self._in_hand > self._limit
+
+    async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` within the next transaction and return its result once that is durable."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        result: T = await self._enqueue(Job(work, future))
+        return result
+
+    async def flush(self) -> None:
+        """Wait until all items put so far are durable."""
+        # Always through the queue: the writer may hold an event that it has taken and not yet counted.
+        await self._enqueue(Barrier(asyncio.get_running_loop().create_future()))
+
+    async def drain(self) -> None:
+        """Wait until the queue is down to half of the limit."""
+        while self.waiting > self._limit // 2:  # Again, because the writer may have looked before this one came.
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._drainers.append(future)
+            self._urgent.set()
+            self._release_drainers()  # The writer may have caught up, or failed, just before it could see this one.
+            await future
+
+    async def close(self) -> None:
+        """Write the queue and end the thread; StoreError says how many events could not be written."""
+        if self._stopping.is_set():
+            return
+        self._stop()
+        await asyncio.to_thread(self._thread.join)
+        newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
+            events = "1 event was" if lost == 1 else f"{lost} events were"
+            advice = "what ran is not undone, so make sure before you repeat it"
+            raise StoreError(f"{events} not written: {self._error}; {advice}", cause=self._error)
+
+    async def _enqueue(self, item: Job | Barrier) -> Any:
+        if self._stopping.is_set():
+            _refuse(self._transactions.path, item)
+        self._queue.put(item)
+        self._urgent.set()
+        return await item.future
+
+    def _run(self) -> None:
+        while True:
+            self._write(self._take())
+            self._release_drainers()
+            if self._stopping.is_set() and (self._error is not None or not self.waiting):
+                break
+            if self._error is not None:
+                self._stopping.wait(self._backoff_s)
+                self._backoff_s = min(self._backoff_s * 2, LAST_BACKOFF_S)
+        self._transactions.close()
+
+    def _take(self) -> list[Item]:
+        """Return the next batch: events of a failed transaction first, else the queue; blocks while it is empty."""
+        batch = self._held[:BATCH]
+        del self._held[:BATCH]
+        if not batch:
+            batch = [self._queue.get()]
+            if self._queue.qsize() < BATCH:
+                self._urgent.wait(LINGER_S)
+        self._urgent.clear()
+        self._in_hand = len(self._held) + len(batch)
+        take = self._queue.get_nowait
+        for _ in range(min(self._queue.qsize(), BATCH - len(batch))):
+            self._in_hand += 1
+            batch.append(take())
+        return batch
+
+    def _write(self, batch: list[Item]) -> None:
+        try:
+            results = self._transactions.commit(batch)
+        except Exception as exc:  # noqa: BLE001 - whatever it was, nothing is lost and it is tried again
+            self._requeue(batch, store_error(exc, self._transactions.path))
+            return
+        self._error, self._backoff_s = None, FIRST_BACKOFF_S
+        self._in_hand = len(self._held)
+        deliver(results)
+        self._committed(batch)
+
+    def _requeue(self, batch: list[Item], error: StoreError) -> None:
+        """After a failed transaction: keep its events for a retry, and give its functions the error."""
+        self._error = error
+        self._failures += 1
+        newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+        items = [*batch, *self._held, *newer]
+        self._held = [item for item in items if isinstance(item, RunEvent)]
+        self._in_hand = len(self._held)
+        deliver(JobResult(item.future, error=_copy_error(error)) for item in items if isinstance(item, Job | Barrier))
+
+    def _release_drainers(self) -> None:
+        error = self._error
+        if error is None and self.waiting > self._limit // 2:
+            return
+        with contextlib.suppress(IndexError):  # Two threads may empty it at once.
+            while True:
+                deliver([JobResult(self._drainers.popleft(), error=error and _copy_error(error))])
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self.put = partial(_refuse, self._transactions.path)
+        self._queue.put(Stop())
+        self._urgent.set()
+        atexit.unregister(self._stop_at_exit)
+
+    def _stop_at_exit(self) -> None:
+        """Write the queue of a program that ends without closing its store."""
+        self._stop()
+        self._thread.join(EXIT_PATIENCE_S)
+
+
+def _refuse(path: Path, _: object) -> NoReturn:
+    raise StoreError(f"the store at {str(path)!r} is closed; open it again to go on")
+
+
+def _copy_error(error: StoreError) -> StoreError:
+    """Copy an error: each waiter raises an object of its own."""
+    return StoreError(error.message, cause=error.__cause__)

@@ -1,0 +1,29 @@
+"""The tests of all parts of a store."""
+
+from toolpost.testing.stores.artifacts import ArtifactTests
+from toolpost.testing.stores.base import StoreFactory
+from toolpost.testing.stores.calls import CallRecordTests
+from toolpost.testing.stores.erasure import ErasureTests
+from toolpost.testing.stores.events import EventLogTests
+from toolpost.testing.stores.pending import PendingTests
+from toolpost.testing.stores.pruning import PruningTests
+from toolpost.testing.stores.shared import SharedStoreTests
+from toolpost.testing.stores.state import StateTests
+from toolpost.testing.stores.tokens import TokenTests
+from toolpost.testing.stores.waits import WaitTests
+
+__all__ = ["SharedStoreTests", "StoreFactory", "StoreTests"]
+
+
+class StoreTests(
+    EventLogTests,
+    CallRecordTests,
+    PendingTests,
+    ArtifactTests,
+    TokenTests,
+    StateTests,
+    WaitTests,
+    PruningTests,
+    ErasureTests,
+):
+    """The tests of a store that one process has open."""

@@ -1,1 +1,0 @@
-"""Transports: how sources of tools are made, detected and configured, for our own and for plug-ins alike."""

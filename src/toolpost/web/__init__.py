@@ -1,1 +1,0 @@
-"""HTTP for tools: build requests, present credentials, parse responses, report errors."""
