@@ -39,21 +39,21 @@ def follow(reader: Reader, *headings: str) -> None:
 
 @pytest.mark.req("EXA-07", "TEST-15")
 def test_a_sign_in_without_a_network_pauses_and_goes_on(reader: Reader) -> None:
-    follow(reader, "A pause")
+    follow(reader, "Pause and resume")
 
 
 @pytest.mark.programs
 @pytest.mark.req("EXA-01", "EXA-03", "EXA-04")
 def test_functions_mcp_servers_and_utcp_manuals_stand_in_one_catalog(reader: Reader) -> None:
-    follow(reader, "Tools from everywhere")
+    follow(reader, "Tools of several sources")
 
 
 @pytest.mark.programs
 @pytest.mark.req("EXA-02", "OAUTH-05", "MISC-06")
 def test_a_person_signs_in_by_the_callback_and_the_run_goes_on(reader: Reader) -> None:
-    follow(reader, "Tools from everywhere", "Signing in")
+    follow(reader, "Tools of several sources", "Sign-in with an OAuth manager")
 
 
 @pytest.mark.req("DOC-01", "MISC-07")
 def test_pauses_in_a_store_of_ones_own_are_resumed_by_another_worker(reader: Reader) -> None:
-    follow(reader, "A pause", "A store of your own, in production")
+    follow(reader, "Pause and resume", "A store of your own, in production")

@@ -19,7 +19,7 @@ async def test_every_built_in_tool_that_waits_for_a_person_is_named_as_one_that_
 
 
 async def test_the_table_has_every_built_in_tool_and_no_other() -> None:
-    table = PAGE.partition("## What is there")[2].partition("Two groups")[0]
+    table = PAGE.partition("## List of tools")[2].partition("Two groups")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
 
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(spec.name for spec in await _specs())

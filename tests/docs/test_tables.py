@@ -76,7 +76,7 @@ def test_every_method_of_a_state_store_is_documented_and_the_example_has_it() ->
 def test_accounts_have_a_page_from_what_they_are_for_to_what_to_do_when_they_fail() -> None:
     text = (DOCS / "accounts.md").read_text(encoding="utf-8")
     defaults = {row[2]: row[1] for row in _table("accounts.md", "what")}
-    payload = _section(text, "What a paused call says")
+    payload = _section(text, "Paused calls")
 
     assert text.partition("```")[0].count("A call without one pauses") == 1  # what it is, and when
     assert {"python", "text"} <= {block.language for block in blocks(text, page="accounts.md")}
@@ -86,7 +86,7 @@ def test_accounts_have_a_page_from_what_they_are_for_to_what_to_do_when_they_fai
     assert defaults["`--timeout`"] == f"{SIGN_IN_TIMEOUT_S / 60:g} minutes"
     assert f"| how long a renewal may take | {REFRESH_S:g} seconds |" in text
     assert [row for row in _table("accounts.md", "what fails") if not row[1].strip()] == []
-    for title in ("Whose tokens they are", "What it is not", "Counting", "When it does not work"):
+    for title in ("Token storage", "Limitations", "Metrics", "Troubleshooting"):
         assert len(_section(text, title)) > 200
 
 
@@ -152,7 +152,7 @@ def test_every_public_name_is_documented_under_the_module_that_it_is_imported_fr
 
 def test_the_packages_are_documented_by_layer_as_the_import_contract_has_them() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ((?:`\w+` ?)+)\|", _section(text, "Where things live"), re.MULTILINE)
+    rows = re.findall(r"^\| ((?:`\w+` ?)+)\|", _section(text, "Packages and layers"), re.MULTILINE)
     documented = [re.findall(r"\w+", row) for row in rows]
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
