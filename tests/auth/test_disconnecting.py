@@ -15,7 +15,7 @@ from toolpost.auth.oauth.client import ClientProfile
 from toolpost.auth.services import service_of
 from toolpost.contracts.events import EventCode, EventFilter
 from toolpost.contracts.storage import TokenKey, TokenRow
-from toolpost.stores.memory.tokens import MemoryTokenRows
+from toolpost.stores.memory.parts import MemoryTokenRows
 from toolpost.wire.network import NetworkPolicy
 
 PERSON = Principal.parse(ANN)

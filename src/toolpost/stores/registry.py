@@ -13,7 +13,7 @@ from toolpost.contracts.storage import Cipher, IdKind, Store
 
 STORES_GROUP = "toolpost.stores"  # the entry points of plug-ins, named as the schemes of their URLs
 BUILT_IN = {
-    "memory": "toolpost.stores.memory.backend:MemoryBackend",
+    "memory": "toolpost.stores.memory.store:MemoryBackend",
     "sqlite": "toolpost.stores.sqlite.backend:SQLiteBackend",
 }
 

@@ -1,4 +1,4 @@
-"""The store in memory: the same contract as the SQLite store, for as long as the process lives."""
+"""The store in memory, which ends with the process, and its backend."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from msgspec.structs import replace
 from toolpost.contracts.ids import IdMaker, secure_ids
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
-from toolpost.contracts.storage import IdKind, JournalEntry, Retention
+from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
-from toolpost.stores.memory.artifacts import MemoryArtifactStore
-from toolpost.stores.memory.caller_keys import MemoryCallerKeys
-from toolpost.stores.memory.cancels import MemoryCancelStore
 from toolpost.stores.memory.event_log import MemoryEventLog
-from toolpost.stores.memory.idempotency import MemoryIdempotencyStore
-from toolpost.stores.memory.journal import MemoryJournal
-from toolpost.stores.memory.pending import MemoryPendingStore
-from toolpost.stores.memory.state import MemoryStateTable
-from toolpost.stores.memory.tokens import MemoryTokenRows
-from toolpost.stores.memory.webhooks import MemoryWebhookStore
+from toolpost.stores.memory.parts import (
+    MemoryArtifactStore,
+    MemoryCallerKeys,
+    MemoryCancelStore,
+    MemoryIdempotencyStore,
+    MemoryJournal,
+    MemoryPendingStore,
+    MemoryStateTable,
+    MemoryTokenRows,
+    MemoryWebhookStore,
+)
+from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.retention_rules import FORGOTTEN_USER, PRUNED, ArtifactSize, over_quota
 from toolpost.stores.run_heads import FINISHED
 from toolpost.stores.state import EncryptedStateStore
@@ -35,9 +38,9 @@ V = TypeVar("V")
 
 
 class MemoryStore:
-    """Everything that one Toolbox stores, gone with the process.
+    """The store of one Toolbox until its process ends.
 
-    With `max_events` the oldest finished runs make room for new events.
+    With `max_events`, the oldest finished runs are removed to make room for new events.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class MemoryStore:
         alone = {run_id for _, run_id in old} - {run_id for _, run_id in run_states}
 
         def is_over(entry: JournalEntry) -> bool:
-            return entry.done or bool(entry.step)  # a step that was cut off is over when its run is
+            return entry.done or bool(entry.step)  # an interrupted step is over when its run is
 
         def is_old(name: tuple[str, str], at: float) -> bool:
             return name in old or (at < cutoff and name not in run_states)
@@ -131,7 +134,7 @@ class MemoryStore:
                 lambda _, held: held[0].call_id in calls or (held[0].outcome is not None and held[1] < cutoff),
             ),
             "state": self._state_table.remove(runs=alone, before=cutoff),
-            "cancels": _drop(self.cancels.wishes, lambda _, wish: wish.at < cutoff),
+            "cancels": _drop(self.cancels.requests, lambda _, request: request.at < cutoff),
             "artifacts": _drop(
                 self.artifacts.refs,
                 lambda _, ref: ref.created_at < cutoff and (ref.tenant, ref.run_id) not in unsettled,
@@ -155,10 +158,9 @@ class MemoryStore:
         return _drop(self.artifacts.contents, lambda sha256, _: sha256 not in named)
 
     async def forget(self, principal: Principal) -> dict[str, int]:
-        who = principal
         all_runs = list(self.events.collect_runs().by_name.values())
-        runs = {run.head.run_id for run in all_runs if (run.head.tenant, run.head.user) == who}
-        calls = {row.call_id for run in all_runs for row in run.render() if (row.tenant, row.user) == who}
+        runs = {run.head.run_id for run in all_runs if (run.head.tenant, run.head.user) == principal}
+        calls = {row.call_id for run in all_runs for row in run.render() if (row.tenant, row.user) == principal}
         entries, actions = self.journal.entries, self.pending.actions
         running = {(run.head.tenant, run.head.run_id) for run in all_runs if run.head.status == "running"}
 
@@ -166,32 +168,29 @@ class MemoryStore:
             return entry.done or (bool(entry.step) and _run_of(entry) not in running)
 
         removed = {
-            "tokens": _drop(self.tokens.rows, lambda key, _: key[:2] == who),
-            "pending": _drop(actions, lambda _, each: each.asked_by == who and each.status != "claimed"),
-            "journal": _drop(entries, lambda _, entry: entry.principal == who and is_over(entry)),
-            "keys": _drop(self.idempotency.records, lambda key, held: key[0] == who and held[0].outcome is not None),
-            "caller_keys": _drop(self.caller_keys.keys, lambda _, key: key.principal == who),
-            "state": self._state_table.remove(runs=runs, owner=str(who)),
+            "tokens": _drop(self.tokens.rows, lambda key, _: key[:2] == principal),
+            "pending": _drop(actions, lambda _, each: each.asked_by == principal and each.status != "claimed"),
+            "journal": _drop(entries, lambda _, entry: entry.principal == principal and is_over(entry)),
+            "keys": _drop(
+                self.idempotency.records, lambda key, held: key[0] == principal and held[0].outcome is not None
+            ),
+            "caller_keys": _drop(self.caller_keys.keys, lambda _, key: key.principal == principal),
+            "state": self._state_table.remove(runs=runs, owner=str(principal)),
             "artifacts": _drop(
                 self.artifacts.refs,
                 lambda _, ref: (
-                    ref.tenant == who.tenant and (ref.user == who.user or ref.run_id in runs or ref.call_id in calls)
+                    ref.tenant == principal.tenant
+                    and (ref.user == principal.user or ref.run_id in runs or ref.call_id in calls)
                 ),
             ),
         }
-        under_way = sum(entry.principal == who for entry in entries.values())
-        under_way += sum(action.asked_by == who for action in actions.values())
+        under_way = sum(entry.principal == principal for entry in entries.values())
+        under_way += sum(action.asked_by == principal for action in actions.values())
         for action in list(actions.values()):
-            if action.answered_by == str(who):
+            if action.answered_by == str(principal):
                 actions[action.id] = replace(action, answered_by=FORGOTTEN_USER)
         files = self._drop_unnamed_contents()
-        event_counts = self.events.forget(who)
-        return {
-            **removed,
-            "under_way": under_way,
-            "files": files,
-            **event_counts,
-        }
+        return {**removed, "under_way": under_way, "files": files, **self.events.forget(principal)}
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         """Do nothing: nothing is encrypted in memory."""
@@ -207,11 +206,24 @@ class MemoryStore:
         await self.close()
 
     def _tenants_of(self, target_id: str) -> set[str]:
-        """Return the tenants that a run or a call of this id belongs to."""
+        """Return the tenants that have a run or a call with this ID."""
         runs = {run.head.tenant for run in self.events.collect_runs().find_runs(target_id)}
         entries = {entry.principal.tenant for (id_, _), entry in self.journal.entries.items() if id_ == target_id}
         actions = {each.asked_by.tenant for each in self.pending.actions.values() if each.call_id == target_id}
         return runs | entries | actions
+
+
+class MemoryBackend:
+    """Opens stores in memory, with `event_queue` as the maximum number of events."""
+
+    async def open(self, options: StoreOptions) -> Store:
+        return MemoryStore(max_events=options.event_queue)
+
+    def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
+        return []
+
+    def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
+        yield StoreCheck("note", "in memory: everything is lost at the end")
 
 
 def _run_of(entry: JournalEntry) -> tuple[str, str]:
@@ -223,7 +235,7 @@ def _asked_in(action: PendingAction) -> tuple[str, str]:
 
 
 def _drop(items: dict[K, V], condition: Callable[[K, V], bool]) -> int:
-    """Delete the items that meet a condition; return how many."""
+    """Delete the items that meet a condition; return their number."""
     doomed = [key for key, value in items.items() if condition(key, value)]
     for key in doomed:
         del items[key]
