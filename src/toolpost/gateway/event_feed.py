@@ -1,4 +1,4 @@
-"""Follow the event log for many listeners with one reader: none misses an event, none gets one twice."""
+"""Follow the event log for many listeners with one reader, which sends each event to a listener exactly once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.storage import EventLog
 
 _PAGE = 1000
-_MOST_WAITING = 5_000  # a listener that is further behind reads the log again
+_MOST_WAITING = 5_000  # a listener with more events reads them from the log
 _LOOK_S = 15.0
 _STORE_RETRY_S = 1.0
 _MIN_PAUSE_S = 0.02
@@ -26,7 +26,7 @@ _MIN_PAUSE_S = 0.02
 async def events_after(
     log: EventLog, after: int, *, tenant: str, run_id: str | None = None, only: EventFilter | None = None
 ) -> AsyncIterator[StoredEvent]:
-    """Yield all events behind an id that are in the log."""
+    """Yield all events of the log after an ID."""
     while page := await log.read(tenant=tenant, run_id=run_id, after=after, limit=_PAGE, only=only):
         for event in page:
             yield event
@@ -46,21 +46,21 @@ class RunWatch:
         self._read_at = 0.0
 
     async def wait(self, ending: asyncio.Future[Any] | None = None, *, at_most_s: float = math.inf) -> None:
-        """Wait until the run has new events, `ending` is done, the feed closes, or `at_most_s` are over."""
+        """Wait until the run has new events, `ending` is done, the feed closes, or `at_most_s` seconds have passed."""
         loop = asyncio.get_running_loop()
-        news = loop.create_task(self._log.wait(self._position, timeout_s=at_most_s, run=self._run))
-        closing = None if self._closing.done() else self._closing  # a wait that begins later is not ended by it
+        changed = loop.create_task(self._log.wait(self._position, timeout_s=at_most_s, run=self._run))
+        closing = None if self._closing.done() else self._closing  # it does not end a wait that begins later
         try:
-            await _first_of(news, ending, closing)
-            if news.done():
-                self._position = news.result()
+            await _first_of(changed, ending, closing)
+            if changed.done():
+                self._position = changed.result()
                 # A tool that reports a thousand times a second is read less often.
                 pause_s = self._read_at + _MIN_PAUSE_S - loop.time()
                 if pause_s > 0:
                     await _first_of(loop.create_task(asyncio.sleep(pause_s)), ending)
         finally:
-            news.cancel()
-            await asyncio.gather(news, return_exceptions=True)
+            changed.cancel()
+            await asyncio.gather(changed, return_exceptions=True)
         self._read_at = loop.time()
 
 
@@ -69,10 +69,7 @@ async def _first_of(*futures: asyncio.Future[Any] | None) -> None:
 
 
 class EventFeed:
-    """Sends new events of the log, of any process, to many listeners.
-
-    Listeners get the events that are read from the log, so that each event has its position.
-    """
+    """Sends new events of the log, of any process, to many listeners."""
 
     def __init__(self) -> None:
         self._listeners: defaultdict[tuple[str, str | None], set[_Listener]] = defaultdict(set)
@@ -87,11 +84,11 @@ class EventFeed:
 
     @property
     def listeners(self) -> int:
-        """How many listen."""
+        """The number of listeners."""
         return sum(map(len, self._listeners.values()))
 
     def close(self) -> None:
-        """End all listeners and waits, so that the gateway can stop."""
+        """End all listeners and waits, for the gateway to stop."""
         self.is_closed = True
         if not self._closing.done():
             self._closing.set_result(None)
@@ -121,9 +118,9 @@ class EventFeed:
         only: EventFilter | None = None,
         wanted: Callable[[StoredEvent], bool],
     ) -> AsyncIterator[StoredEvent | None]:
-        """Yield the events after an id (None: from now on) as they come; None at first, and when there are none.
+        """Yield the events after an ID (None: from now on) as they arrive; yield None first and while there are none.
 
-        `only` narrows what is read from the log, and `wanted` must say the same of an event.
+        `only` filters the events that are read from the log, and `wanted` applies the same filter to one event.
         """
         listener, begin = await self._join(tenant, run_id)
         try:
@@ -134,7 +131,7 @@ class EventFeed:
                 yield event
             seen = max(seen, begin) if after is None or after < begin else after
             while not self.is_closed:
-                listener.ready.clear()  # first: what comes while events are being taken must not be slept over
+                listener.ready.clear()  # first, because events can arrive while others are yielded
                 if listener.behind:
                     listener.behind, upto = False, self._position
                     async for event in self._catch_up(tenant, run_id, seen, upto, only):
@@ -187,8 +184,8 @@ class EventFeed:
             try:
                 newest = await self._log.wait(self._position, timeout_s=_LOOK_S)
                 await self._read_on()
-                self._position = max(self._position, newest)  # also past events that are damaged
-            except StoreError:  # whoever writes reports it
+                self._position = max(self._position, newest)  # also past damaged events
+            except StoreError:  # the writer of events reports it
                 await asyncio.sleep(_STORE_RETRY_S)
 
     async def _read_on(self) -> None:
@@ -205,7 +202,7 @@ class EventFeed:
 
 
 class _Listener:
-    """What one listener has not taken yet; `behind` says that it has to read the log again."""
+    """The events that one listener has not taken yet; if `behind`, it must read them from the log."""
 
     def __init__(self) -> None:
         self.waiting: deque[StoredEvent] = deque()

@@ -53,11 +53,10 @@ def gateway_app(
 ) -> ASGIApp:
     """Return the ASGI application of the gateway, whose clients use `public_url`.
 
-    `mcp` is served at `/mcp` and below it. `siblings` are the other
-    workers; `changed_sources` are the changes of sources that they applied before this one started.
+    `mcp` is served at `/mcp` and below it. `siblings` are the other workers; `changed_sources` are the changes of
+    sources that they applied before this one started.
     """
     rest = RestService(box, feed, mcp, public_url=public_url, siblings=siblings, changed_sources=changed_sources)
-
     shared = None if siblings is None else siblings.rates
     rates = Rates(box.settings.server.requests_per_minute, shared=shared)
 

@@ -167,11 +167,9 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         parts = [_time_of(record), record.levelname, escape_controls(record.getMessage())]
         parts += [f"{name}={escape_controls(str(value))}" for name, value in _fields_of(record)]
-        below = [f"  | {escape_controls(line)}" for line in self._exception_of(record).splitlines()]
+        exception = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
+        below = [f"  | {escape_controls(line)}" for line in exception.splitlines()]
         return "\n".join([" ".join(parts), *below])
-
-    def _exception_of(self, record: logging.LogRecord) -> str:
-        return record.exc_text or (self.formatException(record.exc_info) if record.exc_info else "")
 
 
 class _JsonFormatter(logging.Formatter):

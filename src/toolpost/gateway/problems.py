@@ -7,54 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
 
-from toolpost.contracts.errors import (
-    ConfigError,
-    PendingNotFoundError,
-    StoreError,
-    ToolAuthError,
-    ToolCancelledError,
-    ToolCircuitOpenError,
-    ToolClientError,
-    ToolConflictError,
-    ToolConnectionError,
-    ToolError,
-    ToolExecutionError,
-    ToolNodeError,
-    ToolNotFoundError,
-    ToolOutputError,
-    ToolPermissionError,
-    ToolRateLimitError,
-    ToolServerError,
-    ToolSourceDownError,
-    ToolTimeoutError,
-    ToolValidationError,
-)
+from toolpost.contracts import errors
+from toolpost.contracts.errors import PendingNotFoundError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Status by class; the nearest base class applies. 400 is for errors of the tool itself.
 _STATUSES: Mapping[type, int] = {
-    PendingNotFoundError: 404,
-    ToolNotFoundError: 404,
-    ToolPermissionError: 403,
-    ToolConflictError: 409,
-    ToolCancelledError: 409,
-    ToolValidationError: 422,
-    ToolOutputError: 502,
-    ToolRateLimitError: 429,
-    StoreError: 503,
-    ToolTimeoutError: 504,
-    ConfigError: 422,
-    ToolAuthError: 422,
-    ToolSourceDownError: 503,
-    ToolCircuitOpenError: 503,
-    ToolNodeError: 502,
-    ToolConnectionError: 502,
-    ToolServerError: 502,
-    ToolClientError: 400,
-    ToolExecutionError: 500,
-    ToolError: 400,
+    errors.PendingNotFoundError: 404,
+    errors.ToolNotFoundError: 404,
+    errors.ToolPermissionError: 403,
+    errors.ToolConflictError: 409,
+    errors.ToolCancelledError: 409,
+    errors.ToolValidationError: 422,
+    errors.ToolOutputError: 502,
+    errors.ToolRateLimitError: 429,
+    errors.StoreError: 503,
+    errors.ToolTimeoutError: 504,
+    errors.ConfigError: 422,
+    errors.ToolAuthError: 422,
+    errors.ToolSourceDownError: 503,
+    errors.ToolCircuitOpenError: 503,
+    errors.ToolNodeError: 502,
+    errors.ToolConnectionError: 502,
+    errors.ToolServerError: 502,
+    errors.ToolClientError: 400,
+    errors.ToolExecutionError: 500,
+    errors.ToolError: 400,
 }
 _INTERRUPTED = "interrupted"  # the process was killed, and calling again is safe
 LIST_PENDING = "GET /api/v1/pending lists open pending actions"

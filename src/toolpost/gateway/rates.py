@@ -1,4 +1,4 @@
-"""How many requests each caller may send, counted in a table that the workers of a gateway share."""
+"""Rate limits of callers, counted in a table that the workers of a gateway share."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-_SLOT = struct.Struct("16sdd")  # digest of a caller, requests left, and when that was counted
-_SLOTS, _NEAR = 16_384, 8  # a caller has one of the slots near its digest
+_SLOT = struct.Struct("16sdd")  # digest of a caller, requests left, and time of the last request
+_SLOTS, _NEAR = 16_384, 8  # a caller has one of the 8 slots that begin at its digest
 _SIZE = _SLOTS * _SLOT.size
 
 
 class Rates:
-    """How many requests each caller may send in a minute; a caller that was quiet may send them at once.
+    """Limit the requests of each caller per minute; a caller that was idle for a minute can send all of them at once.
 
     Processes with the same `shared` file count together. Its lock is held for microseconds, and the kernel releases
-    that of a process that dies.
+    the lock of a process that is killed.
     """
 
     def __init__(
         self, per_minute: int, *, shared: Path | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._most = float(per_minute)
-        self._clock = clock  # the monotonic clock is the same in all processes since the machine was started
+        self._clock = clock  # the monotonic clock is the same in all processes of the machine
         self._descriptor = -1 if shared is None else os.open(shared, os.O_RDWR | os.O_CREAT, 0o600)
         self._lock: Callable[[], AbstractContextManager[None]] = nullcontext
         if shared is not None:
@@ -48,7 +48,7 @@ class Rates:
             os.close(self._descriptor)
 
     def take(self, caller_id: str) -> float:
-        """Count a request; return 0, or after how many seconds the caller may send it."""
+        """Count a request; return 0 if it is allowed, else the seconds after which the caller can repeat it."""
         digest = blake2b(caller_id.encode(), digest_size=16).digest()
         with self._lock():
             now = self._clock()
@@ -58,7 +58,7 @@ class Rates:
         return 0.0 if allowed else (1 - left) * 60 / self._most
 
     def _find(self, digest: bytes, now: float) -> tuple[int, float]:
-        """Return the place of a caller in the table, and how many requests it has left."""
+        """Return the offset of a caller in the table, and the number of its remaining requests."""
         first = int.from_bytes(digest[:4], "big")
         oldest, place = now, first % _SLOTS * _SLOT.size
         for near in range(first, first + _NEAR):
@@ -66,9 +66,9 @@ class Rates:
             found, left, counted = _SLOT.unpack_from(self._table, here)
             if found == digest:
                 return here, min(self._most, left + max(0.0, now - counted) * self._most / 60)
-            if counted < oldest:  # one that was never used was counted at 0
+            if counted < oldest:  # 0 for an unused slot
                 oldest, place = counted, here
-        return place, self._most  # a caller that was quiet for a minute has all its requests again
+        return place, self._most
 
 
 if sys.platform == "win32":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
 _LEAST_SPACE = 64 * 1024  # bytes; a transaction writes a few pages
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def service_routes(service: RestService) -> list[Route]:
@@ -97,18 +98,18 @@ async def _show_source_changes(service: RestService, request: Request) -> Respon
     """Return the changes of sources since the gateway started, to a restarted worker."""
     if not request.scope.get(FROM_SIBLING):
         return ProblemResponse(404, "not_found", "unknown path; /openapi.json lists the operations")
-    return JSONResponse(service.changed_sources.to_dict())
+    return JSONResponse(asdict(service.changed_sources))
 
 
 async def _show_metrics(service: RestService, request: Request) -> Response:
     """Return the metrics of all workers as text; to a sibling, those of this worker as JSON."""
     worker = "" if service.siblings is None else str(service.siblings.number)
-    metrics = await metrics_of(service.box, listeners=service.feed.listeners, worker=worker)
+    metrics = await _metrics_of(service.box, listeners=service.feed.listeners, worker=worker)
     if request.scope.get(FROM_SIBLING):
         return JSONResponse(metrics)
     for others in await service.request_siblings(request):
         metrics += [Metric(*one) for one in others]
-    return PlainTextResponse(metrics_text(metrics), media_type=MEDIA_TYPE)
+    return PlainTextResponse(_prometheus_text(metrics), media_type=_MEDIA_TYPE)
 
 
 class Metric(NamedTuple):
@@ -122,7 +123,7 @@ class Metric(NamedTuple):
     worker: str = ""
 
 
-async def metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[Metric]:
+async def _metrics_of(box: Toolbox, *, listeners: int, worker: str = "") -> list[Metric]:
     """Return the metrics of one process: calls by tool, sources, pending actions, webhooks and listeners.
 
     Pending actions and webhooks are the same in all workers, so these metrics name no worker.
@@ -170,8 +171,7 @@ def _sign_in_figures(box: Toolbox) -> list[tuple[str, str, str, str, Mapping[str
     ]
 
 
-def metrics_text(metrics: Iterable[Metric]) -> str:
-    """Return metrics in the text format of Prometheus, grouped by name."""
+def _prometheus_text(metrics: Iterable[Metric]) -> str:
     by_name: dict[str, list[Metric]] = {}
     for metric in metrics:
         by_name.setdefault(metric.name, []).append(metric)

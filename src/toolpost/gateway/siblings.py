@@ -59,12 +59,8 @@ class Siblings:
         self._bearer = f"Bearer {token}"
         self.number = place.number
         self._numbers = {b"%d" % number: number for number in range(place.workers)}
-        self.rates = Path(place.folder) / "rates"  # the file by which all workers count requests
-
-    @property
-    def suffix(self) -> str:
-        """The suffix of this worker's session IDs."""
-        return f"{_SUFFIX}{self.number}"
+        self.rates = Path(place.folder) / "rates"  # the file in which all workers count requests
+        self._suffix = f"{_SUFFIX}{self.number}".encode()  # of this worker's session IDs
 
     def routed(self, app: ASGIApp, admits: Callable[[Scope], Awaitable[bool]]) -> ASGIApp:
         """Return an application that forwards requests for sessions of other workers, and passes all others to `app`.
@@ -84,7 +80,10 @@ class Siblings:
             if owner != self.number and not is_forwarded and await admits(scope):
                 await self._forward(owner, scope, receive, send)
                 return
-            _strip_suffix(scope, self.suffix)
+            scope["headers"] = [
+                (name, value.removesuffix(self._suffix) if name == _SESSION else value)
+                for name, value in scope["headers"]
+            ]
             await app(scope, receive, self._with_suffix(send))
 
         return call
@@ -108,16 +107,16 @@ class Siblings:
     def _with_suffix(self, send: Send) -> Send:
         """Return a sender that adds this worker's suffix to session IDs."""
 
-        async def marked(message: Message) -> None:
+        async def send_with_suffix(message: Message) -> None:
             if message["type"] == "http.response.start":
-                mark = self.suffix.encode()
                 headers = [
-                    (name, value + mark if name.lower() == _SESSION else value) for name, value in message["headers"]
+                    (name, value + self._suffix if name.lower() == _SESSION else value)
+                    for name, value in message["headers"]
                 ]
                 message = {**message, "headers": headers}
             await send(message)
 
-        return marked
+        return send_with_suffix
 
     async def _forward(self, owner: int, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request to another worker, until the response ends or the client disconnects."""
@@ -211,13 +210,6 @@ class Siblings:
             _log.warning("worker %d refused %s %s: HTTP %d", number, method, target, reply.status)
             return None
         return json.loads(text) if text else None
-
-
-def _strip_suffix(scope: Scope, mark: str) -> None:
-    suffix = mark.encode()
-    scope["headers"] = [
-        (name, value.removesuffix(suffix) if name == _SESSION else value) for name, value in scope["headers"]
-    ]
 
 
 async def _read(receive: Receive) -> bytes | None:

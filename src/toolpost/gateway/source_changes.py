@@ -1,38 +1,32 @@
-"""Sources that were added and removed while a gateway runs, which each of its workers has to know of."""
+"""Sources that were added and removed while a gateway runs, for workers that start later."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 FROM_SIBLING = "toolpost.sibling"  # in the scope of a request: whether another worker sent it
 SOURCE_CHANGES = "/workers/source-changes"
 
 
+@dataclass(slots=True)
 class ChangedSources:
-    """Sources that were changed since the gateway runs, for a worker that is started later: of each the last change.
+    """The last change of each source since the gateway started, and the number of all changes.
 
-    `count` is that of all changes: whoever has seen more of them knows better.
+    If two workers differ, the one with the higher `count` is right.
     """
 
-    def __init__(self, changes: Mapping[str, dict[str, Any]] | None = None, count: int = 0) -> None:
-        self.changes = dict(changes or {})
-        self.count = count
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    count: int = 0
 
     def add(self, name: str, body: dict[str, Any]) -> None:
-        """Note that a source was added, in place of one that was removed before, if there was one."""
+        """Record that a source was added; this replaces the record of its removal."""
         self.changes[name] = {"add": body}
         self.count += 1
 
     def remove(self, name: str, *, is_configured: bool) -> None:
-        """Note that a source was removed; of one that is not in the configuration nothing is left to know."""
+        """Record that a source was removed; a source that is not in the configuration needs no record."""
         self.changes.pop(name, None)
         if is_configured:
             self.changes[name] = {"remove": name}
         self.count += 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return them as JSON data, by which another worker makes its own."""
-        return {"changes": self.changes, "count": self.count}

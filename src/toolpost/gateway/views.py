@@ -31,7 +31,7 @@ class View:
     def __init__(self, box: Toolbox, name: str, settings: ViewSettings) -> None:
         only = settings.selection()
         try:
-            self._tools = SelectedTools(box, only)
+            self.tools = SelectedTools(box, only)  # regardless of how they are shown
         except KeyError as error:
             raise ConfigError(f"views.{name}.collection: {error.args[0]}") from error
         self.name = name
@@ -41,11 +41,6 @@ class View:
         self._principals = settings.principals
         self._search = box.search_view(**only) if settings.show == "search" else None
 
-    @property
-    def tools(self) -> SelectedTools:
-        """The selected tools, regardless of how they are shown."""
-        return self._tools
-
     def is_for(self, user: str) -> bool:
         """Return whether the view is visible to a caller, `tenant:user`."""
         return self._principals is None or any(fnmatchcase(user, pattern) for pattern in self._principals)
@@ -53,13 +48,13 @@ class View:
     def shown(self) -> Shown:
         """Return the specs of the listed tools by the names that clients use."""
         if self.only is not None:
-            specs = [entry.spec for entry in self._tools.entries()]
+            specs = [entry.spec for entry in self.tools.entries()]
             return {
                 str(spec.extra.get("remote_name", spec.name)): spec for spec in specs if not spec.extra.get("helper")
             }
         if self._search is None:
             to_model = self._registry.model_name
-            return {to_model(entry.spec.name): entry.spec for entry in self._tools.entries()}
+            return {to_model(entry.spec.name): entry.spec for entry in self.tools.entries()}
         return {
             tool.name: _own_spec(tool.name, tool.description, tool.parameters) for tool in self._search.definitions()
         }
@@ -70,7 +65,7 @@ class View:
 
     def has(self, tool_name: str) -> bool:
         """Return whether this tool can be called, or was called, through the view."""
-        return self._tools.has(tool_name)
+        return self.tools.has(tool_name)
 
     def spec(self, tool_name: str) -> ToolSpec:
         """Return the spec of a tool; only its name for the tools of a search view and for removed tools."""
@@ -82,7 +77,7 @@ class View:
 
     async def call(self, name: str, arguments: dict[str, Any] | None, **options: Unpack[CallOptions]) -> Outcome:
         """Call a tool; a tool outside the view is not found."""
-        callee = self._tools if self._search is None else self._search
+        callee = self.tools if self._search is None else self._search
         return await callee.call(name, arguments, **options)
 
 

@@ -27,15 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from mcp.server.connection import Connection
-    from mcp.server.context import ServerRequestContext
-    from mcp.server.lowlevel import Server
 
     from toolpost.contracts.callers import Caller
     from toolpost.contracts.outcomes import Outcome
+    from toolpost.gateway.mcp.client import Context
     from toolpost.gateway.mcp.progress import ProgressRelay
     from toolpost.toolbox.box import Toolbox
-
-    Context = ServerRequestContext[Any, Any]
 
 COMPLETE = {"resultType": "complete"}  # dropped for protocol 2025-11-25 and earlier
 _LOOK_S = 2.0  # in case that an outcome is stored without an event
@@ -80,21 +77,13 @@ class ClientCalls:
         self._relay = relay
         self._interactive = interactive
         self._restore = restore
-        self._tasks = Tasks(principal, self._restore_task, interactive=interactive)
+        self.tasks = Tasks(principal, self._restore_task, interactive=interactive)
         self._log_levels: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
-
-    def serve_tasks(self, server: Server[Any]) -> None:
-        """Add the tasks extension to a server."""
-        self._tasks.serve(server)
 
     def set_log_level(self, connection: Connection | None, level: str) -> None:
         """Set the least level of log messages that a session-based client receives."""
         if connection is not None:
             self._log_levels[connection] = level
-
-    async def close(self) -> None:
-        """Stop waiting for tasks; their calls continue."""
-        await self._tasks.close()
 
     async def serve(self, call: ClientCall) -> dict[str, Any]:
         """Run or resume the call of a request, and return a result that this client supports."""
@@ -110,7 +99,9 @@ class ClientCalls:
             relays=not is_tool,
             interactive=self._interactive(call.ctx),
         )
-        context = ToolContext(client=client, caller=_caller_id(call.ctx))
+        # Over stdio there is no request.
+        caller: Caller | None = None if call.ctx.request is None else call.ctx.request.scope.get(CALLER)
+        context = ToolContext(client=client, caller="" if caller is None else caller.id)
         if not (is_tool and knows_tasks(call.ctx)):
             return await self._present(call, await self._outcome(call, client, context), context)
         # The key of its run stores the outcome, for a task that is polled after a restart.
@@ -126,7 +117,7 @@ class ClientCalls:
             raise
         if running.done() and not (client.is_task.is_set() and isinstance(running.result(), Paused)):
             return await self._present(call, running.result(), context)
-        return self._tasks.start(call.ctx, lambda task: self._work(task, call, running, context), run_id=run_id)
+        return self.tasks.start(call.ctx, lambda task: self._work(task, call, running, context), run_id=run_id)
 
     async def _recorded(self, running: asyncio.Task[Outcome], run_id: str, user: str) -> None:
         """Wait until the run of a call is stored or the call has ended.
@@ -240,12 +231,6 @@ class ClientCalls:
                 await self._box.cancel(run_id, by=user)
             raise
         raise MCPError(code=INTERNAL_ERROR, message=f"the outcome of run {run_id!r} is not stored")
-
-
-def _caller_id(ctx: Context) -> str:
-    """Return the ID of the gateway's caller that sent a request; empty over stdio."""
-    caller: Caller | None = None if ctx.request is None else ctx.request.scope.get(CALLER)
-    return "" if caller is None else caller.id
 
 
 async def _first(running: asyncio.Task[Any], signal: Coroutine[Any, Any, Any], *, within_s: float) -> None:

@@ -157,8 +157,8 @@ class Contents:
         return {**raw, "messages": messages}
 
     def _shown(self, block: Any, source: str) -> Any:
-        """Return a content block with the URI that clients see."""
-        if not is_object(block):
+        """Return a content block with the URI that clients see; that of an artifact is final."""
+        if not is_object(block) or str(block.get("uri", "")).startswith(ARTIFACTS):
             return block
         inner = block.get("resource")
         if is_object(inner) and isinstance(inner.get("uri"), str):
@@ -169,7 +169,7 @@ class Contents:
 
     def shown_blocks(self, blocks: Sequence[Any], source: str) -> list[Any]:
         """Return the content of a tool's result with the URIs that clients see; those of artifacts are final."""
-        return [block if _is_artifact(block) else self._shown(block, source) for block in blocks]
+        return [self._shown(block, source) for block in blocks]
 
     # ------------------------------------------------------------------ MCP Apps
 
@@ -263,7 +263,3 @@ def no_prompt(name: str) -> MCPError:
 
 def _objects(items: Any) -> list[Raw]:
     return [one for one in items or () if is_object(one)]
-
-
-def _is_artifact(block: Any) -> bool:
-    return is_object(block) and str(block.get("uri", "")).startswith(ARTIFACTS)

@@ -23,11 +23,9 @@ from toolpost.sources.mcp.sdk_seam import Parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mcp.server.context import ServerRequestContext
-
+    from toolpost.gateway.mcp.client import Context
     from toolpost.toolbox.box import Toolbox
 
-    Context = ServerRequestContext[Any, Any]
     OptionsOf = Callable[[Question], str]  # of a command that answers a question
 
 ELICIT = "elicitation/create"

@@ -30,13 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from mcp.server.connection import Connection
-    from mcp.server.context import ServerRequestContext
     from mcp_types import ServerNotification, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
+    from toolpost.gateway.mcp.client import Context
     from toolpost.gateway.mcp.contents import Contents
     from toolpost.gateway.mcp.names import Names, Origin
-
-    Context = ServerRequestContext[Any, Any]
 
 _SETTLE_S = 0.1
 _SEND_S = 10.0  # for a client to receive a notification

@@ -25,13 +25,9 @@ from toolpost.schema.json_values import is_object
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp.server.context import ServerRequestContext
-
     from toolpost.contracts.context import ToolContext
+    from toolpost.gateway.mcp.client import Context
     from toolpost.toolbox.box import Toolbox
-
-    Context = ServerRequestContext[Any, Any]
-    OptionsOf = Callable[[Question], str]  # of a command that answers a question
 
 # The SDKs of Python, TypeScript, C# and Go raise an error after ten rounds, which ends the run of their agent.
 _LAST_ROUND = 8

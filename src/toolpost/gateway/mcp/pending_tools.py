@@ -9,20 +9,15 @@ from mcp_types import CallToolRequestParams
 
 from toolpost.contracts.outcomes import OWN_META, Outcome, Paused
 from toolpost.contracts.principal import Principal
-from toolpost.contracts.questions import Question
 from toolpost.gateway.mcp.elicitation import where_to_answer
 from toolpost.gateway.mcp.pauses import PausedCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from mcp.server.context import ServerRequestContext
+    from collections.abc import Mapping
 
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.gateway.mcp.elicitation import OptionsOf
     from toolpost.toolbox.box import Toolbox
-
-    Context = ServerRequestContext[Any, Any]
-    OptionsOf = Callable[[Question], str]  # of a command that answers a question
 
 _STATUS = "pending_status"
 _WAIT = "pending_wait"

@@ -14,11 +14,8 @@ from toolpost.contracts.events import EventCode
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from mcp.server.context import ServerRequestContext
-
     from toolpost.contracts.events import RunEvent
-
-    Context = ServerRequestContext[Any, Any]
+    from toolpost.gateway.mcp.client import Context
 
 
 class ProgressRelay:
@@ -49,36 +46,32 @@ class _Progress:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._loop = asyncio.get_running_loop()
-        self._reports: asyncio.Queue[Mapping[str, Any] | None] | None = None
-        self._sending: asyncio.Task[None] | None = None
+        self._reports: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         self._is_reported = False
 
     def report(self, facts: Mapping[str, Any] | None) -> None:
         """Queue a report; plain functions report from their thread."""
-        self._is_reported = True
-        self._loop.call_soon_threadsafe(self._put, facts)
+        if not self._is_reported:
+            self._is_reported = True
+            self._loop.call_soon_threadsafe(self._start)
+        self._loop.call_soon_threadsafe(self._reports.put_nowait, facts)
 
-    def _put(self, facts: Mapping[str, Any] | None) -> None:
-        if self._reports is None:
-            self._reports = asyncio.Queue()
-            self._sending = self._loop.create_task(_send_progress(self._reports, self._ctx))
-        self._reports.put_nowait(facts)
+    def _start(self) -> None:
+        self._sending = self._loop.create_task(self._send())
 
     async def finish(self) -> None:
         """Wait until all reports are sent."""
         if self._is_reported:
             self.report(None)
             await asyncio.sleep(0)  # until the reports are in the queue
-            if self._sending is not None:
-                await self._sending
+            await self._sending
 
-
-async def _send_progress(queue: asyncio.Queue[Mapping[str, Any] | None], ctx: Context) -> None:
-    """Send progress until None arrives; MCP requires that it always increases, which fractions need not."""
-    last = 0.0
-    while (facts := await queue.get()) is not None:
-        fraction = facts.get("fraction")
-        last = last + 1e-6 if fraction is None else max(last + 1e-6, float(fraction))
-        total = None if fraction is None else 1.0
-        with suppress(Exception):  # the client may be gone
-            await ctx.session.report_progress(last, total, str(facts.get("text") or "") or None)
+    async def _send(self) -> None:
+        """Send progress until None arrives; MCP requires that it always increases, which fractions need not."""
+        last = 0.0
+        while (facts := await self._reports.get()) is not None:
+            fraction = facts.get("fraction")
+            last = last + 1e-6 if fraction is None else max(last + 1e-6, float(fraction))
+            total = None if fraction is None else 1.0
+            with suppress(Exception):  # the client may be gone
+                await self._ctx.session.report_progress(last, total, str(facts.get("text") or "") or None)

@@ -225,13 +225,7 @@ async def _file_block(part: dict[str, Any], ref: ArtifactRef, artifacts: Artifac
         if kind in _MEDIA:
             return {"type": kind, "data": data, "mimeType": media_type}
         return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}}
-    return {
-        "type": "resource_link",
-        "uri": ref.uri,
-        "name": ref.id,
-        "mimeType": media_type,
-        "size": ref.size,
-    }
+    return {"type": "resource_link", "uri": ref.uri, "name": ref.id, "mimeType": media_type, "size": ref.size}
 
 
 def _text(outcome: Completed) -> str:

@@ -60,15 +60,14 @@ from toolpost.wire.tracing import TRACEPARENT, find_tracer
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.context import CallNext, HandlerResult
     from mcp_types import CallToolResult, InputRequiredResult, SubscriptionsListenResult
 
     from toolpost.contracts.events import RunSummary
     from toolpost.contracts.outcomes import Outcome
     from toolpost.contracts.spec import ToolSpec
+    from toolpost.gateway.mcp.client import Context
     from toolpost.toolbox.box import Toolbox
-
-    Context = ServerRequestContext[Any, Any]
 
 _LIST_CACHE = {"ttlMs": 60_000, "cacheScope": "private"}
 _HEADER_KEY = "x-mcp-header"
@@ -100,14 +99,10 @@ class McpServer:
         view: View | None = None,
         name: str = "toolpost",
     ) -> None:
-        own_session = secrets.token_hex(8)
+        only_session = secrets.token_hex(8)
         self._box = box
         self._principal = principal
-
-        def one_session(_ctx: Context) -> str:
-            return own_session
-
-        self._session = session or one_session
+        self._session = session or (lambda _ctx: only_session)
         self._view = view or View(box, "all", ViewSettings())
         self._names = Names(self._view)
         self._contents = Contents(box, self._names, sees=self._sees)
@@ -145,7 +140,7 @@ class McpServer:
             on_completion=self._complete,
         )
         self.server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._set_level)
-        self._calls.serve_tasks(self.server)
+        self._calls.tasks.serve(self.server)
         self._is_traced = find_tracer() is not None
         self._traced, self.server.middleware = self.server.middleware, [self._trace, self._serve_cached_list]
         self._unsubscribe = box.registry.subscribe(self._catalog_changed)
@@ -157,11 +152,6 @@ class McpServer:
         return self.server.create_initialization_options()
 
     # ------------------------------------------------------------------ lists
-
-    @property
-    def view(self) -> View:
-        """The view of the clients."""
-        return self._view
 
     def show(self, view: View) -> None:
         """Show the tools of another view from now on."""
@@ -395,7 +385,7 @@ class McpServer:
         finally:
             self._unsubscribe()
             self._unsubscribe_contents()
-            await self._calls.close()
+            await self._calls.tasks.close()
 
 
 class _ListingServer(Server[Any]):

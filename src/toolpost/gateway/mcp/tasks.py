@@ -25,10 +25,10 @@ from toolpost.gateway.mcp.elicitation import ELICIT
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
 
-    Context = ServerRequestContext[Any, Any]
+    from toolpost.gateway.mcp.client import Context
+
     Result = dict[str, Any]
 
 TASKS = "io.modelcontextprotocol/tasks"

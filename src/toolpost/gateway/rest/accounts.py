@@ -9,8 +9,8 @@ from starlette.responses import Response
 from toolpost.auth.consents import StartedSignIn
 from toolpost.contracts.errors import ConfigError
 from toolpost.gateway.problems import Problem
+from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
-from toolpost.gateway.rest.schemas import ref
 
 if TYPE_CHECKING:
     from toolpost.toolbox.accounts import AccountManager

@@ -1,4 +1,4 @@
-"""Components of the OpenAPI document: the JSON Schemas of the REST interface's requests and responses."""
+"""JSON Schemas of the REST interface: builders, and the components of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,12 +6,45 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from toolpost.contracts.questions import PendingStatus
 from toolpost.contracts.spec import ReplayClass, SideEffects, ToolCategory
-from toolpost.gateway.rest.schemas import MAYBE_TEXT, TEXT, array, or_null, record, ref, texts
 from toolpost.schema.json_patch import PATCH_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+def ref(name: str) -> dict[str, Any]:
+    """Return a reference to a component."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def array(items: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an array."""
+    return {"type": "array", "items": items}
+
+
+def page(name: str) -> dict[str, Any]:
+    """Return the schema of a page of components."""
+    return record({"items": array(ref(name)), "next": MAYBE_TEXT})
+
+
+def record(required: dict[str, Any], optional: dict[str, Any] | None = None, about: str = "") -> dict[str, Any]:
+    """Return the schema of an object with these properties."""
+    schema = {"type": "object", "properties": {**required, **(optional or {})}, "required": list(required)}
+    return {**schema, "description": about} if about else schema
+
+
+def texts(*names: str) -> dict[str, Any]:
+    """Return properties that are strings."""
+    return dict.fromkeys(names, TEXT)
+
+
+def or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that may be null."""
+    return {**schema, "type": ["object", "null"]}
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+MAYBE_TEXT: dict[str, Any] = {"type": ["string", "null"]}
 _TIME: dict[str, Any] = {"type": "number", "description": "Unix time in seconds"}
 _MAYBE_TIME: dict[str, Any] = {"type": ["number", "null"], "description": "Unix time in seconds"}
 _OBJECT: dict[str, Any] = {"type": "object"}

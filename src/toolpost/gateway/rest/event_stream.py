@@ -57,21 +57,14 @@ async def stream_events(request: RestRequest) -> Response:
     """Stream events as they happen, from now on or after a given event."""
     if request.raw.method == "HEAD":  # an endless stream without a body would hold the connection
         return Response(media_type="text/event-stream")
-    return event_stream(_stream(request, _after(request)))
+    return event_stream(_stream(request))
 
 
-def _after(request: RestRequest) -> int | None:
-    """Return the last event that the client has; a browser sends it automatically when it reconnects."""
-    last = request.raw.headers.get("last-event-id")
-    if last is None:
-        after: int | None = request.query.get("after")
-        return after
-    return int(last)
-
-
-async def _stream(request: RestRequest, after: int | None) -> AsyncGenerator[bytes]:
-    only = _filter(request)
-    run_id: str | None = request.query.get("run")
+async def _stream(request: RestRequest) -> AsyncGenerator[bytes]:
+    query, last = request.query, request.raw.headers.get("last-event-id")  # sent by browsers when they reconnect
+    after: int | None = query.get("after") if last is None else int(last)
+    run_id: str | None = query.get("run")
+    only = EventFilter(tool=query.get("tool"), user=request.only_user or query.get("user"))
 
     def wanted(event: StoredEvent) -> bool:
         name = str(event.payload.get("tool_name", ""))
@@ -85,10 +78,6 @@ async def _stream(request: RestRequest, after: int | None) -> AsyncGenerator[byt
             yield server_event(
                 event.code.name, await request.box.pending.describe_event(event, by=request.user), event.id
             )
-
-
-def _filter(request: RestRequest) -> EventFilter:
-    return EventFilter(tool=request.query.get("tool"), user=request.only_user or request.query.get("user"))
 
 
 @OPERATIONS.declare(

@@ -11,9 +11,8 @@ from starlette.routing import Route
 
 from toolpost import __version__
 from toolpost.gateway.rest import accounts, artifacts, calls, event_stream, pending, runs, sources, tools
-from toolpost.gateway.rest.components import COMPONENTS
+from toolpost.gateway.rest.components import COMPONENTS, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operation, Resource
-from toolpost.gateway.rest.schemas import ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from toolpost.contracts.callers import Caller, CallerScope
-    from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.siblings import Siblings
     from toolpost.gateway.view_servers import ViewServers
@@ -156,7 +155,8 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     async def _read_body(self, raw: Request) -> Any:
         if self.takes is None:
             return None
-        if self.no_body is not None and _has_no_body(raw):
+        has_body = raw.headers.get("content-length", "0") != "0" or "transfer-encoding" in raw.headers  # RFC 9112, 6.3
+        if self.no_body is not None and not has_body:
             return self.no_body
         kind = raw.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -232,7 +232,7 @@ class RestService:
         self.siblings = siblings
         self._views = views
         self._all = SelectedTools(box, {})
-        self._none = SelectedTools(box, {"where": _no_tool})
+        self._none = SelectedTools(box, {"where": lambda _spec: False})
         self.feed = feed
         self.public_url = public_url
         self._calls = set[asyncio.Task[Outcome]]()
@@ -276,10 +276,6 @@ class RestService:
                     await asyncio.wait(self._calls, timeout=_CANCELLED_S)
 
 
-def _no_tool(_spec: ToolSpec) -> bool:
-    return False
-
-
 class Resource:
     """ASGI application of one path; methods without an operation get 405."""
 
@@ -315,11 +311,6 @@ def _parse(name: str, text: str, schema: JsonSchema) -> Any:
     if issues:
         raise Problem(400, "invalid_parameter", f"the parameter {name!r} is invalid: {issues[0].removeprefix('$: ')}")
     return value
-
-
-def _has_no_body(raw: Request) -> bool:
-    """Return whether a request has no body (RFC 9112, 6.3)."""
-    return raw.headers.get("content-length", "0") == "0" and "transfer-encoding" not in raw.headers
 
 
 async def read_json_body(raw: Request) -> bytes:

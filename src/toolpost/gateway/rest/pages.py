@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
-LIMIT: JsonSchema = {"type": "integer", "minimum": 1, "maximum": 500, "default": 50}
-CURSOR: JsonSchema = {"type": "string", "description": "The `next` of the previous page"}
-PAGE = {"limit": LIMIT, "cursor": CURSOR}
+PAGE: dict[str, JsonSchema] = {
+    "limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
+    "cursor": {"type": "string", "description": "The `next` of the previous page"},
+}
 
 
 def page_of(

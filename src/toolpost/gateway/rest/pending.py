@@ -11,9 +11,9 @@ from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.questions import PendingStatus
 from toolpost.gateway.access import insufficient_scope
 from toolpost.gateway.problems import Problem
+from toolpost.gateway.rest.components import page, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, invalid_cursor, page_response
-from toolpost.gateway.rest.schemas import page, ref
 from toolpost.policy.approvals import is_same_person
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.calls import is_suspended
+from toolpost.gateway.rest.components import page, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, page_response
-from toolpost.gateway.rest.schemas import page, ref
 from toolpost.runtime.persistence import kept_outcome
 
 if TYPE_CHECKING:

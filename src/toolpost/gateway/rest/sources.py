@@ -12,8 +12,8 @@ from starlette.responses import Response
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ToolError
 from toolpost.gateway.problems import Problem
+from toolpost.gateway.rest.components import ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
-from toolpost.gateway.rest.schemas import ref
 
 if TYPE_CHECKING:
     from toolpost.gateway.source_changes import ChangedSources

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from toolpost.gateway.problems import Problem
+from toolpost.gateway.rest.components import page, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, invalid_cursor, page_of, page_response
-from toolpost.gateway.rest.schemas import page, ref
 from toolpost.gateway.source_changes import FROM_SIBLING
 
 if TYPE_CHECKING:
