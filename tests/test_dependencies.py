@@ -82,6 +82,7 @@ NEEDED = {
     "catalog/search_vectors": ["search"],
     "cli/serve": ["gateway"],
     "cli/tracing": ["telemetry"],
+    "console/app": ["gateway"],
     "gateway": ["gateway", "telemetry"],
     "runtime/tracing": ["telemetry"],
     "sources/graphql": ["graphql"],

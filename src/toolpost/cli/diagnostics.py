@@ -238,6 +238,7 @@ def check_machine() -> Iterator[Check]:
     """Check versions, platform, process supervision, limits and plug-ins."""
     yield Check("toolpost", "ok", __version__)
     yield Check("documents", "ok", document_hint())
+    yield _console()
     yield _at_least("python", sys.version_info[:3], OLDEST_PYTHON)
     yield _at_least("sqlite", sqlite3.sqlite_version_info, OLDEST_SQLITE)
     yield _platform()
@@ -266,6 +267,15 @@ def _at_least(name: str, version: tuple[int, ...], oldest: tuple[int, ...]) -> C
     if version < oldest:
         return Check(name, "broken", f"{written}; {'.'.join(map(str, oldest))} or newer is needed")
     return Check(name, "ok", written)
+
+
+def _console() -> Check:
+    from toolpost.console.files import BUILD_COMMANDS, console_build
+
+    build = console_build()
+    if build is None:
+        return Check("console", "note", f"not in this installation; in a clone, `{BUILD_COMMANDS[0]}` builds it")
+    return Check("console", "ok", f"build {build[:8]}")
 
 
 def _platform() -> Check:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from toolpost.auth.caller_tokens import CallerTokens
     from toolpost.configuration.settings import OidcSettings
+    from toolpost.console.app import ConsoleApp
     from toolpost.contracts.storage import CallerKeyStore
     from toolpost.gateway.rates import Rates
 
@@ -51,6 +52,7 @@ _SECURITY_HEADERS = (
 class Access:
     """ASGI middleware that passes requests of known callers to `mcp` or `app`, with the caller in the scope.
 
+    Requests for files and pages of the `console` need no caller.
     Valid hosts are that of `public_url` and the names of this machine. `/mcp` needs the scope `call`; REST operations
     check scopes themselves. The bearer is removed from the request. A caller other than the operator can have
     `concurrent_requests` open requests, because each of them, above all an event stream, occupies a connection.
@@ -66,10 +68,12 @@ class Access:
         rates: Rates,
         concurrent_requests: int,
         mcp: ASGIApp,
+        console: ConsoleApp | None = None,
         metadata_url: str | None = None,
     ) -> None:
         self._app = app
         self._mcp = mcp
+        self._console = console
         self._callers = callers
         self._origin = _parse_origin(public_url)
         self._hosts = _LOOPBACK | frozenset(() if self._origin is None else {self._origin[1]})
@@ -101,12 +105,16 @@ class Access:
         opened = None if caller is None else caller.id
         self._open[opened] += 1
         try:
-            # Most requests are for `/mcp`: they skip the middleware and the routes of `app`.
-            await (self._mcp if scope["path"] == "/mcp" else self._app)(scope, receive, send_with_headers)
+            await self._app_for(scope)(scope, receive, send_with_headers)
         finally:
             self._open[opened] -= 1
             if not self._open[opened]:
                 del self._open[opened]
+
+    def _app_for(self, scope: Scope) -> ASGIApp:
+        if scope["path"] == "/mcp":  # most requests: they skip the middleware and the routes of `app`
+            return self._mcp
+        return self._console if self._console is not None and self._console.serves(scope) else self._app
 
     async def admits(self, scope: Scope) -> bool:
         """Return whether a request would pass the checks of host, caller and scope, without counting it."""
@@ -121,7 +129,8 @@ class Access:
         try:
             headers = self._read_headers(scope)
             path: str = scope["path"]
-            if path in _OPEN or path.startswith(_OPEN_BELOW):
+            is_console = self._console is not None and self._console.serves(scope)
+            if path in _OPEN or path.startswith(_OPEN_BELOW) or is_console:
                 return None
             caller = await self._identify(scope, headers)
             self._check(caller, path)

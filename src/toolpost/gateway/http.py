@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from toolpost.auth.caller_tokens import CallerTokens
+from toolpost.console.app import ConsoleApp
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
@@ -67,13 +68,14 @@ def gateway_app(
                 yield
 
     host = urlsplit(public_url).hostname
+    is_local = host is not None and is_loopback(host)
     routes: list[BaseRoute] = [
         Route("/mcp/{view}", endpoint=mcp),
         *service_routes(rest),
         *rest_routes(rest),
         *a2a_routes(rest),
     ]
-    if host is not None and is_loopback(host):  # elsewhere the user of the browser is unknown without a login
+    if is_local:  # elsewhere the user of the browser is unknown without a login
         routes.append(Mount("/oauth", app=callback_app(box, identify=lambda _scope: str(callers.operator.principal))))
     app = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={404: _not_found, 500: _broken, ToolError: _refused}
@@ -87,6 +89,7 @@ def gateway_app(
         rates=rates,
         concurrent_requests=box.settings.server.concurrent_requests,
         mcp=mcp.serve_default,
+        console=ConsoleApp(oauth_callback=not is_local),
         metadata_url=metadata_url,
     )
     behind = observed(access)

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from toolpost import __version__
 from toolpost.gateway.rest import accounts, artifacts, calls, event_stream, pending, runs, sources, tools
 from toolpost.gateway.rest.components import COMPONENTS, ref
+from toolpost.gateway.rest.compression import compress
 from toolpost.gateway.rest.operations import JsonResponse, Operation, Resource
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def rest_routes(service: RestService) -> list[Route]:
         by_path[operation.path][operation.method] = operation
     document = JsonResponse(openapi_document(OPERATIONS, server=service.public_url))
 
-    async def show_document(_request: Request) -> Response:
-        return document
+    async def show_document(request: Request) -> Response:
+        return await compress(request, document)
 
     routes = [Route(f"/api/v1{path}", Resource(service, methods)) for path, methods in by_path.items()]
     return [*routes, Route("/openapi.json", show_document)]

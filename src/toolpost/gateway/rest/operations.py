@@ -19,6 +19,7 @@ from toolpost.contracts.outcomes import Outcome
 from toolpost.gateway.access import CALLER, insufficient_scope
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.components import resolve
+from toolpost.gateway.rest.compression import compress
 from toolpost.gateway.source_changes import FROM_SIBLING, ChangedSources
 from toolpost.processes.json_documents import measure
 from toolpost.schema.json_size import MAX_INLINE_VALUES, SMALL
@@ -291,7 +292,7 @@ class Resource:
             detail = f"this path does not support {raw.method}"
             response: Response = ProblemResponse(405, "method_not_allowed", detail, headers=allowed)
         else:
-            response = await operation(self._service, raw)
+            response = await compress(raw, await operation(self._service, raw))
         await response(scope, receive, send)
 
 
