@@ -1,4 +1,4 @@
-"""Every error that a call or a set-up may raise; docs/calls.md says when each is raised."""
+"""Every error that a call or a set-up may raise; docs/errors.md says when each is raised."""
 
 from toolpost.contracts.errors import (
     ConfigError,

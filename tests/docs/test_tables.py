@@ -112,7 +112,7 @@ def test_the_reference_links_to_what_it_builds_on() -> None:
 def test_every_error_is_documented_with_its_code_and_category() -> None:
     tree = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ToolError)]
 
-    documented = {tuple(cell.strip("`") for cell in row[:3]) for row in _table("calls.md", "error")}
+    documented = {tuple(cell.strip("`") for cell in row[:3]) for row in _table("errors.md", "error")}
 
     assert documented == {(kind.__name__, kind.error_code, kind.category.value) for kind in tree}
 
