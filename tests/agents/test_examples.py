@@ -9,7 +9,8 @@ import pytest
 from tests.docs.blocks import ROOT, blocks
 from tests.docs.reader import Reader, search_path
 
-PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
+PAGES = ("planner.md", "planner-storage.md")
+PAGE = "\n".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES)
 
 
 @pytest.fixture
@@ -56,4 +57,4 @@ def test_a_person_signs_in_by_the_callback_and_the_run_goes_on(reader: Reader) -
 
 @pytest.mark.req("DOC-01", "MISC-07")
 def test_pauses_in_a_store_of_ones_own_are_resumed_by_another_worker(reader: Reader) -> None:
-    follow(reader, "Pause and resume", "A store of your own, in production")
+    follow(reader, "State store for several workers")
