@@ -11,7 +11,7 @@ from toolpost.auth.accounts import Accounts
 from toolpost.auth.consents import NO_CHALLENGE, ConnectedAccount, ConsentRequest, Consents, challenge_of
 from toolpost.auth.oauth.challenges import AuthChallenge
 from toolpost.auth.oauth.sign_in import scopes_to_keep
-from toolpost.auth.oauth.tokens import TokenSet, request_headers
+from toolpost.auth.oauth.tokens import request_headers
 from toolpost.auth.token_refresher import ConsentNeeded
 from toolpost.auth.vault import Account
 from toolpost.contracts.calls import AuthorizedCall, Credential, PermittedCall, RequestedCall
@@ -19,7 +19,7 @@ from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.questions import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from toolpost.auth.account_counts import AccountCounts
     from toolpost.auth.services import Service
@@ -166,11 +166,8 @@ class AccountCredentials:
             raise self._not_completed()
         name = hashlib.sha256("\0".join(account.key).encode()).hexdigest()
         headers = {"Authorization": f"{tokens.token_type} {tokens.access_token.reveal()}"}
-        return Credential(f"account:{name}", headers, _proofs(tokens) if tokens.dpop_key else None)
 
+        def proof(method: str, url: str, nonce: str) -> Mapping[str, str]:
+            return request_headers(tokens, method, url, nonce=nonce)
 
-def _proofs(tokens: TokenSet) -> Callable[[str, str, str], Mapping[str, str]]:
-    def proof(method: str, url: str, nonce: str) -> Mapping[str, str]:
-        return request_headers(tokens, method, url, nonce=nonce)
-
-    return proof
+        return Credential(f"account:{name}", headers, proof if tokens.dpop_key else None)

@@ -40,7 +40,7 @@ class Accounts:
     ) -> None:
         self.rows = rows
         self.clock = clock
-        self.learn = learn or _ignore_secrets
+        self.learn = learn or (lambda _secrets: None)
         self.issuers = IssuerRegistry(rows)
         self._vault = Vault(rows, learn=self.learn, clock=clock)
         self._refresher = TokenRefresher(self._vault)
@@ -121,9 +121,8 @@ class Accounts:
     async def _take_out(self, key: TokenKey) -> Account | None:
         """Delete an account and return its last version, even if it is refreshed concurrently."""
         while (account := await self._vault.standing(key)) is not None:
-            if await self.rows.remove(
-                key, version=account.version or None
-            ):  # an account that cannot be decrypted has no version
+            # An account that cannot be decrypted has no version.
+            if await self.rows.remove(key, version=account.version or None):
                 return account
         return None
 
@@ -150,7 +149,3 @@ class Accounts:
         if isinstance(renewal, RefreshedTokens):
             return renewal._replace(revoke=partial(self._revoke, service, binding, renewal.tokens))
         return renewal
-
-
-def _ignore_secrets(_: set[str]) -> None:
-    """Ignore secrets without redaction."""

@@ -133,9 +133,9 @@ def claim_at(claims: Mapping[str, Any], path: str) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    return (
-        [value] if isinstance(value, str) else [one for one in value if isinstance(one, str)] if is_array(value) else []
-    )
+    if isinstance(value, str):
+        return [value]
+    return [one for one in value if isinstance(one, str)] if is_array(value) else []
 
 
 def role_names(value: Any) -> list[str]:

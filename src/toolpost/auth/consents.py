@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 
 from toolpost.auth.issuer_registry import PROGRAM, program_key
@@ -188,7 +188,12 @@ class Consents:
         owner = Principal(caller.tenant, caller.user)
         if person != owner:  # following another user's link would connect this user's account to that user
             raise ToolAuthError("The sign-in is for another user than the one who is logged in.", code="oauth_person")
-        _refuse_mix_up(caller.provider, provider)
+        if caller.provider != provider:
+            raise ToolAuthError(
+                f"The callback is from {provider!r}, but the sign-in was started at {caller.provider!r}. It is not "
+                "used, because another server may have intercepted the sign-in.",
+                code="oauth_issuer_mismatch",
+            )
         # A code is valid once, so a started exchange is completed even if the browser disconnects.
         task = asyncio.ensure_future(self._exchange(pending, parameters, browser))
         self._exchanges[task] = owner
@@ -242,7 +247,7 @@ class Consents:
         if row is None or not row.body or float(row.body["expires"]) <= self._accounts.clock():
             message = "This link was used or has expired. If the account is not connected, call the tool again."
             raise ToolAuthError(message, code="oauth_expired")
-        return _read_invitation(row.body, secret)
+        return convert({**row.body, "secret": secret}, Invitation)
 
     async def start(self, invitation: Invitation, *, browser: str) -> StartedSignIn | ConnectedAccount:
         """Start the sign-in of an invitation in the browser that opened it."""
@@ -314,16 +319,6 @@ def callback_url(base: str, provider: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{quote(provider, safe='')}"))
 
 
-def _refuse_mix_up(started_at: str, came_from: str) -> None:
-    if started_at == came_from:
-        return
-    raise ToolAuthError(
-        f"The callback is from {came_from!r}, but the sign-in was started at {started_at!r}. It is not used, "
-        "because another server may have intercepted the sign-in.",
-        code="oauth_issuer_mismatch",
-    )
-
-
 def _refuse_other_service(service: Service, other: Service) -> None:
     """Reject two sources of one provider that are not the same service."""
     if _issued_by(other) != _issued_by(service):
@@ -372,21 +367,3 @@ def _caller(service: Service, request: ConsentRequest, redirect_uri: str, browse
         provider=service.provider,
         trace_id=request.trace_id,
     )
-
-
-def _read_invitation(data: Mapping[str, Any], secret: str) -> Invitation:
-    return Invitation(
-        provider=data["provider"],
-        person=Principal(*data["person"]),
-        expires=float(data["expires"]),
-        challenge=_challenge(data["challenge"]),
-        trace_id=data["trace_id"],
-        tool=data["tool"],
-        secret=secret,
-    )
-
-
-def _challenge(data: Mapping[str, Any]) -> AuthChallenge:
-    fields = dict(data)
-    scopes = fields.pop("scopes")
-    return AuthChallenge(scopes=None if scopes is None else tuple(scopes), **fields)

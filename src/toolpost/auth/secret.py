@@ -84,7 +84,12 @@ def secret_from(reference: str, *, environ: Mapping[str, str] | None = None, all
     Anything else would be the secret itself and is rejected unless `allow_plain`; the error does not contain it.
     """
     if match := _VARIABLE.fullmatch(reference):
-        return _from_environment(match["name"] or match["braced"], os.environ if environ is None else environ)
+        name = match["name"] or match["braced"]
+        value = (os.environ if environ is None else environ).get(name)
+        if value:
+            return Secret(value)
+        fault = "is not set" if value is None else "is empty"
+        raise ConfigError(f"the environment variable {name!r} {fault}; put the secret into it", code="secret_missing")
     kind, _, rest = reference.partition(":")
     if kind == "file":
         return Secret(private_text(Path(rest).expanduser()))
@@ -135,14 +140,6 @@ def _refuse_shared(path: Path, status: os.stat_result) -> None:
         raise ConfigError(message, code="secret_exposed")
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise ConfigError(f"the secret file {path} can be read by others; run: chmod 600 {path}", code="secret_exposed")
-
-
-def _from_environment(name: str, environ: Mapping[str, str]) -> Secret:
-    value = environ.get(name)
-    if not value:
-        message = "is not set" if value is None else "is empty"
-        raise ConfigError(f"the environment variable {name!r} {message}; put the secret into it", code="secret_missing")
-    return Secret(value)
 
 
 def _from_keyring(place: str) -> Secret:

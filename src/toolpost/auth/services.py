@@ -37,7 +37,7 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.nearest_names import did_you_mean
 from toolpost.contracts.records import represent
-from toolpost.schema.json_values import is_array, is_object
+from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.wire.network import NetworkPolicy
 
 _URLS = ("issuer", "auth_url", "token_url", "revocation_url", "device_url")
@@ -119,7 +119,8 @@ def service_of(
     if not (serves_metadata and url):
         options = with_known_endpoints(options, str(options.get("provider") or config.name))
     read_assertion = _assertion_reader(config.name, options)
-    urls = [url, *(str(options.get(key) or "") for key in _URLS), *_provider_urls(options)]
+    identity_provider = as_object(options.get("identity_provider"))
+    urls = [url, *(str(options.get(key) or "") for key in _URLS), str(identity_provider.get("token_url") or "")]
     allowed = network.for_source(*dict.fromkeys(one for one in urls if one))
     plan = SignInPlan(
         url=url or str(options.get("auth_url") or options.get("issuer") or ""),
@@ -196,11 +197,6 @@ def _identity_provider(config: dict[str, Any]) -> IdentityProvider:
         client=Client(id=str(config["client_id"]), secret=secret),
         id_token=secret_from(str(config["id_token"]), allow_plain=True),
     )
-
-
-def _provider_urls(config: dict[str, Any]) -> list[str]:
-    value: object = config.get("identity_provider")
-    return [str(value["token_url"])] if is_object(value) else []
 
 
 def _resource(config: ExternalToolConfig, *, serves_metadata: bool) -> str | None:

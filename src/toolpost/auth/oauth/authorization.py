@@ -86,9 +86,8 @@ def begin_authorization(
 ) -> AuthorizationRequest:
     """Start a sign-in; reject a server that does not support PKCE with S256."""
     endpoint = _endpoint(server)
-    if parse_target(caller.redirect_uri).scheme != "https" and not is_loopback_url(
-        caller.redirect_uri
-    ):  # required by MCP
+    # MCP requires a secure redirect.
+    if parse_target(caller.redirect_uri).scheme != "https" and not is_loopback_url(caller.redirect_uri):
         raise ConfigError("A redirect URI must be https, or on this machine.")
     if client.issuer not in {None, server.issuer}:
         raise ToolAuthError(f"The client {client.id!r} belongs to {client.issuer!r}, not to {server.issuer!r}.")

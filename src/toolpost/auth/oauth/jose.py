@@ -52,16 +52,6 @@ def new_private_key() -> Secret:
     return Secret(json.dumps(ECKey.generate_key("P-256", private=True).as_dict(private=True)))
 
 
-def public_jwk(key: Secret, algorithm: str) -> dict[str, Any]:
-    """Return the public half of a private key, as a JWK."""
-    return dict(_read(key, algorithm).as_dict(private=False))
-
-
-def thumbprint_of(key: Secret, algorithm: str) -> str:
-    """Return the thumbprint of a key (RFC 7638)."""
-    return _read(key, algorithm).thumbprint()
-
-
 @lru_cache(maxsize=16)
 def _read(key: Secret, algorithm: str) -> Key:
     kind = _KINDS.get(algorithm)
@@ -101,7 +91,7 @@ class DpopKey:
     @property
     def thumbprint(self) -> str:
         """The thumbprint in a bound token."""
-        return thumbprint_of(self.private, DPOP_ALGORITHM)
+        return _read(self.private, DPOP_ALGORITHM).thumbprint()
 
     def proof(self, method: str, url: str, *, now: float, access_token: str | None = None, nonce: str = "") -> str:
         """Return the DPoP header for a single request."""
@@ -116,7 +106,8 @@ class DpopKey:
             claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         if nonce:
             claims["nonce"] = nonce
-        header = {"typ": "dpop+jwt", "jwk": public_jwk(self.private, DPOP_ALGORITHM)}
+        jwk = _read(self.private, DPOP_ALGORITHM).as_dict(private=False)
+        header = {"typ": "dpop+jwt", "jwk": dict(jwk)}
         return sign_jws(claims, key=self.private, algorithm=DPOP_ALGORITHM, header=header)
 
 

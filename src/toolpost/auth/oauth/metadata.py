@@ -111,8 +111,6 @@ class ServerMetadata(Struct, frozen=True, kw_only=True):
     jwks_uri: str | None = None
     code_challenge_methods: tuple[str, ...] = ()
     auth_methods: tuple[str, ...] | None = None
-    auth_signing_algorithms: tuple[str, ...] | None = None
-    grant_types: tuple[str, ...] | None = None
     scopes_supported: tuple[str, ...] | None = None
     dpop_algorithms: tuple[str, ...] = ()
     iss_parameter: bool = False
@@ -296,8 +294,6 @@ def _server(document: dict[str, Any], issuer: str, trust: Trust, documents: tupl
         jwks_uri=endpoint("jwks_uri"),
         code_challenge_methods=_texts(document.get("code_challenge_methods_supported")) or (),
         auth_methods=_texts(document.get("token_endpoint_auth_methods_supported")),
-        auth_signing_algorithms=_texts(document.get("token_endpoint_auth_signing_alg_values_supported")),
-        grant_types=_texts(document.get("grant_types_supported")),
         scopes_supported=_texts(document.get("scopes_supported")),
         dpop_algorithms=_texts(document.get("dpop_signing_alg_values_supported")) or (),
         iss_parameter=document.get("authorization_response_iss_parameter_supported") is True,
