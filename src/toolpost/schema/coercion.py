@@ -184,33 +184,26 @@ def _typed(rules: JsonSchema, value: Any) -> Any:
 def _read(kind: Any, value: Any) -> Any:
     match kind:
         case "integer":
-            return _read_integer(value)
+            match = _full_match(_INTEGER, value)
+            return int(match[1]) if match else _NOTHING
         case "number":
-            return _read_number(value)
+            return _parsed(value) if _full_match(_NUMBER, value) else _NOTHING
         case "boolean":
-            return _read_boolean(value)
+            word = value.strip().lower() if isinstance(value, str) else ""
+            return {"true": True, "false": False}.get(word, _NOTHING)
         case "string":
             return _read_string(value)
         case "object":
             return _read_json(value, dict)
         case "array":
-            return _read_array(value)
+            items = _read_json(value, list)
+            return [value] if items is _NOTHING else items
         case _:
             return _NOTHING
 
 
-def _read_integer(value: Any) -> Any:
-    match = _INTEGER.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
-    return int(match[1]) if match else _NOTHING
-
-
-def _read_number(value: Any) -> Any:
-    match = _NUMBER.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
-    return _parsed(value) if match else _NOTHING
-
-
-def _read_boolean(value: Any) -> Any:
-    return {"true": True, "false": False}.get(value.strip().lower(), _NOTHING) if isinstance(value, str) else _NOTHING
+def _full_match(pattern: re.Pattern[str], value: Any) -> re.Match[str] | None:
+    return pattern.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_DIGITS else None
 
 
 def _read_string(value: Any) -> Any:
@@ -223,11 +216,6 @@ def _read_string(value: Any) -> Any:
             return json.dumps(value) if math.isfinite(value) else _NOTHING
         case _:
             return _NOTHING
-
-
-def _read_array(value: Any) -> Any:
-    parsed = _read_json(value, list)
-    return [value] if parsed is _NOTHING else parsed
 
 
 def _read_json(value: Any, kind: type) -> Any:

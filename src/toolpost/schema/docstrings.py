@@ -1,4 +1,4 @@
-"""Read what a docstring tells callers: the description, and that of each parameter."""
+"""Parse a docstring: the description of a function, and that of each parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import docstring_parser
 from docstring_parser import Docstring, DocstringStyle
 from docstring_parser.google import DEFAULT_SECTIONS, GoogleParser, Section, SectionType
 
-# Sections that tell a caller something; the parser of Google's style drops those that it does not know.
+# Sections with remarks for callers; the parser of Google's style drops unknown sections.
 _REMARKS = ("Note", "Notes", "Warning", "Warnings", "Important", "Caution")
 _SECTIONS = [Section(title, title.lower(), SectionType.SINGULAR) for title in _REMARKS]
 _google = GoogleParser([*DEFAULT_SECTIONS, *_SECTIONS])
@@ -23,7 +23,7 @@ class Documentation(NamedTuple):
 
 
 def parse_docstring(text: str) -> Documentation:
-    """Parse a docstring in Google's, NumPy's or Sphinx's style; in no known style it is all description."""
+    """Parse a docstring in Google's, NumPy's or Sphinx's style; in any other style, all of it is the description."""
     try:
         parsed = docstring_parser.parse(text)
         if parsed.style is DocstringStyle.GOOGLE:
@@ -34,7 +34,7 @@ def parse_docstring(text: str) -> Documentation:
         name.strip().lstrip("*"): " ".join(param.description.split())
         for param in parsed.params
         if param.description
-        for name in param.arg_name.split(",")  # NumPy's style may describe several at once
+        for name in param.arg_name.split(",")  # NumPy's style may describe several together
     }
     return Documentation("\n\n".join(_paragraphs(parsed)), described)
 

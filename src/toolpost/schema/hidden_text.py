@@ -1,6 +1,6 @@
 """Remove or escape hidden characters in external texts.
 
-Hidden is what a person does not see but a model reads, or what makes the text around it look like another one.
+Hidden characters are invisible to a person but not to a model, or they disguise the text around them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from toolpost.contracts.errors import ToolOutputError
 from toolpost.schema.json_values import SCHEMA_MAPS, is_array, is_object
 
-# What is not seen, or makes the text around it look like another one: control characters, format characters without
-# a shape (not the Arabic number signs, which have one), fillers, variation selectors, and the tag characters.
+# Invisible or disguising characters: control characters, format characters without a shape (not the Arabic number
+# signs, which have one), fillers, variation selectors and tag characters.
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _HIDDEN = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -27,7 +27,7 @@ _TAGS = re.compile("[\U000e0020-\U000e007e]+")
 _TAG_BASE = 0xE0000
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
-# Keywords of JSON Schema: texts for readers, and values that stand for themselves.
+# Keywords of JSON Schema: texts for readers, and plain values.
 _TEXTS = frozenset({"description", "title", "$comment"})
 _VALUES = frozenset({"const", "default", "enum", "examples", "example"})
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -38,8 +38,8 @@ _FLAG_TAGS = "[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
 _BLACK_FLAG = "\U0001f3f4"
 _KEYCAP = "\u20e3"
 _NEAR = 24
-# By the characters that do their work there: what must stand before them, and what after. One alone is kept; more of
-# them in a row, or elsewhere, show nothing and could say something to a model.
+# Characters with a function, by the pattern that must precede or follow them. A single one is kept. Several in a row,
+# or one in another place, are invisible and could carry instructions to a model.
 _PICTURE = "[\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"  # emoji
 _JOINING = (
     "[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u18af\u1a20-\u1aaf\u1b00-\u1c4f\ua800-\ua82f\ua880-\uaaff"
@@ -80,7 +80,7 @@ def clean_text(text: str) -> CleanText:
 
     Joiners, direction marks and variation selectors stay where scripts and emoji need them.
     """
-    # Most texts are plain: one pass at the speed of memory tells.
+    # Most texts are plain ASCII, which this pass over the bytes detects quickly.
     if text.isascii() and len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text):
         return CleanText(text)
     hidden = 0
@@ -92,7 +92,9 @@ def clean_text(text: str) -> CleanText:
             return run
         hidden += len(run)
         spelled = _spelled(run)
-        return f"[hidden text: {spelled}]" if spelled else _breaks(run)
+        if spelled:
+            return f"[hidden text: {spelled}]"
+        return "".join(char for char in run.translate(_BREAKS) if char in " \n")
 
     return CleanText(_RUNS.sub(shown, text), hidden)
 
@@ -107,7 +109,7 @@ def escape_hidden(text: str) -> str:
 
 
 def hidden_excerpt(text: str) -> str:
-    """Return the part of a text around its first hidden characters, escaped; empty where there are none."""
+    """Return the part of a text around its first hidden characters, escaped; empty if there are none."""
     for run in _RUNS.finditer(text):
         if not _has_place(run):
             start, end = run.span()
@@ -130,14 +132,14 @@ def may_hide(value: Any) -> bool:
 
 
 def may_hide_in(written: str) -> bool:
-    """Return whether a value may have hidden characters that was written as JSON, with other letters as they are."""
+    """Return whether JSON text that was written without ASCII escapes may have hidden characters."""
     if "\\" in written and ("\\u00" in written or "\\b" in written or "\\f" in written):  # control characters
         return True
     return "\x7f" in written or (not written.isascii() and _RUNS.search(written) is not None)
 
 
 def find_hidden(value: Any) -> str:
-    """Return the first text or name in a JSON value with hidden characters; empty where there is none."""
+    """Return the first text or name in a JSON value with hidden characters; empty if there is none."""
     if isinstance(value, str):
         return value if hidden_excerpt(value) else ""
     parts = [*value, *value.values()] if is_object(value) else value if is_array(value) else []
@@ -148,7 +150,7 @@ def find_hidden(value: Any) -> str:
 
 
 def clean_schema(schema: Any) -> Any:
-    """Remove hidden characters from a schema's descriptions and titles; what validates values is unchanged."""
+    """Remove hidden characters from a schema's descriptions and titles; keywords that validate are unchanged."""
     if is_array(schema):
         return [clean_schema(part) for part in schema]
     if not is_object(schema):
@@ -165,12 +167,12 @@ def _readable_part(key: str, part: Any) -> Any:
 
 
 def _is_printable_ascii(value: Any) -> bool:
-    """Whether a whole value is plain ASCII: the encoder is many times quicker than a look at each text.
+    """Return whether a value is printable ASCII: encoding it is many times faster than examining each text.
 
-    It writes whatever is not, and every control character, as an escape.
+    The encoder escapes all other characters.
     """
     if isinstance(value, str):
-        return False  # one text is looked at sooner than encoded
+        return False  # examining one text is faster than encoding it
     try:
         written = _encode(value)
     except (TypeError, ValueError):
@@ -179,7 +181,7 @@ def _is_printable_ascii(value: Any) -> bool:
 
 
 def _clean_value(value: Any) -> tuple[Any, int]:
-    """Return the value itself, not a copy, where nothing is hidden."""
+    """Return the value itself, not a copy, if nothing is hidden."""
     if isinstance(value, str):
         return clean_text(value)
     if is_object(value):
@@ -201,7 +203,7 @@ def _clean_object(value: dict[str, Any]) -> tuple[Any, int]:
     for name, item in value.items():
         key, in_name = clean_text(name)
         seen, count = _clean_value(item)
-        while in_name and (key in members or key in value):  # two names that only looked alike stay two
+        while in_name and (key in members or key in value):  # names that only looked alike stay distinct
             key += "_"
         members[key] = seen
         hidden += in_name + count
@@ -221,14 +223,9 @@ def _has_place(found: re.Match[str]) -> bool:
         case "\u200c" | "\u200d":
             pictures = run == "\u200d" and re.match(_PICTURE, last) and re.match(_PICTURE, first)
             return bool(pictures) or re.match(_JOINING, last) is not None
-        case "\u200e" | "\u200f" | "\u061c":  # beside what has no direction, near what has one
+        case "\u200e" | "\u200f" | "\u061c":  # beside neutral characters, near text with a direction
             return re.search(_RIGHT_TO_LEFT, before) is not None or re.search(_RIGHT_TO_LEFT, after) is not None
         case "\u180b" | "\u180c" | "\u180d" | "\u180e" | "\u180f":
             return re.match(_MONGOLIAN, last) is not None
         case _:
             return last == _BLACK_FLAG and re.fullmatch(_FLAG_TAGS, run) is not None
-
-
-def _breaks(run: str) -> str:
-    """The blanks and line ends of a run of hidden characters."""
-    return "".join(char for char in run.translate(_BREAKS) if char in " \n")

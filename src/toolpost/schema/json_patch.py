@@ -40,7 +40,7 @@ def to_pointer(parts: Iterable[str | int]) -> str:
 
 
 def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """Return the parts of a JSON Pointer; ToolValidationError when it is none."""
+    """Return the parts of a JSON Pointer; ToolValidationError if it is invalid."""
     if not pointer:
         return ()
     if not pointer.startswith("/") or _ESCAPE.search(pointer):
@@ -61,9 +61,9 @@ def has_value(document: Any, pointer: str) -> bool:
 
 
 def apply_patch(document: Any, changes: Sequence[JsonChange]) -> Any:
-    """Return a value with the changes applied in order; ToolValidationError names the change that does not fit.
+    """Return a value with the changes applied in order; ToolValidationError names a change that does not fit.
 
-    The value itself, and what the changes hold, stay as they are.
+    Neither the value nor the changes are modified.
     """
     if not isinstance(changes, (list, tuple)):
         raise ToolValidationError("changes are a list of JSON Patch operations")

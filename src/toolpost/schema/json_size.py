@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 MAX_VALUES = 2_500_000
 MAX_INLINE_VALUES = 100_000
 MAX_DIRECT_VALUES = 500_000
-"""Values of a document that can only be decoded on the spot."""
+"""The limit for a document that cannot be decoded in another process."""
 MAX_DEPTH = 200
 SMALL = 256 * 1024
-"""Bytes that no document needs to be measured up to: it is decoded within a few milliseconds, whatever is in it."""
+"""Documents up to this size, in bytes, are not measured: they are decoded within a few milliseconds."""
 
 _SLICE = 1 << 20  # other threads run after each
-# A string, or the beginning of one that goes on after the slice; so that each byte is looked at once.
+# A string, or the beginning of one that continues in the next slice. Each byte is examined once.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _END = b"#"
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -33,7 +33,7 @@ class CheckedJson(bytes):
 
 
 class JsonLimits(NamedTuple):
-    """How many values a document may have, and how many to be decoded in this process."""
+    """The most values that a document may have, and the most that are decoded in this process."""
 
     max_values: int = MAX_VALUES
     inline_values: int = MAX_INLINE_VALUES
@@ -45,10 +45,10 @@ class JsonLimits(NamedTuple):
 
 
 def measure_json(data: bytes, max_values: int = MAX_VALUES) -> int:
-    """Return about how many values a document has, never fewer than it has.
+    """Return an upper estimate of the number of values in a document.
 
-    ToolClientError with the code `message_too_large` where it has more than the limit, or is nested too deeply.
-    Commas and brackets are counted, which is quick; those in strings are excluded only where it matters.
+    Raise ToolClientError with the code `message_too_large` if the document exceeds the limit or is nested too deeply.
+    This counts commas and brackets, which is fast; those in strings are excluded only if it matters.
     """
     values = sum(map(_count, _slices(data)))
     if values <= MAX_DEPTH:
@@ -73,9 +73,6 @@ def _count(data: bytes) -> int:
 
 
 def _slices(data: bytes) -> Iterator[bytes]:
-    if len(data) <= _SLICE:
-        yield data
-        return
     for start in range(0, len(data), _SLICE):
         yield data[start : start + _SLICE]
 
@@ -89,7 +86,7 @@ def _without_strings(data: bytes) -> Iterator[bytes]:
         if rest.endswith(_END):
             begun = b""
             yield rest[:-1]
-        else:  # the end is in a string, which goes on in the next piece
+        else:  # the end is in a string, which continues in the next piece
             escapes = (len(whole) - len(whole.rstrip(b"\\"))) % 2
             begun = b'"\\' if escapes else b'"'
             yield rest
@@ -102,6 +99,6 @@ def _is_too_deep(data: bytes) -> bool:
             return True
         inner = brackets.replace(b"[]", b"").replace(b"{}", b"")
         if len(inner) == len(brackets):
-            return False  # nothing is left, or it is not JSON, which the decoder says
+            return False  # nothing is left, or it is not JSON, which the decoder reports
         brackets = inner
     return bool(brackets)

@@ -40,7 +40,7 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return a JSON object itself, and an empty one for any other value."""
+    """Return a JSON object unchanged, or an empty one for any other value."""
     return value if is_object(value) else {}
 
 
@@ -50,12 +50,12 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def refuse_constant(name: str) -> NoReturn:
-    """Raise ValueError for NaN and infinities; the `parse_constant` of readers that take JSON alone."""
+    """Raise ValueError for NaN and infinities: the `parse_constant` of strict JSON decoders."""
     raise ValueError(f"{name} is no JSON value")
 
 
 def finite_number(value: object) -> float | None:
-    """Return a number that can be computed with; None for anything else, such as infinity or one of 400 digits."""
+    """Return a finite number; None for anything else, such as infinity or an integer of 400 digits."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return value if abs(value) <= sys.float_info.max else None
@@ -109,30 +109,30 @@ def cooperative_decoder(
     parse_float: Callable[[str], Any] | None = None,
     parse_constant: Callable[[str], Any] | None = None,
 ) -> json.JSONDecoder:
-    """Return a decoder for this text that lets other threads run meanwhile.
+    """Return a decoder for this text that lets other threads run.
 
-    The C scanner holds the interpreter's lock except in calls of Python hooks. Large texts get a hook per object; where
-    objects are too far apart, the Python scanner is used, with a hook per number.
+    The C scanner holds the interpreter's lock except in calls of Python hooks. Large texts get a hook per object; if
+    objects are too far apart, the Python scanner is used.
     """
     if len(text) <= _QUICK:
         return json.JSONDecoder(parse_float=parse_float, parse_constant=parse_constant)
     if all("{" in text[start : start + _QUICK] for start in range(0, len(text) - _QUICK, _QUICK)):
-        return json.JSONDecoder(object_hook=_same, parse_float=parse_float, parse_constant=parse_constant)
-    slow: Any = json.JSONDecoder(parse_float=parse_float, parse_int=_integer, parse_constant=parse_constant)
+        return json.JSONDecoder(object_hook=lambda value: value, parse_float=parse_float, parse_constant=parse_constant)
+    slow: Any = json.JSONDecoder(parse_float=parse_float, parse_constant=parse_constant)
     slow.scan_once = _scanner.py_make_scanner(slow)
     return cast("json.JSONDecoder", slow)
 
 
 def decode_in_pieces(data: bytes) -> Any:
-    """Decode a document that is mostly one array of objects alike; other threads run after each piece of the array.
+    """Decode a document that is mostly one array of similar objects; other threads run after each piece of the array.
 
-    This is the quickest way to decode a long list. ValueError where the document has another form, or is not JSON.
+    This is the fastest way to decode a long list. ValueError if the document has another form or is not JSON.
     """
     start = data.index(b'[{"') + 1
     opening = data[start : data.index(b'"', start + 2) + 1]  # such as {"name"
     end = data.rindex(b"}]") + 1
-    # Where the array is one of whole pieces, and what is around it is a document with it, the whole is one, too: a cut
-    # within a text or an inner array leaves a piece that is not an array.
+    # If the array splits into whole pieces, and a document remains around it, the whole is valid, too: a cut within a
+    # text or an inner array leaves a piece that is not an array.
     document = _decode_piece(data[:start] + _ENCODED_MARK + data[end:])
     array = _find_marked(document)
     while start < end:
@@ -151,7 +151,7 @@ def _decode_piece(data: bytes) -> Any:
 
 
 def _find_marked(document: Any) -> list[Any]:
-    """Find the array that has the mark and nothing else, and empty it."""
+    """Find the only array that contains just the mark, and empty it."""
     stack, marked = [document], list[list[Any]]()
     while stack:
         part = stack.pop()
@@ -162,14 +162,6 @@ def _find_marked(document: Any) -> list[Any]:
         raise ValueError("the document has another form: its first array of objects is not the last one")
     marked[0].clear()
     return marked[0]
-
-
-def _same(value: dict[str, Any]) -> dict[str, Any]:
-    return value
-
-
-def _integer(text: str) -> int:
-    return int(text)
 
 
 # ---------------------------------------------------------------- values in messages
@@ -327,7 +319,7 @@ class PathLink(NamedTuple):
 
 
 def find_non_json(value: Any) -> str | None:
-    """Describe the first part of a value that JSON cannot carry: a foreign type, a key or a text; None if all can."""
+    """Describe the first part of a value that is not JSON: a type, a key or a text; None if all parts are."""
     stack: list[tuple[PathLink | None, Any]] = [(None, value)]
     seen: set[int] = set()
     while stack and len(seen) < _MAX_VISITS:

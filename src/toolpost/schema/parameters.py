@@ -93,7 +93,11 @@ def read_parameters(fn: Callable[..., Any]) -> Parameters:
         if annotation is _CONTEXT:
             context.append(parameter.name)
         elif parameter.kind is Parameter.VAR_KEYWORD:
-            extras = _extras(fn, parameter.name, annotation)
+            if get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
+                raise ToolSchemaError(
+                    f"{function_name(fn)}: '**{parameter.name}' is unpacked; write its fields as separate parameters"
+                )
+            extras = annotation
         else:
             arguments.append(_argument(parameter, annotation))
     if len(context) > 1:
@@ -111,12 +115,6 @@ def _check_fillable(fn: Callable[..., Any], parameter: Parameter) -> None:
         )
     if name in ("self", "cls") and parameter.annotation is Parameter.empty:
         raise ToolSchemaError(f"{function_name(fn)}: parameter {name!r} is not bound; use a bound method as the tool")
-
-
-def _extras(fn: Callable[..., Any], name: str, annotation: Any) -> Any:
-    if get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
-        raise ToolSchemaError(f"{function_name(fn)}: '**{name}' is unpacked; write its fields as separate parameters")
-    return annotation
 
 
 def _annotation(fn: Callable[..., Any], parameter: Parameter) -> Any:

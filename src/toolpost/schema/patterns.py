@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-# `[\w-.]` is legal in JavaScript, where the dash then means itself; other dialects want it escaped.
+# `[\w-.]` is legal in JavaScript, where the dash is literal; other dialects require an escape.
 _DASH_AFTER_CLASS = re.compile(r"(\\[wWdDsS])-(?=[^\]])")
 _DASH_BEFORE_CLASS = re.compile(r"(?<=[^\[\\^])-(?=\\[wWdDsS])")
 _REFERS_BACK = re.compile(r"\\[1-9]|\\k<|\(\?P=|\(\?\(")
@@ -90,7 +90,7 @@ def _patterns_under(key: str, value: Any) -> Iterator[tuple[str, str]]:
 def relax_patterns(schema: Any, unwanted: Callable[[str], bool]) -> Any:
     """Return a schema without the unwanted patterns that accepts at least every value that this one accepts.
 
-    Without its pattern a part allows more. Where that would make the whole refuse more, below `not` and `if`, the
+    A part without its pattern accepts more. If the whole schema would then reject more, as below `not` and `if`, the
     keyword is removed, too, and `oneOf` becomes `anyOf`.
     """
     if is_array(schema):
@@ -119,7 +119,7 @@ def _relaxed_names(named: dict[str, Any], unwanted: Callable[[str], bool]) -> di
 
 
 def _reverses(key: str, schema: JsonSchema) -> bool:
-    """Whether a keyword would refuse more if its subschema allowed more; a reference may lead to any pattern."""
+    """Return whether a keyword rejects more if its subschema accepts more; a reference may contain any pattern."""
     if key in _UNEVALUATED:
         return True
     if key in ("then", "else"):
@@ -137,7 +137,7 @@ def _may_hold_pattern(schema: Any) -> bool:
 
 
 def count_repeats(pattern: str) -> int | None:
-    """Return how many parts of a pattern may repeat; None when repeats are nested or refer back."""
+    """Return how many parts of a pattern may repeat; None if repeats are nested or refer back."""
     # Python's engine cannot be bounded, so a pattern that could backtrack exponentially must not reach it: no repeat
     # around a part that itself varies.
     if _REFERS_BACK.search(pattern):
@@ -159,5 +159,5 @@ def count_repeats(pattern: str) -> int | None:
 
 
 def _close(varies: list[bool]) -> bool:
-    """Whether the group that ends here varies."""
+    """Return whether the group that ends here varies."""
     return varies.pop() if len(varies) > 1 else varies[0]

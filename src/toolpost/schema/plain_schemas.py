@@ -1,6 +1,6 @@
-"""Recognize plain schemas: of objects, valid, small, free of patterns and hidden characters, as one quick check shows.
+"""Recognize plain schemas by one fast check: valid, small, of objects, without patterns and hidden characters.
 
-Nearly all tools have such schemas. Others are no worse, but need the full checks.
+Nearly all tools have such schemas. Other schemas need the full checks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from toolpost.schema.hidden_text import may_hide_in
 if TYPE_CHECKING:
     import jsonschema_rs
 
-# Far below the limits of `schema_checks`: half of the characters at most open a bracket, each reference is followed
-# once on a way down, and between two of them schemas are nested no deeper than the levels.
+# Far below the limits of `schema_checks`: at most half of the characters open a bracket, each reference is followed
+# once on a path, and between two references schemas are nested at most _LEVELS deep.
 _LONGEST = 6_000
 _MOST_REFERENCES = 12
 _LEVELS = 7
@@ -69,7 +69,7 @@ def is_plain_schema(schema: JsonSchema) -> bool:
         text = orjson.dumps(schema).decode()
         if len(text) > _LONGEST or not _meta_schema().is_valid(schema):
             return False
-    except (TypeError, ValueError):  # there are values in it that JSON does not have
+    except (TypeError, ValueError):  # it contains values that are not JSON
         return False
     _, *references = text.split(_REFERENCE)
     if references:
@@ -81,7 +81,7 @@ def is_plain_schema(schema: JsonSchema) -> bool:
 
 @cache
 def _meta_schema() -> jsonschema_rs.Validator:
-    """Return the validator of plain schemas; every value in them has to be one that it knows."""
+    """Return the validator of plain schemas, which rejects unknown keywords."""
     import jsonschema_rs  # noqa: PLC0415 - takes long to load, and a catalog without sources is listed without it
 
     root = _level(1)
@@ -92,7 +92,7 @@ def _meta_schema() -> jsonschema_rs.Validator:
 
 
 def _level(number: int) -> JsonSchema:
-    """Return the meta-schema of schemas that so many levels deep; those of the last one contain no others."""
+    """Return the meta-schema of one level; the schemas of the last level contain no others."""
     keywords: dict[str, Any] = dict(_KEYWORDS)
     if number < _LEVELS:
         inner = {"$ref": f"#/$defs/level{number + 1}"}

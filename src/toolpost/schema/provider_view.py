@@ -1,8 +1,8 @@
-"""Fit tools and their arguments to what model providers take, and bring the arguments of calls back.
+"""Adapt tools and their arguments to the limits of model providers, and convert the arguments of calls back.
 
-Providers refuse tool names and property names with other characters than these, or longer ones, and schemas that are
-not plainly an object. One such tool makes them refuse the whole request. What is changed here is only what a model
-reads: arguments come back under their real names and are checked against the real schema.
+Providers reject tool names and property names with other characters or more than 64, and schemas that are not plainly
+an object. One such tool makes them reject the whole request. Only the view of the model changes: arguments are
+converted back to their real names and validated against the real schema.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.subschemas import REFERENCES, nest_schema, rename_references, replace_subschemas, subschemas
 
 WRAPPER = "arguments"
-"""The only property of a schema that was no plain object; its value is the arguments."""
+"""The only property of a schema that was not a plain object; its value contains the arguments."""
 
 UNPARSED = "unparsed"
-"""The only argument of an earlier call whose arguments were no object."""
+"""The only argument of an earlier call with arguments that were not an object."""
 
 _LONGEST = 64
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -35,7 +35,7 @@ _BY_PROPERTY = ("properties", "dependentSchemas", "dependentRequired", "dependen
 
 
 class ArgumentMap(NamedTuple):
-    """The schema that a model reads, and the way of arguments there and back; `aliases` are by real name."""
+    """The schema that a model reads, and the conversion of arguments in both directions; `aliases` are by real name."""
 
     schema: JsonSchema
     aliases: Mapping[str, str]
@@ -43,7 +43,7 @@ class ArgumentMap(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether arguments are the same on both sides."""
+        """Whether arguments need no conversion."""
         return not self.aliases and not self.wrapped
 
     def to_model(self, arguments: Any) -> Any:
@@ -52,14 +52,14 @@ class ArgumentMap(NamedTuple):
         return {WRAPPER: shown} if self.wrapped else shown
 
     def from_model(self, arguments: Any) -> Any:
-        """Return the arguments that a model wrote, under their real names; a real name is taken too."""
+        """Return the arguments that a model wrote, under their real names; real names are accepted, too."""
         if self.wrapped and is_object(arguments) and arguments.keys() == {WRAPPER}:
             arguments = arguments[WRAPPER]
         return _rename_keys(arguments, {alias: name for name, alias in self.aliases.items()})
 
 
 def fit_schema(schema: JsonSchema) -> ArgumentMap:
-    """Fit the schema of a tool's arguments to what providers take."""
+    """Adapt the schema of a tool's arguments to the limits of providers."""
     names = _property_names(schema)
     aliases: dict[str, str] = {}
     for name in sorted(name for name in names if not _PROPERTY_NAME.fullmatch(name)):
@@ -74,10 +74,10 @@ def fit_schema(schema: JsonSchema) -> ArgumentMap:
 
 
 class ToolView:
-    """The tools of one request as a provider takes them, and the way of calls there and back."""
+    """The tools of one request as a provider accepts them, and the conversion of calls in both directions."""
 
     def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Fit tools in the shape of Chat Completions."""
+        """Adapt tools in the format of Chat Completions."""
         functions: list[Mapping[str, Any]] = [tool["function"] for tool in tools]
         names = {str(function["name"]) for function in functions}
         self.definitions: list[ToolDefinition] = []
@@ -93,18 +93,18 @@ class ToolView:
             self.definitions.append(ToolDefinition(shown, description, self._maps[name].schema))
 
     def is_plain(self, shown: str) -> bool:
-        """Return whether arguments of a tool, by the name that the model knows, are the same on both sides."""
+        """Return whether the arguments of a tool need no conversion; `shown` is its name for the model."""
         name_map = self._maps.get(self._names.get(shown, shown))
         return name_map is None or name_map.is_plain
 
     def real_name(self, shown: str) -> str:
-        """Return the name of a tool by the name that the model knows; an unknown one is returned as it is."""
+        """Return the name of a tool by its name for the model; an unknown name is returned unchanged."""
         return self._names.get(shown, shown)
 
     def call_to_model(self, name: str, arguments: Any) -> tuple[str, dict[str, Any]]:
-        """Return the name and the arguments of an earlier call as the model knows them.
+        """Return the name and the arguments of an earlier call in the form for the model.
 
-        Arguments that are not the JSON of an object become one, because providers refuse a history without.
+        Arguments that are not a JSON object are wrapped in one, because providers reject other histories.
         """
         name_map = self._maps.get(name)
         shown = self._aliases.get(name) or (name if _TOOL_NAME.fullmatch(name) else _alias(name, ()))
@@ -112,14 +112,14 @@ class ToolView:
         return shown, values if name_map is None or UNPARSED in values else name_map.to_model(values)
 
     def call_from_model(self, shown: str, arguments: str) -> tuple[str, str]:
-        """Return the real name and arguments of a call; text that is not JSON stays as it is."""
+        """Return the real name and arguments of a call; text that is not JSON is unchanged."""
         name = self.real_name(shown)
         name_map = self._maps.get(name)
         return name, arguments if name_map is None or name_map.is_plain else _convert(name_map.from_model, arguments)
 
 
 def is_strict(schema: JsonSchema) -> bool:
-    """Return whether providers can hold a model to a schema to the letter: objects name and require all they have."""
+    """Return whether providers can enforce a schema strictly: every object declares and requires all its properties."""
     properties = schema.get("properties")
     if is_object(properties) or schema.get("type") == "object":
         named = as_object(properties)
@@ -130,7 +130,7 @@ def is_strict(schema: JsonSchema) -> bool:
 
 
 def _alias(name: str, taken: Collection[str]) -> str:
-    """Return a name that providers take: readable, and with a hash, so that no other name is the same by chance."""
+    """Return a valid name for providers: readable, with a hash that distinguishes it from other names."""
     stem = _NOT_IN_NAMES.sub("_", name).strip("_-")[: _LONGEST - _HASH_CHARS - 1] or "name"
     salt = name
     while True:
@@ -141,7 +141,6 @@ def _alias(name: str, taken: Collection[str]) -> str:
 
 
 def _property_names(schema: JsonSchema) -> set[str]:
-    """Return the names of all properties that a schema declares, at any depth."""
     names: set[str] = set()
     stack = [schema]
     while stack:
@@ -159,7 +158,7 @@ def _rename(schema: JsonSchema, aliases: Mapping[str, str]) -> JsonSchema:
     for keyword in _BY_PROPERTY:
         if is_object(named := copy.get(keyword)):
             copy[keyword] = {aliases.get(name, name): _alias_names(part, aliases) for name, part in named.items()}
-    for name, alias in aliases.items():  # the model sees what its provider does not take as a name
+    for name, alias in aliases.items():  # the model sees the name that its provider rejects
         if is_object(shown := copy.get("properties", {}).get(alias)):
             copy["properties"][alias] = {"title": name, **shown}
     if "required" in copy:
@@ -187,7 +186,7 @@ def _rename_keys(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _wrap(schema: JsonSchema) -> JsonSchema:
-    """Make a schema the only property of an object; definitions stay at the top, where references look for them."""
+    """Wrap a schema as the only property of an object; definitions stay at the root, where references find them."""
     inner, stored = nest_schema(schema, "properties", WRAPPER)
     whole = {"type": "object", "properties": {WRAPPER: inner}, **stored}
     return {**whole, "required": [WRAPPER], "additionalProperties": False}

@@ -12,17 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias, NoneType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Required,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, structs
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
@@ -36,7 +26,7 @@ from toolpost.schema.json_values import as_object, is_array, is_object, quote, s
 from toolpost.schema.secrets import SecretPaths, is_secret_path, secret_paths
 from toolpost.schema.violations import plain_message
 
-# The field of the arguments that stands for `**kwargs`; no parameter can have this name.
+# The field for `**kwargs`; no parameter can have this name.
 EXTRAS = "**"
 _QUALIFIERS = (Required, NotRequired)
 _IS_OLD = sys.version_info < (3, 12)
@@ -54,7 +44,10 @@ def build_converter(
     property_names = frozenset(schema.get("properties", ()))
 
     def convert(arguments: dict[str, Any]) -> dict[str, Any]:
-        values = _gathered(arguments, property_names) if extras else arguments
+        values = arguments
+        if extras:
+            values = {name: value for name, value in arguments.items() if name in property_names}
+            values[EXTRAS] = {name: value for name, value in arguments.items() if name not in property_names}
         try:
             value = adapter.validate_python(values)
         except ValidationError as exc:
@@ -66,20 +59,14 @@ def build_converter(
     return convert
 
 
-def _gathered(arguments: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """Move the arguments that no parameter takes to EXTRAS."""
-    named = {name: value for name, value in arguments.items() if name in known}
-    return {**named, EXTRAS: {name: value for name, value in arguments.items() if name not in known}}
-
-
 def _read_as_json(adapter: TypeAdapter[Any], given: Any, refused: ValidationError, schema: JsonSchema) -> Any:
-    """Try once more as JSON text: a strict model takes a date as text only there."""
+    """Retry as JSON text: a strict model accepts a date as text only there."""
     try:
         return adapter.validate_json(json.dumps(given))
     except ValidationError as exc:
         refused = exc
     except (TypeError, ValueError):
-        # Not JSON at all; what pydantic said about the Python value stands.
+        # Not JSON: pydantic's message about the Python value applies.
         pass
     raise ToolValidationError(_lines(refused, schema)) from None
 
@@ -96,13 +83,13 @@ def _line(detail: ErrorDetails, secrets: SecretPaths) -> str:
         return f"{spell_path(path[:-1])}: missing required {quote(str(path[-1]))}"
     got = detail["input"]
     if is_secret_path(path, secrets):
-        # A validator's own text may quote the value.
+        # A validator's message may quote the value.
         return f"{spell_path(path)}: not accepted, got {spell_value(got, hidden=True)}"
     return f"{spell_path(path)}: {plain_message(detail['msg'])}, got {spell_value(got)}"
 
 
 def build_renderer(adapter: TypeAdapter[Any]) -> Callable[[Any], Any]:
-    """Build a function from what a tool returns to JSON data."""
+    """Build a function that converts the result of a tool to JSON data."""
 
     def render(value: Any) -> Any:
         try:
@@ -127,34 +114,28 @@ def _unwritable(value: Any, exc: Exception) -> ToolOutputError:
 
 
 def _struct_dict(value: Any) -> dict[str, Any]:
-    """Return the fields of a struct, as Toolpost's own records are, which pydantic does not know."""
+    """Return the fields of a struct, which pydantic does not support."""
     if not isinstance(value, Struct):
         raise TypeError(f"Unable to serialize unknown type: {type(value)}")
     return structs.asdict(value)
 
 
 def schema_of(adapter: TypeAdapter[Any], mode: Literal["validation", "serialization"]) -> JsonSchema:
-    """Generate the JSON Schema of a type, for values to be parsed or to be written, without generated titles."""
+    """Generate the JSON Schema of a type, for parsing or writing values, without generated titles."""
     schema = adapter.json_schema(mode=mode, schema_generator=_Untitled)
     for name, definition in schema.get("$defs", {}).items():
         _drop_title(definition, name)
-    return _with_root_inlined(schema)
-
-
-def _with_root_inlined(schema: JsonSchema) -> JsonSchema:
-    """Inline the root of a recursive type, which pydantic writes as a reference to itself."""
     definitions = schema.get("$defs")
-    if set(schema) != {"$ref", "$defs"} or not is_object(definitions):
-        return schema
-    root = definitions.get(str(schema["$ref"]).removeprefix("#/$defs/"))
-    return {**root, "$defs": definitions} if is_object(root) else schema
+    if set(schema) == {"$ref", "$defs"} and is_object(definitions):  # the root of a recursive type is a reference
+        root = definitions.get(str(schema["$ref"]).removeprefix("#/$defs/"))
+        return {**root, "$defs": definitions} if is_object(root) else schema
+    return schema
 
 
 class _Untitled(GenerateJsonSchema):
-    """Leave out titles made from names, which cost tokens and tell a model nothing; written ones are kept."""
+    """Omit titles generated from names, which cost tokens and tell a model nothing; written titles are kept."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        del schema
         return False
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -207,7 +188,7 @@ def _subscripted(form: Any, args: Any) -> Any:
 
 
 def _rebuilt(old: Any, memo: Memo) -> Any:
-    # A modern one is fine, and one that contains itself stays as it is; pydantic then says what to do.
+    # A modern one is unchanged, and so is one that contains itself; pydantic then reports the remedy.
     memo[old] = old
     if type(old).__module__ != "typing":
         return old
@@ -231,7 +212,7 @@ def _field(hint: Any, *, required: bool) -> Any:
 def arguments_model(name: str, schema: JsonSchema) -> type[BaseModel]:
     """Build a model of the properties of an object schema; those not required are None by default.
 
-    A property whose name no field can have is reached by another name: dump with `by_alias=True`.
+    A property with a name that no field can have gets another name: dump with `by_alias=True`.
     """
     required = set(_array(schema.get("required")))
     types = _Types(schema)
@@ -249,21 +230,21 @@ def arguments_model(name: str, schema: JsonSchema) -> type[BaseModel]:
 
 
 def result_model(name: str) -> type[BaseModel]:
-    """Build a model that takes any result as its one field, `result`."""
+    """Build a model with the one field `result`, which accepts any value."""
     return _create(name, result=(Any, None))
 
 
 class _Types:
-    """Python types of the schemas within one document; each schema is looked at once, also where it holds itself."""
+    """Python types of the schemas within one document; each schema is converted once, even if it contains itself."""
 
     def __init__(self, root: JsonSchema) -> None:
         self._root = root
         self._known: dict[int, Any] = {}
 
     def of(self, declared: Any) -> Any:
-        """Return the type of a schema; Any where it has none."""
+        """Return the type of a schema, or Any."""
         if id(declared) not in self._known:
-            self._known[id(declared)] = Any  # what a schema within itself is
+            self._known[id(declared)] = Any  # the type of a schema within itself
             self._known[id(declared)] = self._derive(as_object(declared))
         return self._known[id(declared)]
 
@@ -271,7 +252,9 @@ class _Types:
         if "$ref" in schema:
             return self.of(self._target(schema["$ref"]))
         if values := [schema["const"]] if "const" in schema else _array(schema.get("enum")):
-            return _literal(values)
+            # `Literal` supports neither fractions nor objects.
+            is_literal = all(value is None or isinstance(value, (str, int)) for value in values)
+            return _Literal[tuple(values)] if is_literal else Any
         if options := _array(schema.get("anyOf")) or _array(schema.get("oneOf")):
             return _union([self.of(option) for option in options])
         kinds = schema["type"] if is_array(schema.get("type")) else [schema.get("type")]
@@ -285,7 +268,7 @@ class _Types:
         return _SCALARS.get(kind, Any) if isinstance(kind, str) else Any
 
     def _target(self, reference: Any) -> Any:
-        """Return the schema that a local reference names; None where there is none."""
+        """Return the target of a local reference; None if it does not exist."""
         if not isinstance(reference, str) or not reference.startswith(_LOCAL):
             return None
         target: Any = self._root
@@ -295,19 +278,12 @@ class _Types:
 
 
 def _union(kinds: Sequence[Any]) -> Any:
-    """Return the union of types; `Any` takes in the others."""
+    """Return the union of types; `Any` includes the others."""
     return Any if Any in kinds else Union[tuple(kinds)]  # noqa: UP007 - built at run time
 
 
-def _literal(values: Sequence[Any]) -> Any:
-    """Return the type of an enumeration; `Literal` knows neither fractions nor objects."""
-    if all(value is None or isinstance(value, (str, int)) for value in values):
-        return _Literal[tuple(values)]
-    return Any
-
-
 def _field_name(key: str, taken: Mapping[str, Any]) -> str:
-    """Return a name that a field can have: no dash, no leading underscore, no word of Python or pydantic."""
+    """Return a valid field name: no dash, no leading underscore, no keyword of Python, no attribute of a model."""
     name = re.sub(r"\W", "_", key).lstrip("_") or "field"
     if name[0].isdigit() or keyword.iskeyword(name) or hasattr(BaseModel, name):
         name = f"field_{name}"

@@ -107,7 +107,7 @@ class CheckedDefinitions:
         return values <= MAX_NODES and depth + 2 <= MAX_DEPTH and self._is_light(schema, definitions)
 
     def _is_light(self, schema: JsonSchema, definitions: Mapping[str, Any]) -> bool:
-        """Whether the weight is within the limits."""
+        """Return whether the weight is within the limits."""
         if not self._usable:
             return False
         weights: dict[int, Weight] = {}
@@ -227,16 +227,12 @@ def _check_references(document: SchemaDocument, tool_name: str) -> bool:
         for reference in references(schema):
             has_reference = True
             if document.target(reference, schema) is None:
-                raise _refusal(tool_name, where, _why_unusable(reference))
+                problem = "leaves the document and is never fetched; put its target under $defs"
+                if reference.startswith("#"):
+                    problem = "points at nothing in this document"
+                raise _refusal(tool_name, where, f"reference {reference[:200]!r} {problem}")
         stack.extend((location_below(where, inner), inner.schema) for inner in subschemas(schema))
     return has_reference
-
-
-def _why_unusable(reference: str) -> str:
-    shown = reference[:200]
-    if reference.startswith("#"):
-        return f"reference {shown!r} points at nothing in this document"
-    return f"reference {shown!r} leaves the document and is never fetched; put its target under $defs"
 
 
 def _check_weight(document: SchemaDocument, tool_name: str, done: dict[int, Weight] | None = None) -> None:

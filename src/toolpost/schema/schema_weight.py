@@ -51,7 +51,7 @@ class _Frame(Struct):
     height: int = 0
 
     def add(self, place: Place, weight: Weight) -> None:
-        """Add one part: parts for the same value add up, of those for its members the heaviest counts."""
+        """Add one part: parts for the same value are summed, of those for its members the maximum is used."""
         self.height = max(self.height, weight.height)
         if place == "here":
             self.here += weight.work
@@ -79,7 +79,7 @@ def weigh(document: SchemaDocument) -> Weight:
 def weights(document: SchemaDocument, done: dict[int, Weight]) -> Iterator[tuple[str, Weight]]:
     """Yield each schema's weight, parts first and the root last; a recursive weight is a reference back up.
 
-    `done` holds the weights of known schemas, by identity.
+    `done` contains the weights of known schemas, by identity.
     """
     stack = [_frame(document, "#", document.root, "here")]
     unfinished = {id(document.root)}
@@ -105,17 +105,13 @@ def weights(document: SchemaDocument, done: dict[int, Weight]) -> Iterator[tuple
 
 
 def _frame(document: SchemaDocument, where: str, schema: JsonSchema, place: Place) -> _Frame:
-    return _Frame(where, schema, place, document.applied(schema), cost_here=1 + _own_cost(schema))
-
-
-def _own_cost(schema: JsonSchema) -> int:
-    """Return the cost of slow keywords: options of `enum` that are no scalars, `uniqueItems`, `multipleOf`."""
+    """Build the frame of a schema with the cost of slow keywords: containers in `enum`, `uniqueItems`, `multipleOf`."""
     options, factor = schema.get("enum"), schema.get("multipleOf")
     compared = sum(is_object(one) or is_array(one) for one in options) if is_array(options) else 0
     cost = compared * _COMPARED + (schema.get("uniqueItems") is True) * _SORTED
     if isinstance(factor, int | float):
         cost += _DIVIDED if _LEAST_FACTOR <= factor <= LARGEST_DIVIDED else 20 * _DIVIDED
-    return cost
+    return _Frame(where, schema, place, document.applied(schema), cost_here=1 + cost)
 
 
 def location_below(where: str, inner: Subschema) -> str:

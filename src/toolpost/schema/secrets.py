@@ -1,4 +1,4 @@
-"""Detect secrets by the names of fields, variables and headers, and by the marks of a schema."""
+"""Detect secrets by the names of fields, variables and headers, and by keywords of a schema."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LAST_PAIRS = frozenset(
         ("password", "hash"),
     }
 )
-# Headers that say how to talk, not who talks.
+# Headers of the protocol, without credentials.
 _HARMLESS_HEADERS = frozenset(
     {
         *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "connection"),
@@ -48,7 +48,7 @@ _HARMLESS_HEADERS = frozenset(
         *("referer", "te", "upgrade", "user-agent", "via", "x-client-name", "x-requested-with"),
     }
 )
-# A word, a number, a date, a media type: to hide these would hide ordinary text.
+# A word, a number, a date or a media type: hiding these would hide ordinary text.
 _HARMLESS_VALUE = re.compile(r"[A-Za-z]{0,7}|[\d.:-]{0,10}|[a-z]+/[\w.+*-]+")
 # Words that may follow a secret name without making it harmless: `password_confirm`, `private_key_pem`.
 _NEUTRAL_TAILS = frozenset(
@@ -61,7 +61,7 @@ _RUN_TOGETHER = re.compile(
     r"(password|passwd|passphrase|secretkey|clientsecret|privatekey|accesskey|apikey|sessionid"
     r"|(access|auth|refresh|session|bearer|api|id)token)$"
 )
-# Words before `token` that make it a page to turn or a piece of text.
+# Words before `token` that make it a cursor or a unit of text.
 _HARMLESS_TOKENS = frozenset(
     {
         *("page", "next", "previous", "prev", "continuation", "sync", "cursor", "pagination", "change", "max"),
@@ -75,7 +75,7 @@ _VARIABLE_TAIL = re.compile(r"(?:^|[^a-z])(?:key|keys|pass|auth|pat|dsn)$", re.I
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return whether a field of this name is likely to hold a secret."""
+    """Return whether a field of this name is likely to contain a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1] in _NEUTRAL_TAILS:
         words.pop()
@@ -88,14 +88,14 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_variable(name: str) -> bool:
-    """Return whether a variable, a header or an option of this name is likely to hold a secret."""
+    """Return whether a variable, a header or an option of this name is likely to contain a secret."""
     return is_secret_name(name) or _VARIABLE_TAIL.search(name) is not None
 
 
 def secret_paths(schema: AnySchema) -> SecretPaths:
-    """Return the paths of secrets in values of this schema; `*` stands for any item or any other property.
+    """Return the paths of secrets in values of this schema; `*` is any item or any other property.
 
-    Recursive schemas are followed a few levels deep, which `is_secret_path` makes up for by name.
+    Recursive schemas are followed a few levels deep; `is_secret_path` detects deeper secrets by name.
     """
     if isinstance(schema, bool):
         return frozenset()
@@ -105,7 +105,7 @@ def secret_paths(schema: AnySchema) -> SecretPaths:
     seen: set[tuple[int, tuple[str, ...]]] = set()
     waiting = deque([_Visit((), schema)] if leading else ())
     while waiting:
-        visit = waiting.popleft()  # what lies near the top first
+        visit = waiting.popleft()  # breadth first
         if _is_marked(visit):
             paths.add(visit.path)
         elif len(visit.path) < _MAX_PATH and len(seen) < _MAX_VISITS:
@@ -161,11 +161,10 @@ def is_secret_path(path: Sequence[str | int], secrets: SecretPaths) -> bool:
     """Return whether the value at `path` is a secret or a part of one."""
     if any(isinstance(part, str) and is_secret_name(part) for part in path):
         return True
-    return any(_covers(secret, path) for secret in secrets)
-
-
-def _covers(secret: tuple[str, ...], path: Sequence[str | int]) -> bool:
-    return len(secret) <= len(path) and all(part in (ANY, there) for part, there in zip(secret, path, strict=False))
+    return any(
+        len(secret) <= len(path) and all(part in (ANY, there) for part, there in zip(secret, path, strict=False))
+        for secret in secrets
+    )
 
 
 class _Visit(NamedTuple):
@@ -187,7 +186,7 @@ def _inside(document: SchemaDocument, visit: _Visit, leading: set[int]) -> Itera
 
 
 def _step(inner: Subschema) -> tuple[str, ...] | None:
-    """Return what a subschema adds to the path; None when it does not describe the value's content."""
+    """Return the steps that a subschema adds to the path; None if it does not describe the value's content."""
     if inner.keyword in ("not", "if", "propertyNames", "contentSchema"):
         return None
     if inner.place == "here":

@@ -131,7 +131,8 @@ def _input(fn: Callable[..., Any], parameters: Parameters) -> _Input:
     properties: dict[str, JsonSchema] = schema.setdefault("properties", {})
     if parameters.has_extras:
         schema["additionalProperties"] = properties.pop(EXTRAS).get("additionalProperties", True)
-        _drop_required(schema, EXTRAS)
+        if required := [name for name in schema.pop("required", []) if name != EXTRAS]:
+            schema["required"] = required
     for argument in parameters.arguments:
         _complete(properties.get(argument.key), argument)
     types = [argument.annotation for argument in parameters.arguments]
@@ -209,12 +210,6 @@ def _adapted(
             f"{function_name(fn)}: {reason}; use types that JSON can carry: "
             "builtins, Literal, Enum, datetime, dataclasses, TypedDict, pydantic models"
         ) from exc
-
-
-def _drop_required(schema: JsonSchema, name: str) -> None:
-    required = [other for other in schema.pop("required", []) if other != name]
-    if required:
-        schema["required"] = required
 
 
 def _complete(property_schema: JsonSchema | None, argument: Argument) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -18,6 +19,8 @@ from toolpost.schema.json_values import (
     AnySchema,
     find_non_json,
     has_member,
+    is_array,
+    is_object,
     nested_deeper_than,
     numbers_within,
     parts_within,
@@ -26,8 +29,7 @@ from toolpost.schema.json_values import (
 from toolpost.schema.patterns import map_patterns, patterns_in, relax_patterns, translate_pattern
 from toolpost.schema.schema_weight import LARGEST_DIVIDED, Weight, weigh
 from toolpost.schema.secrets import SecretPaths, secret_paths
-from toolpost.schema.subschemas import SchemaDocument
-from toolpost.schema.violation_cost import is_costly, is_large
+from toolpost.schema.subschemas import SchemaDocument, Subschema
 from toolpost.schema.violations import Violation, describe
 
 MAX_ISSUES = 10
@@ -44,6 +46,10 @@ _LITTLE_WORK = 3
 # reduce the number. Longer text is validated without its patterns.
 _MAX_MATCHED = 100_000
 _NO_WEIGHT = Weight(1, 1, 1, 1, recursive=False)
+# Limits of collecting violations, which can cost far more than validating.
+_MAX_STEPS = 10_000
+_MAX_COPIED = 3_000_000  # characters; the engine puts a copy of the value into every violation
+_MAX_COPIED_ONCE = 1_000_000
 
 
 class Validator(Struct, frozen=True, kw_only=True):
@@ -93,9 +99,10 @@ class Validator(Struct, frozen=True, kw_only=True):
         secrets = self.secrets()
         lines = list(dict.fromkeys(describe(violation, instance, secrets) for violation in violations))
         if not lines:
-            why = "and is too large" if is_large(instance) else "which is too entangled"
+            why = "and is too large" if _is_large(instance) else "which is too entangled"
             return [f"$: does not fit the schema, {why} to say where"]
-        return _shortened(lines)
+        more = len(lines) - MAX_ISSUES
+        return [*lines[:MAX_ISSUES], f"and {more} more"] if more > 0 else lines
 
     def coerce(self, instance: Any) -> Any:
         """Return the value; if it is invalid, without nulls that represent absent members.
@@ -113,10 +120,10 @@ class Validator(Struct, frozen=True, kw_only=True):
     def _violations(self, instance: Any) -> Iterable[Violation]:
         if isinstance(self.schema, bool):
             return self.engine.violations(instance)
-        if is_large(instance):
+        if _is_large(instance):
             return ()
         document = SchemaDocument(self.schema)
-        if not is_costly(document, instance):
+        if not _is_costly(document, instance):
             return self.engine.violations(instance)
         weight = weigh(document)
         # A large value of a simple schema: finding one violation is linear, collecting all is not.
@@ -157,7 +164,9 @@ def _validator(
     number_limit: int | None = None,
     unchecked: tuple[str, ...] = (),
 ) -> Validator:
-    depth_limit = _depth_limit(weight)
+    # The nesting depth at which the engine stays within the stack, unless the schema limits the depth itself.
+    is_unbounded = weight.recursive or weight.height > _UNGUARDED_HEIGHT
+    depth_limit = min(_MAX_DEPTH, max(8, _MAX_FRAMES // weight.chain)) if is_unbounded else None
     is_valid = engine.is_valid
     if depth_limit is not None:
         is_valid = _guarded(is_valid, lambda instance: not nested_deeper_than(depth_limit, instance))
@@ -184,13 +193,6 @@ def unchecked_patterns(schema: AnySchema) -> tuple[str, ...]:
     return tuple(pattern for pattern in patterns if pattern_cost(translate_pattern(pattern)) is None)
 
 
-def _depth_limit(weight: Weight) -> int | None:
-    """Return the nesting depth at which the engine stays within the stack; None if the schema limits it."""
-    if not weight.recursive and weight.height <= _UNGUARDED_HEIGHT:
-        return None
-    return min(_MAX_DEPTH, max(8, _MAX_FRAMES // weight.chain))
-
-
 def _guarded(is_valid: Callable[[Any], bool], guard: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda instance: guard(instance) and is_valid(instance)
 
@@ -199,11 +201,6 @@ def _unreadable(instance: Any, exc: ValueError) -> str:
     if problem := find_non_json(instance):
         return problem
     return "$: nested too deeply to check" if "Recursion" in str(exc) else f"$: {exc}"
-
-
-def _shortened(lines: list[str]) -> list[str]:
-    more = len(lines) - MAX_ISSUES
-    return [*lines[:MAX_ISSUES], f"and {more} more"] if more > 0 else lines
 
 
 def _own_engine(schema: JsonSchema) -> Engine:
@@ -269,3 +266,37 @@ def _schema_error(exc: Exception) -> ToolSchemaError:
     if "not present in a registry" in problem:
         problem = f"{problem[:200]}; a remote schema is never fetched, put it under $defs"
     return ToolSchemaError(f"Schema is unusable at {where}: {problem[:400]}")
+
+
+def _is_costly(document: SchemaDocument, instance: Any) -> bool:
+    """Return whether collecting all violations would exceed a limit of steps, or of copies of the value."""
+    # Validation takes linear time, but the engine collects the violations of every alternative, whose number grows
+    # exponentially with the depth of a recursive choice.
+    stack: list[tuple[JsonSchema, Any]] = [(document.root, instance)]
+    steps = 0
+    while stack:
+        schema, value = stack.pop()
+        steps += 1 + sum(len(listed) for word in ("enum", "required") if is_array(listed := schema.get(word)))
+        for inner in document.applied(schema):
+            stack.extend((inner.schema, part) for part in islice(_parts_under(inner, value), _MAX_STEPS))
+            if len(stack) + steps >= _MAX_STEPS:
+                return True
+    return steps >= _MAX_STEPS or not text_within(_MAX_COPIED // steps, instance)
+
+
+def _is_large(instance: Any) -> bool:
+    """Return whether even one violation, which contains a copy of the value, would take long to build."""
+    return not text_within(_MAX_COPIED_ONCE, instance)
+
+
+def _parts_under(inner: Subschema, value: Any) -> Iterator[Any]:
+    """Yield at least the parts of a value that a subschema applies to."""
+    if inner.place == "here":
+        yield value
+    elif is_object(value):
+        if inner.keyword != "properties":
+            yield from value.values()
+        elif isinstance(inner.key, str) and inner.key in value:
+            yield value[inner.key]
+    elif is_array(value):
+        yield from value

@@ -47,9 +47,9 @@ def _problem(violation: Violation, instance: Any, secrets: SecretPaths) -> str:
             value = value_at(instance, violation.path)
             hidden = is_secret_path(violation.path, secrets)
             hint = "" if hidden else _hint(violation, value)
-            return (
-                f"expected {_expectation(keyword, violation.expected)}, got {spell_value(value, hidden=hidden)}{hint}"
-            )
+            read = _expectations.get(keyword)
+            expected = read(violation.expected) if read else f"what {quote(keyword)} asks for"
+            return f"expected {expected}, got {spell_value(value, hidden=hidden)}{hint}"
 
 
 def value_at(instance: Any, path: Sequence[str | int]) -> Any:
@@ -108,12 +108,6 @@ _expectations: dict[str, Callable[[Any], str]] = {
     "not": lambda _: "something other than the form it must not have",
     "propertyNames": lambda _: "property names of a certain form",
 }
-
-
-def _expectation(keyword: str, expected: Any) -> str:
-    if word := _expectations.get(keyword):
-        return word(expected)
-    return f"what {quote(keyword)} asks for"
 
 
 def _hint(violation: Violation, value: Any) -> str:
