@@ -12,12 +12,7 @@ from toolpost.catalog.overrides import Overlay
 from toolpost.catalog.specs import clean_spec, has_plain_schemas
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.contracts.sources import SourceTraits
-from toolpost.contracts.spec import (
-    JsonSchema,
-    PreviewingTool,
-    ToolSpec,
-    ToolTarget,
-)
+from toolpost.contracts.spec import JsonSchema, PreviewingTool, ToolSpec, ToolTarget
 from toolpost.schema.json_values import as_object, parts_within
 from toolpost.schema.secrets import SecretPaths, secret_paths
 

@@ -349,5 +349,4 @@ def _with_effects(
 
 def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        msg = f"{key}={value!r} is not one of {', '.join(allowed)}"
-        raise ValueError(msg)
+        raise ValueError(f"{key}={value!r} is not one of {', '.join(allowed)}")

@@ -193,8 +193,7 @@ class ExternalToolConfig(SourceModel):
             try:
                 re.compile(pattern)
             except re.error as error:
-                msg = f"{pattern!r} is not a regular expression: {error}"
-                raise ValueError(msg) from error
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
         return patterns
 
     @model_validator(mode="after")
@@ -202,8 +201,7 @@ class ExternalToolConfig(SourceModel):
         if msg := self._auth_fault():
             raise ValueError(msg)
         if self.transport is TransportType.MCP and self.utcp_mode is not UtcpMode.AUTO:
-            msg = "utcp_mode is only valid for HTTP/UTCP transports"
-            raise ValueError(msg)
+            raise ValueError("utcp_mode is only valid for HTTP/UTCP transports")
         return self
 
     def _auth_fault(self) -> str:

@@ -195,8 +195,7 @@ class ToolContext:
         """Return the user given as an argument or in `tool_context`; ValueError if the two differ."""
         inner = self.tool_context.get("user_id")
         if user_id is not None and inner is not None and user_id != inner:
-            msg = f"user_id {user_id!r} and tool_context['user_id'] {inner!r} differ; give one of them"
-            raise ValueError(msg)
+            raise ValueError(f"user_id {user_id!r} and tool_context['user_id'] {inner!r} differ; give one of them")
         agreed = user_id if user_id is not None else inner
         if agreed is not None:
             self.tool_context["user_id"] = agreed
@@ -305,6 +304,5 @@ class ToolContext:
 
     def _required_services(self) -> CallServices:
         if self._services is None:
-            msg = "this context is not part of a running call; call the tool through a Toolbox"
-            raise RuntimeError(msg)
+            raise RuntimeError("this context is not part of a running call; call the tool through a Toolbox")
         return self._services

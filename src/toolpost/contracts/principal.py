@@ -26,8 +26,7 @@ class Principal(NamedTuple):
         if not colon:
             tenant, user = LOCAL_TENANT, text
         if not tenant or not user or not _is_whole(text) or has_control(text):
-            msg = f"user {text!r} is not of the form 'tenant:user', in characters that can be seen"
-            raise ValueError(msg)
+            raise ValueError(f"user {text!r} is not of the form 'tenant:user', in characters that can be seen")
         return cls(tenant, user)
 
     def __str__(self) -> str:

@@ -10,12 +10,7 @@ import sys
 from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING, Self, cast
 
-from toolpost.processes.launch import (
-    Launch,
-    exec_error,
-    launch_error,
-    locate,
-)
+from toolpost.processes.launch import Launch, exec_error, launch_error, locate
 from toolpost.processes.pipes import CHUNK, OutputPipe, OutputTail
 from toolpost.processes.process_supervisor import (
     END_S,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.errors import (
-    ToolClientError,
-)
+from toolpost.contracts.errors import ToolClientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

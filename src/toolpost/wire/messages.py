@@ -11,12 +11,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from toolpost.contracts.errors import (
-    ToolClientError,
-    ToolConnectionError,
-    ToolTimeoutError,
-    ToolValidationError,
-)
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolTimeoutError, ToolValidationError
 from toolpost.contracts.http_syntax import TOKEN
 from toolpost.wire.decompression import PIECE_BYTES, Inflater, body_decoder
 from toolpost.wire.targets import split_url

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from toolpost.contracts.errors import (
-    ToolPermissionError,
-)
+from toolpost.contracts.errors import ToolPermissionError
 from toolpost.wire.targets import REFUSED, join_url, parse_target
 
 if TYPE_CHECKING:

@@ -8,11 +8,7 @@ from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.errors import (
-    ErrorCategory,
-    ToolConnectionError,
-    ToolPermissionError,
-)
+from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import Address, unmap_ipv4
 from toolpost.wire.proxies import Proxy, ProxyError
 from toolpost.wire.targets import REFUSED, Target

@@ -67,8 +67,7 @@ def parse_target(url: str, *, schemes: frozenset[str] = HTTP_SCHEMES) -> Target:
     try:
         return _read_url(url, schemes)
     except UnusableUrlError as unusable:
-        message = f"the URL{_of_host(url)} is refused: {unusable}"
-        raise ToolPermissionError(message, code=REFUSED) from None
+        raise ToolPermissionError(f"the URL{_of_host(url)} is refused: {unusable}", code=REFUSED) from None
 
 
 def is_http_url(address: str) -> bool:

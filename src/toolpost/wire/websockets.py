@@ -23,13 +23,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
-from toolpost.contracts.errors import (
-    ToolClientError,
-    ToolConnectionError,
-    ToolError,
-    ToolValidationError,
-    from_status,
-)
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolValidationError, from_status
 from toolpost.wire.messages import TOKEN_PATTERN, HeaderInput, Headers, Pairs, clean_headers, request_path
 from toolpost.wire.network import NetworkPolicy, Resolver
 from toolpost.wire.proxies import Proxy, parse_proxy
