@@ -35,7 +35,7 @@ def test_another_tenant_learns_nothing_and_may_not_ask(toolpost: Run, waiting: s
     assert "acme" not in foreign.out + foreign.err
     assert "acme" not in toolpost("pending", "show", waiting, "--user", "evil:eve").err
     assert asked.code == 2
-    assert "it is for the operator" in asked.err
+    assert "only the operator, in the tenant local" in asked.err
 
 
 def test_an_answer_without_the_tenant_names_the_option_that_is_missing(toolpost: Run, waiting: str, home: Path) -> None:

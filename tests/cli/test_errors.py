@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import Run, child_environment, command
+from toolpost.cli.commands import CommonOptions
 from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ToolError
 
@@ -124,7 +125,7 @@ def test_anything_unforeseen_is_a_failure_in_words(
 
     def leave() -> str:
         with pytest.raises(Exception) as leaving:  # noqa: PT011 - typer's own way to leave
-            run_command(unforeseen, as_json=False)
+            run_command(unforeseen, CommonOptions())
         assert getattr(leaving.value, "exit_code", None) == 1
         return capsys.readouterr().err
 
@@ -138,7 +139,7 @@ def test_a_reader_that_goes_away_is_no_error(capsys: pytest.CaptureFixture[str])
         raise BrokenPipeError
 
     with pytest.raises(Exception):  # noqa: B017, PT011 - typer's own way to leave
-        run_command(reader_gone, as_json=True)
+        run_command(reader_gone, CommonOptions(json=True))
 
     assert capsys.readouterr() == ("", "")
 
@@ -148,7 +149,7 @@ def test_an_error_of_the_toolbox_is_the_object_of_a_failed_call(capsys: pytest.C
         raise ToolError("it did not work", tool_name="a.b", code="odd")
 
     with pytest.raises(Exception):  # noqa: B017, PT011 - typer's own way to leave
-        run_command(failing, as_json=True)
+        run_command(failing, CommonOptions(json=True))
 
     out = capsys.readouterr().out
     assert '"status": "failed"' in out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolpost.cli.arguments import parse_duration_option
-from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.commands import Commands, CommonOptions
 from toolpost.cli.output import Output, format_time
 from toolpost.cli.prompts import require_confirmation
 from toolpost.cli.runner import FAILED, no_source, personal_sources, run_with_box, service_sources
@@ -66,28 +66,26 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("list")
-def list_accounts(config: Config = None, user: User = "", json: Json = False) -> None:
+def list_accounts(common: CommonOptions) -> None:
     """List the services, and how you stand there."""
 
     async def work(box: Toolbox, output: Output) -> int:
         manager = _account_manager(box, output)
-        states = [] if manager is None else await manager.states(Principal.parse(user))
+        states = [] if manager is None else await manager.states(Principal.parse(common.user))
         _show_list(states, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 @app.command("connect")
 def connect(
+    common: CommonOptions,
     service: Service,
     device: Device = False,
     no_browser: NoBrowser = False,
     port: Port = None,
     timeout: Timeout = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Sign in to a service.
 
@@ -102,13 +100,13 @@ def connect(
 
     async def work(box: Toolbox, output: Output) -> int:
         _account_manager(box, output)
-        return await sign_in(box, service, Principal.parse(user), options, output)
+        return await sign_in(box, service, Principal.parse(common.user), options, output)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=service_sources(service))
+    run_with_box(work, common, service_sources(service))
 
 
 @app.command("disconnect")
-def disconnect(service: Service, config: Config = None, user: User = "", json: Json = False) -> None:
+def disconnect(common: CommonOptions, service: Service) -> None:
     """Let an account go.
 
     Its tokens are removed here and ended at the service. Exits 1 when there was no
@@ -117,28 +115,24 @@ def disconnect(service: Service, config: Config = None, user: User = "", json: J
 
     async def work(box: Toolbox, output: Output) -> int:
         _account_manager(box, output)
-        revoked = await box.accounts.disconnect(service, Principal.parse(user))
+        revoked = await box.accounts.disconnect(service, Principal.parse(common.user))
         if revoked is None:
-            raise ToolError(f"{user} has no account at {service!r}; nothing was changed", code="not_connected")
+            raise ToolError(f"{common.user} has no account at {service!r}; nothing was changed", code="not_connected")
         if output.as_json:
-            output.document({"status": "disconnected", "provider": service, "user": user, "service_told": revoked})
+            output.document(
+                {"status": "disconnected", "provider": service, "user": common.user, "service_told": revoked}
+            )
         else:
-            output.text(f"disconnected: {service} for {user}.")
+            output.text(f"disconnected: {service} for {common.user}.")
         if not revoked:
             output.note(_NOT_REVOKED.format(services=service))
         return 0 if revoked else FAILED
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 @app.command("forget")
-def forget(
-    person: Person,
-    yes: Yes = False,
-    config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
-) -> None:
+def forget(common: CommonOptions, person: Person, yes: Yes = False) -> None:
     """Remove all that is kept of a user.
 
     Accounts are disconnected; pending actions, results, artifacts, task logs and sessions are removed, and so is what
@@ -153,7 +147,7 @@ def forget(
         removed = await box.recovery.data.forget(who) if manager is None else await manager.forget(who)
         return _show_forgotten(person, revoked, dict(removed), output)
 
-    run_with_box(work, config=config, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 def _account_manager(box: Toolbox, output: Output) -> AccountManager | None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from toolpost.cli import completion
 from toolpost.cli.arguments import parse_duration_option, read_text
-from toolpost.cli.commands import Config, Json, User
+from toolpost.cli.commands import CommonOptions
 from toolpost.cli.output import Output, count, count_tools, format_json, show_tools
 from toolpost.cli.prompts import EXIT_CODES, ask_at_terminal, describe_pause, is_interactive, read_line
 from toolpost.cli.runner import FAILED, SourceSelection, run_with_box, selected_sources
@@ -120,6 +120,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
 
 def run_agent(
+    common: CommonOptions,
     request: Request = None,
     model: Model = None,
     tools: Tools = None,
@@ -127,9 +128,6 @@ def run_agent(
     mode: Mode = "native",
     instructions: Instructions = None,
     resume: Resume = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Let a chat model answer a request with tools.
 
@@ -145,7 +143,7 @@ def run_agent(
         raise typer.BadParameter("the request is empty", param_hint="REQUEST")
 
     async def work(box: Toolbox, output: Output) -> int:
-        async with open_agent(box, output, options, user) as agent:
+        async with open_agent(box, output, options, common.user) as agent:
             try:
                 result = await (agent.begin(query) if resume is None else agent.resume(resume))
             except ToolError as error:
@@ -155,7 +153,7 @@ def run_agent(
                 raise
             return await agent.show(result)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=agent_sources(options))
+    run_with_box(work, common, agent_sources(options))
 
 
 def read_options(
@@ -413,15 +411,13 @@ def _failure(finish: PlannerFinish) -> ToolError:
 
 
 def chat(
+    common: CommonOptions,
     model: Model = None,
     tools: Tools = None,
     budget: Limits = None,
     mode: Mode = "native",
     instructions: Instructions = None,
     keep: Keep = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Talk to a chat model that calls tools.
 
@@ -433,9 +429,9 @@ def chat(
         raise typer.BadParameter("there is no terminal to talk at; `toolpost run REQUEST` needs none")
 
     async def work(box: Toolbox, output: Output) -> int:
-        history = History(box, user, keep)
+        history = History(box, common.user, keep)
         messages = await history.load()
-        async with open_agent(box, output, options, user) as agent:
+        async with open_agent(box, output, options, common.user) as agent:
             before = sum(message["role"] == "user" for message in messages)
             output.note(f"{agent.model_name} with {count_tools(len(agent.tools))}. /help tells what can be written.")
             if before:
@@ -443,7 +439,7 @@ def chat(
             await _talk(agent, output, history, messages)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=agent_sources(options))
+    run_with_box(work, common, agent_sources(options))
 
 
 class History:

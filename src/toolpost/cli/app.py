@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from toolpost import __version__
-from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.commands import Commands, CommonOptions
 from toolpost.cli.documents import document_hint
 from toolpost.cli.runner import freeze_modules, run_command
 
@@ -133,25 +133,23 @@ def _help(
     raise typer.Exit(run([*(words or ()), "--help"]))
 
 
-def _demo(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+def _demo(common: CommonOptions) -> None:
     """See it work, in a folder of its own.
 
     Tools are listed, called, refused, paused, approved and finished.
     """
     from toolpost.cli import demo
 
-    raise typer.Exit(demo.run(json=json))
+    raise typer.Exit(demo.run(json=common.json))
 
 
 def _bench(
+    common: CommonOptions,
     quick: Annotated[bool, typer.Option("--quick", help="Rougher figures in a fraction of the time.")] = False,
-    config: Config = None,  # noqa: ARG001 - as every command
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
 ) -> None:
     """Measure what a call costs here."""
     from functools import partial
 
     from toolpost.cli.bench import bench
 
-    run_command(partial(bench, quick=quick), as_json=json)
+    run_command(partial(bench, quick=quick), common)

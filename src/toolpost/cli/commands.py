@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -95,9 +96,33 @@ class Commands(typer.Typer):
         super().__init__(cls=Group, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """Register a command; takes the options of `Typer.command`."""
-        options.setdefault("cls", Command)
-        return super().command(name, **options)
+        """Register a command; takes the options of `Typer.command`.
+
+        A function with `CommonOptions` as its first parameter is a command with --config, --user and --json.
+        """
+        register = super().command(name, cls=Command, **options)
+        return lambda function: register(_with_common_options(function))
+
+    def callback(self, **options: Any) -> Callable[[Any], Any]:
+        """Register the function of the group itself, like `command`."""
+        register = super().callback(**options)
+        return lambda function: register(_with_common_options(function))
+
+
+def _with_common_options(function: Callable[..., None]) -> Callable[..., None]:
+    signature = inspect.signature(function, eval_str=True)
+    own = [*signature.parameters.values()]
+    if not own or own[0].annotation is not CommonOptions:
+        return function
+
+    def command(config: Path | None, user: str, json: bool, **given: Any) -> None:
+        function(CommonOptions(config, user, json), **given)
+
+    common = inspect.signature(_common_options, eval_str=True).parameters.values()
+    parameters = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own[1:], *common)]
+    command.__name__, command.__doc__, command.__annotations__ = function.__name__, function.__doc__, {}
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
 
 
 def _user(ctx: typer.Context, text: str) -> str:
@@ -123,10 +148,11 @@ def default_user() -> str:
 
 
 class CommonOptions(NamedTuple):
-    """Options that a suggested command needs for the same configuration and user; its text follows the command."""
+    """Options that every command takes; as a string, those that a suggested command needs to act on the same data."""
 
     config: Path | None = None
     user: str = ""
+    json: bool = False
 
     def __str__(self) -> str:
         words = [] if self.config is None else ["--config", str(self.config)]
@@ -161,11 +187,15 @@ User = Annotated[
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Of every tenant; for the operator.")]
 
 
-def check_operator(user: str, *, all_tenants: bool) -> None:
-    """Refuse --all-tenants to a command that acts for somebody of another tenant than the operator's."""
-    if all_tenants and Principal.parse(user).tenant != LOCAL_TENANT:
-        message = f"it is for the operator, whose tenant is {LOCAL_TENANT}; leave --user out"
-        raise typer.BadParameter(message, param_hint="--all-tenants")
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+
+
+def _common_options(config: Config = None, user: User = "", json: Json = False) -> None:
+    """Declare the parameters that `_with_common_options` adds."""
+
+
+def check_operator(user: str, *, all_tenants: bool) -> None:
+    """Raise a BadParameter for --all-tenants if the principal is of another tenant than the operator."""
+    if all_tenants and Principal.parse(user).tenant != LOCAL_TENANT:
+        message = f"only the operator, in the tenant {LOCAL_TENANT}, can use it; omit --user"
+        raise typer.BadParameter(message, param_hint="--all-tenants")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.commands import Config, Json, User
+from toolpost.cli.commands import CommonOptions
 from toolpost.cli.output import Output
 from toolpost.cli.runner import run_command
 
@@ -57,6 +57,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be writ
 
 
 def connect(
+    common: CommonOptions,
     what: Target,
     *,
     name: Name = None,
@@ -68,9 +69,6 @@ def connect(
     trust: Trust = False,
     force: Force = False,
     dry_run: DryRun = False,
-    config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
 ) -> None:
     """Add a source to the configuration and show its tools.
 
@@ -96,16 +94,12 @@ def connect(
     )
 
     async def work(output: Output) -> int:
-        return await connect_source(plan, config, output, yes=yes, trust=trust, force=force, dry_run=dry_run)
+        return await connect_source(plan, common.config, output, yes=yes, trust=trust, force=force, dry_run=dry_run)
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
-def list_presets(
-    config: Config = None,  # noqa: ARG001 - as every command
-    user: User = "",  # noqa: ARG001 - the same
-    json: Json = False,
-) -> None:
+def list_presets(common: CommonOptions) -> None:
     """List the servers that `tools connect` knows by name."""
 
     async def work(output: Output) -> int:
@@ -122,7 +116,7 @@ def list_presets(
         output.note("`toolpost tools connect NAME` adds one; with --dry-run it only shows what would be written.")
         return 0
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 def _package_document(package: Package) -> dict[str, Any]:
@@ -140,12 +134,7 @@ ConnectedName = Annotated[
 ]
 
 
-def disconnect(
-    name: ConnectedName,
-    config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
-) -> None:
+def disconnect(common: CommonOptions, name: ConnectedName) -> None:
     """Take a source out of the configuration.
 
     Its entry goes, comments and all the rest of the file stay; what was taken out is shown, to be pasted back.
@@ -155,7 +144,7 @@ def disconnect(
     async def work(output: Output) -> int:
         from toolpost.configuration.file_editor import config_path, remove_source
 
-        path = config_path(config)
+        path = config_path(common.config)
         taken = remove_source(path, name)
         if output.as_json:
             output.document({"status": "ok", "config": str(path), "source": name, "removed": taken, "error": None})
@@ -164,7 +153,7 @@ def disconnect(
             output.note(f"{name!r} is out of {path.name}; this was its entry.")
         return 0
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 ImportFile = Annotated[
@@ -175,13 +164,11 @@ ImportYes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this 
 
 
 def import_servers(
+    common: CommonOptions,
     file: ImportFile = None,
     dry_run: DryRun = False,
     yes: ImportYes = False,
     trust: Trust = False,
-    config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
 ) -> None:
     """Take over the MCP servers of another program's file.
 
@@ -196,6 +183,6 @@ def import_servers(
 
         if file is None:
             return list_importable(Path.cwd(), output)
-        return await import_file(file, config, output, yes=yes, trust=trust, dry_run=dry_run)
+        return await import_file(file, common.config, output, yes=yes, trust=trust, dry_run=dry_run)
 
-    run_command(work, as_json=json)
+    run_command(work, common)

@@ -16,7 +16,7 @@ import typer
 from msgspec.structs import asdict
 
 from toolpost import __version__
-from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.commands import Commands, CommonOptions
 from toolpost.cli.documents import document_hint
 from toolpost.cli.lock import changes_since_seen
 from toolpost.cli.output import Output, count_tools
@@ -59,12 +59,7 @@ def _group() -> None:
 
 
 @config_app.command("check")
-def check(
-    connect: Connect = False,
-    config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
-) -> None:
+def check(common: CommonOptions, connect: Connect = False) -> None:
     """Read it and say what is wrong, without starting anything.
 
     With --connect every source is started once, and its tools are counted. Exits 1 when something is wrong: a
@@ -74,7 +69,7 @@ def check(
     async def work(output: Output) -> int:
         from toolpost.configuration.loading import load_settings
 
-        loaded = load_settings(config)
+        loaded = load_settings(common.config)
         async with open_in_memory(loaded, output, connect=connect) as box:
             document = _config_document(loaded, box, connected=connect)
         if output.as_json:
@@ -83,7 +78,7 @@ def check(
             _print_config(document, output)
         return 0 if document["status"] == "ok" else 1
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 def _config_document(loaded: LoadedSettings, box: Toolbox, *, connected: bool) -> dict[str, Any]:
@@ -181,14 +176,14 @@ def _state_text(source: dict[str, Any]) -> str:
     return f"failed: {source['error']}"
 
 
-def doctor(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+def doctor(common: CommonOptions) -> None:
     """Look for what is broken.
 
     Everything that calls depend on is looked at; exits 1 when something is broken.
     """
 
     async def work(output: Output) -> int:
-        results = await _run_checks(config, output)
+        results = await _run_checks(common.config, output)
         broken = any(check.state == "broken" for check in results)
         if output.as_json:
             checks = [check._asdict() for check in results]
@@ -198,7 +193,7 @@ def doctor(config: Config = None, user: User = "", json: Json = False) -> None: 
             output.note("Something is broken; see above." if broken else "All is well.")
         return int(broken)
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 async def _run_checks(config: Path | None, output: Output) -> list[Check]:

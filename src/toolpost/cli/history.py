@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.commands import AllTenants, Commands, Config, Json, User, check_operator, describe_user
+from toolpost.cli.commands import AllTenants, Commands, CommonOptions, check_operator, describe_user
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_json_line, format_time
 from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
@@ -80,49 +80,46 @@ def _caller_of(key: str | None) -> str | None:
 
 @runs_app.command("list")
 def list_runs(
+    common: CommonOptions,
     limit: RunLimit = 50,
     for_: ForUser = None,
     key: ByKey = None,
     since: Since = None,
     until: Until = None,
     status: RunStatus = None,
-    config: Config = None,
-    user: User = "",
     all_tenants: AllTenants = False,
-    json: Json = False,
 ) -> None:
     """List the newest runs of your tenant."""
-    check_operator(user, all_tenants=all_tenants)
+    check_operator(common.user, all_tenants=all_tenants)
     only = RunFilter(user=for_, caller=_caller_of(key), since=parse_time(since), until=parse_time(until), status=status)
 
     async def work(box: Toolbox, output: Output) -> int:
-        runs = await box.runs(user=user, limit=limit, only=only, all_tenants=all_tenants)
-        _show_runs(runs, None if only != RunFilter() or all_tenants else user, output)
+        runs = await box.runs(user=common.user, limit=limit, only=only, all_tenants=all_tenants)
+        _show_runs(runs, None if only != RunFilter() or all_tenants else common.user, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 @runs_app.command("show")
-def show_run(
-    run_id: RunId, verbose: Verbose = False, config: Config = None, user: User = "", json: Json = False
-) -> None:
+def show_run(common: CommonOptions, run_id: RunId, verbose: Verbose = False) -> None:
     """Show one run with its events and artifacts."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        run = await box.run(await resolve_id(box, "run", run_id, user=user), user=user)
+        run = await box.run(await resolve_id(box, "run", run_id, user=common.user), user=common.user)
         if run is None:
-            raise run_not_found(run_id, user=user, output=output)
-        events = await box.events(user=user, run_id=run.run_id)
-        artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run.run_id)
+            raise run_not_found(run_id, user=common.user, output=output)
+        events = await box.events(user=common.user, run_id=run.run_id)
+        artifacts = await box.store.artifacts.list(tenant=Principal.parse(common.user).tenant, run_id=run.run_id)
         _show_run(run, events, artifacts, output, verbose=verbose)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 @runs_app.command("cancel")
 def cancel_run(
+    common: CommonOptions,
     run_id: Annotated[
         str,
         typer.Argument(
@@ -131,9 +128,6 @@ def cancel_run(
             autocompletion=completion.run_ids,
         ),
     ],
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Cancel a run.
 
@@ -141,27 +135,25 @@ def cancel_run(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        whole = await resolve_id(box, "call", run_id, user=user)
-        if not await box.cancel(whole, by=user):
-            raise await _not_cancelled(box, whole, user=user, output=output)
+        whole = await resolve_id(box, "call", run_id, user=common.user)
+        if not await box.cancel(whole, by=common.user):
+            raise await _not_cancelled(box, whole, user=common.user, output=output)
         if output.as_json:
             output.document({"status": "cancelling", "id": whole, "error": None})
         else:
             output.text(f"cancelling: {whole}. `toolpost runs show {whole}{output.options}` shows how it ends.")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 @runs_app.command("verify")
 def verify_runs(
+    common: CommonOptions,
     run_id: Annotated[
         str | None,
         typer.Argument(metavar="[ID]", help="One run; else the whole data folder.", autocompletion=completion.run_ids),
     ] = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Look whether anybody changed the record from outside.
 
@@ -170,8 +162,8 @@ def verify_runs(
     """
 
     async def work(box: Toolbox, output: Output) -> int:
-        tenant = None if run_id is None else Principal.parse(user).tenant
-        whole = None if run_id is None else await resolve_id(box, "run", run_id, user=user)
+        tenant = None if run_id is None else Principal.parse(common.user).tenant
+        whole = None if run_id is None else await resolve_id(box, "run", run_id, user=common.user)
         problems = await box.store.events.verify(whole, tenant=tenant)
         if output.as_json:
             output.document({"status": "changed" if problems else "verified", "problems": problems})
@@ -181,7 +173,7 @@ def verify_runs(
             output.text("verified: nothing was changed from outside.")
         return FAILED if problems else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 async def _not_cancelled(box: Toolbox, run_id: str, *, user: str, output: Output) -> ToolError:
@@ -313,6 +305,7 @@ class _EventQuery(NamedTuple):
 
 
 def events(
+    common: CommonOptions,
     *,
     follow: Follow = False,
     run: OfRun = None,
@@ -324,17 +317,14 @@ def events(
     key: ByKey = None,
     since: Since = None,
     until: Until = None,
-    config: Config = None,
-    user: User = "",
     all_tenants: AllTenants = False,
-    json: Json = False,
 ) -> None:
     """Show what happened lately, oldest first.
 
     With --json it is one object a line.
     """
     codes = frozenset(_code(each) for each in _types(type_ or []))
-    check_operator(user, all_tenants=all_tenants)
+    check_operator(common.user, all_tenants=all_tenants)
     only = EventFilter(
         tool=tool,
         codes=codes,
@@ -345,10 +335,10 @@ def events(
     )
 
     async def work(box: Toolbox, output: Output) -> int:
-        run_id = None if run is None else await resolve_id(box, "run", run, user=user)
-        if run_id is not None and not (follow or all_tenants) and await box.run(run_id, user=user) is None:
-            raise run_not_found(run_id, user=user, output=output)
-        wanted, shown = _EventQuery(user, run_id, after, limit, only, follow, all_tenants), 0
+        run_id = None if run is None else await resolve_id(box, "run", run, user=common.user)
+        if run_id is not None and not (follow or all_tenants) and await box.run(run_id, user=common.user) is None:
+            raise run_not_found(run_id, user=common.user, output=output)
+        wanted, shown = _EventQuery(common.user, run_id, after, limit, only, follow, all_tenants), 0
         try:
             async for event in _read_events(box, wanted):
                 shown += 1
@@ -365,7 +355,7 @@ def events(
             _report_rest(shown, wanted, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=create_store if follow else no_source)
+    run_with_box(work, common, create_store if follow else no_source)
 
 
 def run_not_found(run_id: str, *, user: str, output: Output) -> ToolError:
@@ -485,34 +475,37 @@ def _artifacts_group() -> None:
 
 @artifacts_app.command("list")
 def list_artifacts(
+    common: CommonOptions,
     run: OfRun = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")] = 50,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """List the large and binary results of your tenant."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        run_id = None if run is None else await resolve_id(box, "run", run, user=user)
-        artifacts = await box.store.artifacts.list(tenant=Principal.parse(user).tenant, run_id=run_id, limit=limit)
-        _show_artifacts(artifacts, user, output)
+        run_id = None if run is None else await resolve_id(box, "run", run, user=common.user)
+        artifacts = await box.store.artifacts.list(
+            tenant=Principal.parse(common.user).tenant, run_id=run_id, limit=limit
+        )
+        _show_artifacts(artifacts, common.user, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 @artifacts_app.command("save")
-def save(artifact_id: ArtifactId, file: TargetFile, config: Config = None, user: User = "", json: Json = False) -> None:
+def save(common: CommonOptions, artifact_id: ArtifactId, file: TargetFile) -> None:
     """Save an artifact as a file; one that is there already is left alone."""
-    if json and file == _STDOUT:
+    if common.json and file == _STDOUT:
         raise typer.BadParameter("stdout is for the JSON then; name a file", param_hint="FILE")
 
     async def work(box: Toolbox, output: Output) -> int:
-        tenant, whole = Principal.parse(user).tenant, await resolve_id(box, "artifact", artifact_id, user=user)
+        tenant, whole = (
+            Principal.parse(common.user).tenant,
+            await resolve_id(box, "artifact", artifact_id, user=common.user),
+        )
         artifact = await box.store.artifacts.info(whole, tenant=tenant)
         if artifact is None:
-            raise _artifact_not_found(artifact_id, user=user, output=output)
+            raise _artifact_not_found(artifact_id, user=common.user, output=output)
         data = await box.store.artifacts.read(whole, tenant=tenant)
         if file == _STDOUT:
             output.bytes(data)
@@ -524,7 +517,7 @@ def save(artifact_id: ArtifactId, file: TargetFile, config: Config = None, user:
             output.note(f"saved: {file} ({artifact.media_type}, {artifact.size} bytes)")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 def _show_artifacts(artifacts: list[ArtifactRef], user: str, output: Output) -> None:

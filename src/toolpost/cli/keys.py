@@ -10,7 +10,7 @@ import typer
 
 from toolpost.cli import completion
 from toolpost.cli.arguments import parse_duration_option
-from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.commands import Commands, CommonOptions
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_time
 from toolpost.cli.runner import FAILED, create_store, no_source, run_with_box
@@ -70,14 +70,12 @@ KeyId = Annotated[
 
 @app.command("create")
 def create_key(
+    common: CommonOptions,
     name: Name,
     for_: For = None,
     scope: Scopes = None,
     expires: Expires = None,
     interactive: Interactive = False,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Create a key for a caller, and show it this once.
 
@@ -88,20 +86,20 @@ def create_key(
     async def work(box: Toolbox, output: Output) -> int:
         from toolpost.gateway.caller_keys import create_caller_key
 
-        caller = _parse_caller(for_ or f"{Principal.parse(user).tenant}:{name}")
+        caller = _parse_caller(for_ or f"{Principal.parse(common.user).tenant}:{name}")
         key, text = await create_caller_key(
-            box, name, caller, _parse_scopes(scope), by=user, expires_in_s=expires, interactive=interactive
+            box, name, caller, _parse_scopes(scope), by=common.user, expires_in_s=expires, interactive=interactive
         )
         if output.as_json:
             output.document({**key.to_dict(), "key": text})
         else:
             output.text(text)
             output.note(f"This is key {key.id} of {caller}. It is not kept and not shown again; send it as a bearer.")
-            if caller.tenant != Principal.parse(user).tenant:
+            if caller.tenant != Principal.parse(common.user).tenant:
                 output.note(f"`toolpost keys list --user {quote(str(caller))}` shows the keys of its tenant.")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=create_store)
+    run_with_box(work, common, create_store)
 
 
 def _parse_caller(text: str) -> Principal:
@@ -119,15 +117,15 @@ def _parse_scopes(text: list[str] | None) -> list[CallerScope]:
 
 
 @app.command("list")
-def list_keys(config: Config = None, user: User = "", json: Json = False) -> None:
+def list_keys(common: CommonOptions) -> None:
     """List the keys of callers of your tenant."""
 
     async def work(box: Toolbox, output: Output) -> int:
-        tenant = Principal.parse(user).tenant
+        tenant = Principal.parse(common.user).tenant
         _show_keys(await box.store.caller_keys.list(tenant=tenant), tenant, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
@@ -155,16 +153,16 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
 
 
 @app.command("revoke")
-def revoke_key(key_id: KeyId, config: Config = None, user: User = "", json: Json = False) -> None:
+def revoke_key(common: CommonOptions, key_id: KeyId) -> None:
     """Revoke a key: its next request is refused."""
     id_start = key_id.removeprefix(KEY_PREFIX).partition("_")[0]  # of a whole key its secret is not repeated
 
     async def work(box: Toolbox, output: Output) -> int:
         from toolpost.gateway.caller_keys import revoke_caller_key
 
-        full_id = await resolve_id(box, "caller_key", id_start, user=user)
-        if not await revoke_caller_key(box, full_id, by=user):
-            tenant = Principal.parse(user).tenant
+        full_id = await resolve_id(box, "caller_key", id_start, user=common.user)
+        if not await revoke_caller_key(box, full_id, by=common.user):
+            tenant = Principal.parse(common.user).tenant
             raise ToolError(
                 f"there is no key {full_id!r} in the tenant {tenant!r}; `toolpost keys list{output.options}` shows "
                 "them, with --user TENANT:USER those of another tenant",
@@ -176,7 +174,7 @@ def revoke_key(key_id: KeyId, config: Config = None, user: User = "", json: Json
             output.text(f"revoked: {full_id}.")
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)
 
 
 Retire = Annotated[
@@ -186,7 +184,7 @@ Retire = Annotated[
 
 
 @app.command("rotate")
-def rotate_key(retire: Retire = False, config: Config = None, user: User = "", json: Json = False) -> None:
+def rotate_key(common: CommonOptions, retire: Retire = False) -> None:
     """Create an encryption key, and encrypt everything in the data folder with it.
 
     Older keys are kept, so that nothing is lost, unless --retire deletes them. Exits 1 when something does not open.
@@ -208,4 +206,4 @@ def rotate_key(retire: Retire = False, config: Config = None, user: User = "", j
                 output.note(f"A new key encrypts everything now. The older ones {older}.")
         return FAILED if unreadable else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=no_source)
+    run_with_box(work, common, no_source)

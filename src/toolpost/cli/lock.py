@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct
 
-from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.commands import Commands, CommonOptions
 from toolpost.cli.output import Output, count_tools
 from toolpost.cli.prompts import require_confirmation
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
@@ -32,25 +32,18 @@ Names = Annotated[
 
 
 @app.callback(invoke_without_command=True)
-def lock(
-    context: typer.Context,
-    check: Check = False,
-    yes: Yes = False,
-    config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
-) -> None:
+def lock(common: CommonOptions, context: typer.Context, check: Check = False, yes: Yes = False) -> None:
     """Pin every source's tools in toolpost.lock.
 
     Shows what changes and asks first. With --check nothing is written, and what differs exits 1.
     """
     if context.invoked_subcommand is not None:
-        if check or yes or json or config:
+        if check or yes or common.json or common.config:
             raise typer.BadParameter(f"options go after the command: toolpost lock {context.invoked_subcommand} ...")
         return
 
     async def work(output: Output) -> int:
-        comparison = await _compare_sources(config, output)
+        comparison = await _compare_sources(common.config, output)
         if check:
             return _check(comparison, output)
         differences = comparison.differences()
@@ -65,15 +58,15 @@ def lock(
             output.note("Nothing to write: all is as it was agreed to.")
         return _finish(comparison, differences, output, written=written)
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 @app.command("diff")
-def diff(config: Config = None, user: User = "", json: Json = False) -> None:  # noqa: ARG001 - as every command
+def diff(common: CommonOptions) -> None:
     """Show what differs from toolpost.lock, old and new."""
 
     async def work(output: Output) -> int:
-        comparison = await _compare_sources(config, output)
+        comparison = await _compare_sources(common.config, output)
         differences = comparison.differences()
         _show_differences(comparison, differences, output)
         if comparison.unpinned:
@@ -82,24 +75,18 @@ def diff(config: Config = None, user: User = "", json: Json = False) -> None:  #
             output.note("Nothing differs.")
         return _finish(comparison, differences, output, written=False)
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 @app.command("approve")
-def approve(
-    names: Names = None,
-    yes: Yes = False,
-    config: Config = None,
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
-) -> None:
+def approve(common: CommonOptions, names: Names = None, yes: Yes = False) -> None:
     """Agree to tools as they are now.
 
     Their calls run again, in processes that run already, too. Shows old and new and asks first.
     """
 
     async def work(output: Output) -> int:
-        comparison = await _compare_sources(config, output)
+        comparison = await _compare_sources(common.config, output)
         chosen = _select(comparison, names or ())
         _show_differences(comparison, chosen, output)
         if chosen:
@@ -116,7 +103,7 @@ def approve(
             output.note("Nothing to agree to: nothing differs.")
         return _finish(comparison, chosen, output, written=bool(chosen))
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 class _LockComparison(Struct, frozen=True, kw_only=True):

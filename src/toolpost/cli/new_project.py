@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolpost.cli.commands import Config, Json, User
+from toolpost.cli.commands import CommonOptions
 from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ConfigError
 
@@ -29,20 +29,18 @@ _NEXT = {
 
 
 def new(
+    common: CommonOptions,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write; `.` is this folder.")],
     template: Annotated[
         Template,
         typer.Option("--template", help="Tools with a configuration, or also an agent that calls them."),
     ] = "tools",
-    config: Config = None,  # noqa: ARG001 - as every command
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
 ) -> None:
     """Begin a project: tools in Python, their configuration, and an agent if wanted.
 
     No file is replaced: where one of them is there, nothing is written.
     """
-    run_command(partial(_write_project, folder, template), as_json=json)
+    run_command(partial(_write_project, folder, template), common)
 
 
 async def _write_project(folder: Path, template: Template, output: Output) -> int:

@@ -11,7 +11,7 @@ import typer
 
 from toolpost.cli import completion
 from toolpost.cli.arguments import read_json, read_json_or_text
-from toolpost.cli.commands import AllTenants, Commands, CommonOptions, Config, Json, User, check_operator, describe_user
+from toolpost.cli.commands import AllTenants, Commands, CommonOptions, check_operator, describe_user
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output, format_json, format_json_line, format_time
 from toolpost.cli.prompts import (
@@ -74,59 +74,49 @@ AnswerDecision = Annotated[
 
 @app.command("list")
 def list_pending(
-    status: Status = "open",
-    limit: Limit = 100,
-    config: Config = None,
-    user: User = "",
-    all_tenants: AllTenants = False,
-    json: Json = False,
+    common: CommonOptions, status: Status = "open", limit: Limit = 100, all_tenants: AllTenants = False
 ) -> None:
     """List the pending actions of your tenant."""
-    check_operator(user, all_tenants=all_tenants)
+    check_operator(common.user, all_tenants=all_tenants)
     wanted = cast("PendingStatus", status) if status in get_args(PendingStatus) else None
 
     async def find(box: Toolbox) -> list[PendingAction]:
-        return await box.pending.list(by=user, status=wanted, limit=limit, all_tenants=all_tenants)
+        return await box.pending.list(by=common.user, status=wanted, limit=limit, all_tenants=all_tenants)
 
     async def work(box: Toolbox, output: Output) -> int:
         actions = await find(box)
-        if json:
+        if common.json:
             output.document([box.pending.card(action) for action in actions])
         else:
-            others = "" if actions or all_tenants else await _waiting_elsewhere(box, user, output)
-            nothing = _nothing_text(None if all_tenants else user, wanted)
+            others = "" if actions or all_tenants else await _waiting_elsewhere(box, common.user, output)
+            nothing = _nothing_text(None if all_tenants else common.user, wanted)
             _show_list(actions, output, nothing=f"{nothing} {others}".rstrip(), all_tenants=all_tenants)
         return 0
 
-    sources = pending_sources(find) if json else no_source  # the table has the arguments as they were when it was asked
-    run_with_box(work, config=config, user=user, as_json=json, sources=sources)
+    # The table has the arguments as they were when the call paused.
+    sources = pending_sources(find) if common.json else no_source
+    run_with_box(work, common, sources)
 
 
 @app.command("show")
-def show_pending(pending_id: Id, config: Config = None, user: User = "", json: Json = False) -> None:
+def show_pending(common: CommonOptions, pending_id: Id) -> None:
     """Show one pending action and what it would run."""
-    reference = _ActionReference(pending_id, user, config)
+    reference = _ActionReference(pending_id, common.user, common.config)
 
     async def find(box: Toolbox) -> list[PendingAction]:
         return [await reference.find(box)]
 
     async def work(box: Toolbox, output: Output) -> int:
         action = await reference.find(box)
-        _show_one(action, box.pending.card(action), output, user=user)
+        _show_one(action, box.pending.card(action), output, user=common.user)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=pending_sources(find))
+    run_with_box(work, common, pending_sources(find))
 
 
 @app.command("approve")
 def approve(
-    pending_id: Id,
-    set_: Set = None,
-    remove: Remove = None,
-    changes: Changes = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
+    common: CommonOptions, pending_id: Id, set_: Set = None, remove: Remove = None, changes: Changes = None
 ) -> None:
     """Run the waiting call, with its arguments as they are or changed.
 
@@ -137,7 +127,7 @@ def approve(
     if not is_array(patch):
         raise typer.BadParameter("a JSON Patch is a list of operations", param_hint="--changes")
     pairs = [_parse_pair(pair) for pair in set_ or ()]
-    reference = _ActionReference(pending_id, user, config)
+    reference = _ActionReference(pending_id, common.user, common.config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if await reference.refuses("approve", box, output):
@@ -147,25 +137,25 @@ def approve(
             is_there = has_value(apply_patch(dict(action.arguments), patch), path)
             patch.append({"op": "replace" if is_there else "add", "path": path, "value": value})
         patch.extend({"op": "remove", "path": path} for path in remove or ())
-        outcome = await box.approve(action.id, by=user, changes=patch or None)
-        return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
+        outcome = await box.approve(action.id, by=common.user, changes=patch or None)
+        return show_outcome(await ask_at_terminal(outcome, box, output, user=common.user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
+    run_with_box(work, common, answer_source(reference.find))
 
 
 @app.command("deny")
-def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User = "", json: Json = False) -> None:
+def deny(common: CommonOptions, pending_id: Id, reason: Reason = "") -> None:
     """Refuse the waiting call for good.
 
     Exits 0 when it is refused, also where a tool that asked itself goes on without what it asked for.
     """
-    reference = _ActionReference(pending_id, user, config)
+    reference = _ActionReference(pending_id, common.user, common.config)
 
     async def work(box: Toolbox, output: Output) -> int:
         if await reference.refuses("deny", box, output):
             return FAILED
         action = await reference.find(box)
-        outcome = await box.deny(action.id, by=user, reason=reason)
+        outcome = await box.deny(action.id, by=common.user, reason=reason)
         is_inside = outcome.call_id != action.call_id
         # The tool was notified, and continued without an answer.
         was_told = action.question.deliver_denial and box.registry.has(action.tool_name)
@@ -177,24 +167,17 @@ def deny(pending_id: Id, reason: Reason = "", config: Config = None, user: User 
             show_outcome(outcome, output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
+    run_with_box(work, common, answer_source(reference.find))
 
 
 @app.command("answer")
-def answer(
-    pending_id: Id,
-    value: Value = None,
-    decision: AnswerDecision = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
-) -> None:
+def answer(common: CommonOptions, pending_id: Id, value: Value = None, decision: AnswerDecision = None) -> None:
     """Answer what is not a yes or no.
 
     The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again. Without VALUE
     it is asked for at the terminal, as is what became of a call with an unknown end.
     """
-    reference = _ActionReference(pending_id, user, config)
+    reference = _ActionReference(pending_id, common.user, common.config)
 
     async def work(box: Toolbox, output: Output) -> int:
         action = await reference.find(box)
@@ -205,13 +188,13 @@ def answer(
         if value is None and action.question.kind == "input":
             answer_value = await _prompt_answer(action, output)
         try:
-            outcome = await box.answer(action.id, answer_value, by=user, decision=decided)
+            outcome = await box.answer(action.id, answer_value, by=common.user, decision=decided)
         except ToolValidationError as error:
             output.failure(error, advice=f"`toolpost pending show {action.id}{output.options}` shows what is asked.")
             return FAILED
-        return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
+        return show_outcome(await ask_at_terminal(outcome, box, output, user=common.user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=answer_source(reference.find))
+    run_with_box(work, common, answer_source(reference.find))
 
 
 def _parse_pair(pair: str) -> tuple[str, Any]:

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 import typer
 from msgspec.structs import replace
 
-from toolpost.cli.commands import NO_OPTIONS, CommonOptions
+from toolpost.cli.commands import CommonOptions
 from toolpost.cli.completion import cache_tool_names
 from toolpost.cli.output import Output, ProgressSink
 from toolpost.cli.stdout_guard import guard_stdout
@@ -338,19 +338,17 @@ def _has_tool_provider(name: str, settings: Settings) -> bool:
     return any(link.provider == "mcp" for link in chains.get(name, ()))
 
 
-def run_with_box(
-    work: Work, *, config: Path | None, as_json: bool, user: str = "", sources: SourceSelection = every_source
-) -> NoReturn:
-    """Open a Toolbox, do the work, and exit with its code."""
+def run_with_box(work: Work, common: CommonOptions, sources: SourceSelection) -> NoReturn:
+    """Open a Toolbox with the sources that the work needs, do the work, and exit with its code."""
 
     async def with_box(output: Output) -> int:
         from toolpost.configuration.loading import load_settings
 
         with own_words_for_failures():
-            async with sources(load_settings(config), progress_sinks(output)) as box:
+            async with sources(load_settings(common.config), progress_sinks(output)) as box:
                 return await _work_with(box, work, output)
 
-    run_command(with_box, as_json=as_json, options=CommonOptions(config, user))
+    run_command(with_box, common)
 
 
 @contextmanager
@@ -368,19 +366,17 @@ def own_words_for_failures() -> Generator[None]:
         logger.removeFilter(hidden)
 
 
-def run_with_catalog(
-    work: ListingWork, *, source: str | None, config: Path | None, as_json: bool, user: str = ""
-) -> NoReturn:
-    """Do work that only lists tools, of one source or of all, and exit with its code; without sources nothing opens."""
+def run_with_catalog(work: ListingWork, common: CommonOptions, *, source: str | None) -> NoReturn:
+    """Do work that lists the tools of one source or of all, and exit with its code; without sources, open no store."""
 
     async def with_catalog(output: Output) -> int:
-        if source is None and config is None and _has_defaults():
+        if source is None and common.config is None and _has_defaults():
             from toolpost.toolbox.local_tools import list_default_tools
 
             return await list_unopened(list_default_tools(), output)
         from toolpost.configuration.loading import load_settings
 
-        loaded = load_settings(config)
+        loaded = load_settings(common.config)
         if source is None and not _enabled_names(loaded.settings) and _can_have_folder(loaded.settings.data_dir):
             from toolpost.toolbox.local_tools import list_local_tools
 
@@ -397,7 +393,7 @@ def run_with_catalog(
             collect_garbage()
         return await work(catalog, output)
 
-    run_command(with_catalog, as_json=as_json, options=CommonOptions(config, user))
+    run_command(with_catalog, common)
 
 
 def _has_defaults() -> bool:
@@ -431,14 +427,12 @@ def has_failed_source(catalog: Toolbox | LocalCatalog) -> bool:
     return any(not state.ok for state in catalog.report)
 
 
-def run_command(
-    work: Callable[[Output], Coroutine[None, None, int]], *, as_json: bool, options: CommonOptions = NO_OPTIONS
-) -> NoReturn:
+def run_command(work: Callable[[Output], Coroutine[None, None, int]], common: CommonOptions) -> NoReturn:
     """Do the work and exit with its code; an error is written as text or JSON."""
     if os.environ.get(TRACEBACK_VARIABLE):
         logging.basicConfig()  # what libraries have to say is shown then, too
     with guard_stdout() as stream:
-        output = Output(stream, as_json=as_json, options=options)
+        output = Output(stream, as_json=common.json, options=common)
         code = output.finish(_exit_code_of(work, output))
     raise typer.Exit(code)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 from msgspec.structs import replace
 
-from toolpost.cli.commands import Config, Json, User, default_user
+from toolpost.cli.commands import CommonOptions, Config, User, default_user
 from toolpost.cli.output import Output, count
 from toolpost.cli.runner import collect_garbage, describe_problems, run_command
 from toolpost.configuration.defaults import FILE_NAME
@@ -70,7 +70,7 @@ def serve(
         return
     if sys.stdin.isatty():
         typer.echo(f"An MCP client starts this command. Its configuration: {json.dumps(entry)}", err=True)
-    run_command(partial(_serve_stdio, config, user, view, not unattended), as_json=False)
+    run_command(partial(_serve_stdio, config, user, view, not unattended), CommonOptions(config, user))
 
 
 def client_entry(config: Path | None, options: Sequence[str] = ()) -> dict[str, Any]:
@@ -135,6 +135,7 @@ async def _serve_stdio(
 
 
 def up(
+    common: CommonOptions,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 7300,
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Another address than this machine's needs keys or OIDC.")
@@ -156,9 +157,6 @@ def up(
         Literal["text", "json"] | None,
         typer.Option("--log-format", help="Write a line for each request and each call to stderr."),
     ] = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
     worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,
 ) -> None:
     """Serve all tools over HTTP: MCP at /mcp, REST under /api/v1, for callers with a key or the data folder's token.
@@ -167,9 +165,9 @@ def up(
     Ends with SIGTERM or Ctrl-C, after the calls under way; those that take too long and may be repeated go on when it
     runs again.
     """
-    options = UpOptions(config, user, host, port, view, shutdown_limit, workers, log_format)
+    options = UpOptions(common.config, common.user, host, port, view, shutdown_limit, workers, log_format)
     start = None if worker is None else WorkerStart.of_option(worker)
-    run_command(partial(_serve_http, options, start), as_json=json)
+    run_command(partial(_serve_http, options, start), common)
 
 
 def _data_folder(loaded: LoadedSettings) -> Path:

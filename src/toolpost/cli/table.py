@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolpost.cli.commands import Config, Json, User
+from toolpost.cli.commands import CommonOptions
 from toolpost.cli.runner import run_command
 from toolpost.contracts.errors import ConfigError
 
@@ -20,6 +20,7 @@ _FORMATS = ".parquet, .feather or .arrow"
 
 
 def table(
+    common: CommonOptions,
     server: Annotated[str, typer.Argument(metavar="URL", help="The address of an MCP server, or its command.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=f"Where to write: {_FORMATS}.")],
     column: Annotated[str, typer.Option("--column", help="The name of the column.")] = "Tool",
@@ -33,16 +34,13 @@ def table(
             "--credential", metavar="NAME", help="The variable with the server's token; only its name is written."
         ),
     ] = None,
-    config: Config = None,  # noqa: ARG001 - as every command
-    user: User = "",  # noqa: ARG001 - as every command
-    json: Json = False,
 ) -> None:
     """Write the tools of an MCP server to a table, one row per tool.
 
     Tables of several servers can be concatenated, queried and handed to an agent.
     """
     options: dict[str, Any] = {"schema_profile": "simple" if simple else "full", "booleans": booleans}
-    run_command(partial(_write_table, server, output, column, credential, options), as_json=json)
+    run_command(partial(_write_table, server, output, column, credential, options), common)
 
 
 async def _write_table(

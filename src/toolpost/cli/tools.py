@@ -17,7 +17,7 @@ from toolpost.cli.arguments import (
     read_json,
     store_files,
 )
-from toolpost.cli.commands import Commands, Config, Json, User, default_user
+from toolpost.cli.commands import Commands, CommonOptions, default_user
 from toolpost.cli.connect import connect, disconnect, list_presets
 from toolpost.cli.output import Output, format_json, show_tools
 from toolpost.cli.runner import INCOMPLETE, has_failed_source, run_command, run_with_box, run_with_catalog, tool_source
@@ -75,13 +75,11 @@ Timeout = Annotated[
 
 @app.command("list")
 def list_tools(
+    common: CommonOptions,
     source: Source = None,
     tag: Tag = None,
     category: Category = None,
     collection: Collection = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """List the tools, those of each source together.
 
@@ -99,7 +97,7 @@ def list_tools(
         show_tools([spec for spec in _specs(catalog, collection) if wanted(spec)], output)
         return INCOMPLETE if has_failed_source(catalog) else 0
 
-    run_with_catalog(work, source=source, config=config, user=user, as_json=json)
+    run_with_catalog(work, common, source=source)
 
 
 Words = Annotated[
@@ -114,14 +112,12 @@ Page = Annotated[int, typer.Option("--page", min=1, metavar="NUMBER", help="Whic
 
 @app.command("search")
 def search_tools(
+    common: CommonOptions,
     words: Words,
     limit: Limit = 10,
     page: Page = 1,
     source: Source = None,
     collection: Collection = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Find tools by what they do, the best first.
 
@@ -149,33 +145,31 @@ def search_tools(
             )
         return INCOMPLETE if has_failed_source(catalog) else 0
 
-    run_with_catalog(work, source=source, config=config, user=user, as_json=json)
+    run_with_catalog(work, common, source=source)
 
 
 @app.command("show")
-def show_tool(name: Name, config: Config = None, user: User = "", json: Json = False) -> None:
+def show_tool(common: CommonOptions, name: Name) -> None:
     """Show all about one tool."""
 
     async def work(box: Toolbox, output: Output) -> int:
         await box.wait_for_tool(name)
         entry = box.registry.find(name)
-        _show_entry(entry, await _schema_violations(entry, box, user), output)
+        _show_entry(entry, await _schema_violations(entry, box, common.user), output)
         return 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=tool_source(name, called=False))
+    run_with_box(work, common, tool_source(name, called=False))
 
 
 @app.command("call")
 def call_tool(
+    common: CommonOptions,
     name: Name,
     pairs: Pairs = None,
     args: Args = "{}",
     file: File = None,
     timeout: Timeout = None,
     idempotency_key: Key = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
 ) -> None:
     """Call a tool.
 
@@ -196,13 +190,13 @@ def call_tool(
             convert_values(values, arguments, schema)
         run_id = box.router.new_id("run") if files else None
         if run_id is not None:
-            await store_files(files, arguments, box, user=user, run_id=run_id)
+            await store_files(files, arguments, box, user=common.user, run_id=run_id)
         outcome = await box.call(
-            name, arguments, user=user, timeout_s=timeout, idempotency_key=idempotency_key, run_id=run_id
+            name, arguments, user=common.user, timeout_s=timeout, idempotency_key=idempotency_key, run_id=run_id
         )
-        return show_outcome(await ask_at_terminal(outcome, box, output, user=user), output)
+        return show_outcome(await ask_at_terminal(outcome, box, output, user=common.user), output)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=tool_source(name, called=True))
+    run_with_box(work, common, tool_source(name, called=True))
 
 
 app.command("connect")(connect)
@@ -257,12 +251,7 @@ Folder = Annotated[
 
 
 @app.command("check")
-def check_tool(
-    folder: Folder = None,
-    config: Config = None,  # noqa: ARG001 - as every command
-    user: User = "",  # noqa: ARG001 - the same
-    json: Json = False,
-) -> None:
+def check_tool(common: CommonOptions, folder: Folder = None) -> None:
     """Check that a tool ships a document, a schema, tests and budgets.
 
     Nothing is run; exits 1 when something is missing.
@@ -280,7 +269,7 @@ def check_tool(
             )
         return int(broken)
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 def _check_folders(folder: Path | None) -> list[tuple[Path, list[str]]]:
@@ -309,21 +298,14 @@ Address = Annotated[
 
 
 @app.command("export")
-def export_tools(
-    utcp: Utcp = False,
-    source: Source = None,
-    address: Address = None,
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
-) -> None:
+def export_tools(common: CommonOptions, utcp: Utcp = False, source: Source = None, address: Address = None) -> None:
     """Print the tools as a manual; by itself each is called through this program, under its policy."""
     if not utcp:
         raise typer.BadParameter("say in which format: --utcp", param_hint="--utcp")
     if address is not None and not _is_base_url(address):
         raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
-    written = _config_path(config)
-    caller = "" if user == default_user() else user  # whoever calls is the person at their own machine
+    written = _config_path(common.config)
+    caller = "" if common.user == default_user() else common.user  # whoever calls is the person at their own machine
 
     async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
         from toolpost.sources.utcp.export import command_route, export_manual, http_route, serialize_manual
@@ -333,7 +315,7 @@ def export_tools(
         output.text(serialize_manual(export_manual(specs, route)))
         return 0
 
-    run_with_catalog(work, source=source, config=config, user=user, as_json=json)
+    run_with_catalog(work, common, source=source)
 
 
 def _is_base_url(address: str) -> bool:

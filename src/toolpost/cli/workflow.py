@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolpost.cli.arguments import add_pairs, convert_values, read_json
-from toolpost.cli.commands import Commands, Config, Json, User
+from toolpost.cli.commands import Commands, CommonOptions
 from toolpost.cli.completion import resolve_id
 from toolpost.cli.output import Output
 from toolpost.cli.prompts import ask_at_terminal, show_outcome
@@ -49,7 +49,7 @@ Picture = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", 
 
 
 @app.command("check")
-def check(paths: Files, config: Config = None, user: User = "", json: Json = False) -> None:
+def check(common: CommonOptions, paths: Files) -> None:
     """Check workflows, and their steps against the tools of the catalog.
 
     Exits 1 where something is wrong.
@@ -75,19 +75,11 @@ def check(paths: Files, config: Config = None, user: User = "", json: Json = Fal
                     output.text(f"{file}: {said}")
         return FAILED if broken else 0
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=one_source(None))
+    run_with_box(work, common, one_source(None))
 
 
 @app.command("run")
-def run(
-    path: File,
-    pairs: Pairs = None,
-    args: Args = "{}",
-    resume: Resume = "",
-    config: Config = None,
-    user: User = "",
-    json: Json = False,
-) -> None:
+def run(common: CommonOptions, path: File, pairs: Pairs = None, args: Args = "{}", resume: Resume = "") -> None:
     """Run a workflow that is not in the configuration.
 
     One that is, is a tool as any other: toolpost tools call. One that waited for a person goes on by --resume once the
@@ -108,23 +100,23 @@ def run(
         if values:
             convert_values(values, arguments, function.spec.input_schema)
         if resume:
-            action_id = await resolve_id(box, "pending", resume, user=user)
+            action_id = await resolve_id(box, "pending", resume, user=common.user)
             await box.recovery.sweep()  # which did not have the workflow when the Toolbox was opened
-            outcome = await box.pending.outcome(action_id, by=user, wait_s=0)
+            outcome = await box.pending.outcome(action_id, by=common.user, wait_s=0)
         else:
-            outcome = await box.call(function.spec.name, arguments, user=user)
-        outcome = await ask_at_terminal(outcome, box, output, user=user)
+            outcome = await box.call(function.spec.name, arguments, user=common.user)
+        outcome = await ask_at_terminal(outcome, box, output, user=common.user)
         if isinstance(outcome, Paused):
             command = shlex.join(["toolpost", "workflow", "run", str(path), "--resume", outcome.pending_id])
             output.note(f"After the answer it goes on: {command}{output.options}")
         code = outcome.error.error_code if isinstance(outcome, Failed) else ""
         return show_outcome(outcome, output, advice=_ADVICE[code].format(path=path) if code in _ADVICE else None)
 
-    run_with_box(work, config=config, user=user, as_json=json, sources=open_box)
+    run_with_box(work, common, open_box)
 
 
 @app.command("graph")
-def graph(path: File, output_file: Picture = None, json: Json = False) -> None:
+def graph(common: CommonOptions, path: File, output_file: Picture = None) -> None:
     """Draw a workflow as SVG."""
     definition, picture = _module("definition"), _module("picture")
 
@@ -137,7 +129,7 @@ def graph(path: File, output_file: Picture = None, json: Json = False) -> None:
             output.note(f"{output_file} is written.")
         return 0
 
-    run_command(work, as_json=json)
+    run_command(work, common)
 
 
 def _write_picture(path: Path, drawn: str) -> None:
