@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from msgspec.structs import replace
 
-from toolpost.contracts.ids import IdMaker, secure_ids
+from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import PendingAction
 from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
@@ -55,7 +55,7 @@ class MemoryStore:
         self.caller_keys = MemoryCallerKeys()
         self.webhooks = MemoryWebhookStore()
         self.cancels = MemoryCancelStore(self._tenants_of, clock)
-        self.artifacts = MemoryArtifactStore(ids or secure_ids())
+        self.artifacts = MemoryArtifactStore(ids or IdMaker())
         self.tokens = MemoryTokenRows(clock)
         self._state_table = MemoryStateTable()
         self.state = EncryptedStateStore(

@@ -11,7 +11,7 @@ from typing import Self
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import RunEvent
-from toolpost.contracts.ids import IdMaker, secure_ids
+from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.storage import (
     ArtifactStore,
@@ -86,7 +86,7 @@ def open_sqlite_store(
         clock=clock,
         queue_limit=queue_limit,
         busy_s=busy_s,
-        ids=ids or secure_ids(),
+        ids=ids or IdMaker(),
     )
 
 
