@@ -94,13 +94,7 @@ def compact_encoder(
     encoder = json.JSONEncoder(
         ensure_ascii=ensure_ascii, check_circular=False, allow_nan=allow_nan, separators=(",", ":"), default=default
     )
-    # `JSONEncoder.encode` builds a new CPython encoder for each document, at twice the cost.
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return encoder.encode
-    quoting: Any = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
-    pieces = make(None, encoder.default, quoting, None, ":", ",", False, False, allow_nan)  # noqa: FBT003 - takes no keywords
-    return lambda value: "".join(pieces(value, 0))
+    return encoder.encode
 
 
 def cooperative_decoder(
