@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from toolpost.wire.http1 import Exchange, Http1Transport
     from toolpost.wire.network import NetworkPolicy, Resolver
-    from toolpost.wire.targets import Target
 
 PAGE_TIMEOUT_S = 10.0
 PAGE_BYTES = 5 * 1024 * 1024
@@ -268,12 +267,13 @@ class SharedLookups:
 
     def __init__(self, resolver: Resolver | None = None) -> None:
         self._resolver = resolver
-        self._running: dict[tuple[str, int], asyncio.Task[Iterable[tuple[Any, ...]]]] = {}
+        self._running: dict[tuple[str, int], asyncio.Future[Iterable[tuple[Any, ...]]]] = {}
 
     async def __call__(self, host: str, port: int, /, *, type: int) -> Iterable[tuple[Any, ...]]:
         key = (host, port)
         if (running := self._running.get(key)) is None:
-            running = self._running[key] = asyncio.create_task(self._look_up(host, port, type))
+            look_up = self._resolver or asyncio.get_running_loop().getaddrinfo
+            running = self._running[key] = asyncio.ensure_future(look_up(host, port, type=type))
             running.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(running)  # a cancelled caller does not cancel the look-up for others
 
@@ -283,11 +283,7 @@ class SharedLookups:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _look_up(self, host: str, port: int, kind: int) -> Iterable[tuple[Any, ...]]:
-        look_up = self._resolver or asyncio.get_running_loop().getaddrinfo
-        return await look_up(host, port, type=kind)
-
-    def _forget(self, key: tuple[str, int], done: asyncio.Task[Iterable[tuple[Any, ...]]]) -> None:
+    def _forget(self, key: tuple[str, int], done: asyncio.Future[Iterable[tuple[Any, ...]]]) -> None:
         del self._running[key]
         if not done.cancelled():
             done.exception()  # marks it as retrieved; asyncio would log it otherwise

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolpost.contracts.errors import ToolConnectionError, ToolPermissionError
-from toolpost.wire.messages import Headers, Pairs, Request, request_path
+from toolpost.wire.messages import Headers, Request, request_path
 from toolpost.wire.proxies import Proxy
 from toolpost.wire.routes import Route, check_peer, connect_error
 
@@ -172,15 +172,13 @@ class Http1Transport:
             if waiter in self._queue:
                 self._queue.remove(waiter)
             elif not waiter.turn.cancelled():  # the turn came together with the cancellation
-                self._give_back(waiter.turn.result())
+                handed = waiter.turn.result()
+                if handed is not None:
+                    self.freed(handed)
+                else:
+                    self._opening -= 1
+                    self._pass_on()
             raise
-
-    def _give_back(self, handed: Http1Connection | None) -> None:
-        if handed is not None:
-            self.freed(handed)
-            return
-        self._opening -= 1
-        self._pass_on()
 
     def _pass_on(self) -> None:
         """Let the first request in the queue open a connection."""
@@ -244,7 +242,6 @@ class Http1Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._poll: select.poll | None = None
         self._writer = _Writer(loop)
-        self._head: tuple[Pairs, str, str, bytes] = ((), "", "", b"")  # of the last request
         self._close_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -268,16 +265,15 @@ class Http1Connection(asyncio.Protocol):
         return exchange
 
     def _encode_head(self, request: Request, route: Route) -> bytes:
-        """Encode the head of a request; all but the length of the body is often that of the last one."""
-        method, url, pairs, body = request.method, request.url, request.header_pairs, request.body
-        last = self._head
-        if pairs is not last[0] or url != last[1] or method != last[2]:
-            last = self._head = (pairs, url, method, _encode_fields(method, url, pairs, route.host))
-        if isinstance(body, bytes):
-            return b"%bContent-Length: %d\r\n\r\n" % (last[3], len(body))
-        if body is not None:
-            return last[3] + b"Transfer-Encoding: chunked\r\n\r\n"
-        return last[3] + (b"Content-Length: 0\r\n\r\n" if method in _NEED_LENGTH else b"\r\n")
+        lines = [f"{request.method} {request_path(request.url)} HTTP/1.1\r\nHost: {route.host}\r\n"]
+        lines += [f"{name}: {value}\r\n" for name, value in request.header_pairs]
+        if isinstance(request.body, bytes):
+            lines.append(f"Content-Length: {len(request.body)}\r\n")
+        elif request.body is not None:
+            lines.append("Transfer-Encoding: chunked\r\n")
+        elif request.method in _NEED_LENGTH:
+            lines.append("Content-Length: 0\r\n")
+        return "".join([*lines, "\r\n"]).encode()
 
     def verify_peer(self, request: Request, route: Route) -> None:
         """Abort the connection and raise, before anything is sent, unless the peer has the route's address."""
@@ -437,7 +433,6 @@ class Exchange:
     """
 
     __slots__ = (
-        "_ahead",
         "_connection",
         "_failure",
         "_idle_bytes",
@@ -450,6 +445,7 @@ class Exchange:
         "_request",
         "_until_close",
         "_waiter",
+        "ahead_bytes",
         "headers",
         "on_news",
         "sent_all",
@@ -473,7 +469,7 @@ class Exchange:
         self._until_close = False
         self._idle_bytes = 0  # since the last piece of the body
         self._pieces: list[bytes] = []
-        self._ahead = 0
+        self.ahead_bytes = 0  # of the body, which have arrived but are not read
         self._is_paused = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -492,11 +488,6 @@ class Exchange:
             raise
         if not self._is_headed and self._failure is not None:
             raise self._failure
-
-    @property
-    def ahead_bytes(self) -> int:
-        """The number of bytes of the body that have arrived but are not read."""
-        return self._ahead
 
     def take(self) -> bytes | None:
         """Return the whole body if it has arrived; otherwise None, and `chunk` returns it in parts."""
@@ -523,7 +514,7 @@ class Exchange:
             self._connection.abort()
 
     def _take_pieces(self) -> bytes:
-        pieces, self._pieces, self._ahead = self._pieces, [], 0
+        pieces, self._pieces, self.ahead_bytes = self._pieces, [], 0
         self._resume()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -630,8 +621,8 @@ class Exchange:
             self._fail("the answer is not HTTP (an interim answer has a body)")
         else:
             self._pieces.append(data)
-            self._ahead += len(data)
-            if self._ahead > _READ_AHEAD and not self._is_paused:
+            self.ahead_bytes += len(data)
+            if self.ahead_bytes > _READ_AHEAD and not self._is_paused:
                 self._is_paused = True
                 self._connection.pause_reading()
             self._wake()
@@ -641,12 +632,6 @@ class Exchange:
             self._interim = False
         elif not self.whole:
             self._finish(reusable=cast("HttpResponseParser", self._parser).should_keep_alive())
-
-
-def _encode_fields(method: str, url: str, pairs: Pairs, host: str) -> bytes:
-    lines = [f"{method} {request_path(url)} HTTP/1.1\r\nHost: {host}\r\n"]
-    lines += [f"{name}: {value}\r\n" for name, value in pairs]
-    return "".join(lines).encode()
 
 
 def _reason(error: Exception) -> str:

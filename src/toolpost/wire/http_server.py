@@ -104,17 +104,13 @@ def inherited(descriptor: int) -> Generator[socket.socket]:
         yield listening
 
 
-async def _nothing_to_finish() -> None:
-    """Return immediately."""
-
-
 async def serve_until_stopped(
     app: ASGIApp,
     *listening: socket.socket,
     grace_s: float = _GRACE_S,
     request_s: float = _REQUEST_S,
     on_stop: Callable[[], None] = lambda: None,
-    finish: Callable[[], Awaitable[None]] = _nothing_to_finish,
+    finish: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
     frees_address: Callable[[], bool] = lambda: False,
 ) -> None:
     """Serve until this task is canceled; running requests then have until `finish` returns, and `grace_s` seconds.
@@ -208,9 +204,8 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for listening in (
-            sockets or ()
-        ):  # asyncio uses one number for the backlog of the kernel and the connections accepted per turn
+        # asyncio uses one number for the backlog of the kernel and the connections accepted per turn.
+        for listening in sockets or ():
             listening.listen(_BACKLOG)
 
     async def main_loop(self) -> None:

@@ -6,15 +6,12 @@ import os
 import ssl
 from functools import cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolPermissionError
 from toolpost.wire.addresses import Address, unmap_ipv4
 from toolpost.wire.proxies import Proxy, ProxyError
 from toolpost.wire.targets import REFUSED, Target
-
-if TYPE_CHECKING:
-    from toolpost.wire.targets import Target
 
 NEXT_ADDRESS_S = 2.0  # an address that drops packets must not use up the time of the others
 _SECURE = frozenset({"https", "wss"})

@@ -173,30 +173,19 @@ async def _connect(address: Address, port: int, timeout_s: float) -> tuple[async
 
 
 async def _read_response(reader: asyncio.StreamReader, framing: Framing, buffer: bytearray, shown: str) -> Received:
-    match framing.strategy:
-        case "length_prefix":
-            return await _read_prefixed(reader, framing, shown)
-        case "fixed_length":
-            return await _read_fixed(reader, framing, shown)
-        case "delimiter":
-            return await _read_delimited(reader, framing, buffer, shown)
-        case "stream":
-            return await _until_closed(reader, framing, buffer)
-
-
-async def _read_prefixed(reader: asyncio.StreamReader, framing: Framing, shown: str) -> Received:
     try:
-        length = int.from_bytes(await reader.readexactly(framing.prefix_bytes), framing.endian)
-        if length > framing.max_bytes:
-            raise _too_large(shown, framing.max_bytes)
-        return Received(await reader.readexactly(length))
-    except asyncio.IncompleteReadError:
-        raise _cut(shown) from None
-
-
-async def _read_fixed(reader: asyncio.StreamReader, framing: Framing, shown: str) -> Received:
-    try:
-        return Received(await reader.readexactly(framing.length))
+        match framing.strategy:
+            case "length_prefix":
+                length = int.from_bytes(await reader.readexactly(framing.prefix_bytes), framing.endian)
+                if length > framing.max_bytes:
+                    raise _too_large(shown, framing.max_bytes)
+                return Received(await reader.readexactly(length))
+            case "fixed_length":
+                return Received(await reader.readexactly(framing.length))
+            case "delimiter":
+                return await _read_delimited(reader, framing, buffer, shown)
+            case "stream":
+                return await _until_closed(reader, framing, buffer)
     except asyncio.IncompleteReadError:
         raise _cut(shown) from None
 
