@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import time
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -70,7 +69,7 @@ class FileKeys:
         self._path = path
 
     def stamp(self) -> object:
-        return _stamp(self.name)
+        return _stamp(self._path)
 
     def read(self) -> list[bytes]:
         raw = read_private(self._path)
@@ -94,7 +93,7 @@ class WrappedKeys:
         self._wrapper = wrapper
 
     def stamp(self) -> object:
-        return _stamp(self.name)
+        return _stamp(self._path)
 
     def read(self) -> list[bytes]:
         raw = read_private(self._path)
@@ -161,9 +160,9 @@ def _cut(raw: bytes) -> list[bytes]:
     return [raw[start : start + KEY_BYTES] for start in range(0, len(raw), KEY_BYTES)]
 
 
-def _stamp(path: str) -> object:
+def _stamp(path: Path) -> object:
     try:
-        status = os.stat(path)  # noqa: PTH116 - called before every encryption, and twice as fast
+        status = path.stat()
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size

@@ -40,12 +40,12 @@ class Entry:
     __slots__ = (
         "_input",
         "_output",
-        "_prepared",
         "_secrets",
         "change",
         "config",
         "counts",
         "hold",
+        "is_prepared",
         "overlay",
         "rank",
         "source",
@@ -79,7 +79,8 @@ class Entry:
         self._input: Validator | None = None
         self._output: Validator | None = None
         self._secrets: tuple[SecretPaths, SecretPaths] | None = None
-        self._prepared = source is None or _is_light(tool.spec, shared)
+        self.is_prepared = source is None or _is_light(tool.spec, shared)
+        """Whether validators are compiled, or small enough to be compiled during a call."""
 
     @property
     def invoke(self) -> Callable[[AuthorizedCall], Awaitable[ToolOutput | Question]]:
@@ -141,18 +142,13 @@ class Entry:
         self.hold, self.overlay = hold, None
         self.spec = hold.stub(self.spec)
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether validators are compiled, or small enough to be compiled during a call."""
-        return self._prepared
-
     def prepare(self) -> None:
         """Compile the validators and find the secret paths; ToolSchemaError if a schema cannot be used."""
         for validator in (self.input_validator, self.output_validator):
             if validator is not None:
                 validator.secrets()
         self.secret_paths  # noqa: B018 - cached from now on
-        self._prepared = True
+        self.is_prepared = True
 
     @property
     def secret_paths(self) -> tuple[SecretPaths, SecretPaths]:

@@ -258,16 +258,15 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _shown(text: str) -> str:
+def _shown(text: str, limit: int = _LONGEST_SHOWN) -> str:
     """Escape hidden characters of a text for the file, and cut it."""
     line = escape_hidden(text)
-    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
+    return line if len(line) <= limit else f"{line[:limit]}…"
 
 
 def _argument(name: str, schema: Any, mask: Callable[[str], str]) -> str:
     """Render an argument in one line; a changed tool may hide instructions to models in its description."""
-    line = escape_hidden(f"{name}: {mask(_text(sort_schema(schema)))}")
-    return line if len(line) <= _LONGEST_ARGUMENT else f"{line[:_LONGEST_ARGUMENT]}…"
+    return _shown(f"{name}: {mask(_text(sort_schema(schema)))}", _LONGEST_ARGUMENT)
 
 
 def _without(lines: Sequence[str], other: Mapping[str, Any]) -> list[str]:

@@ -72,7 +72,10 @@ def _with_effects(spec: ToolSpec, override: ToolOverride) -> ToolSpec:
     if override.side_effects is not None:
         named = _one_of(override.side_effects, get_args(SideEffects), spec.name, "side_effects")
         effects = cast("SideEffects", named)
-        safety = spec.safety._replace(destructive=destructive_of(effects, _still_known(spec, effects)))
+        leaves = effects == "external" and spec.side_effects != "external"
+        # Whether a tool that is now external destroys anything is unknown, unless it did before.
+        destructive = (spec.safety.destructive or None) if leaves else spec.safety.destructive
+        safety = spec.safety._replace(destructive=destructive_of(effects, destructive))
         spec = replace(spec, side_effects=effects, replay=replay_of(effects), safety=safety)
     if override.replay is not None:
         replay = _one_of(override.replay, get_args(ReplayClass), spec.name, "replay")
@@ -80,12 +83,6 @@ def _with_effects(spec: ToolSpec, override: ToolOverride) -> ToolSpec:
     if override.destructive is not None:
         spec = replace(spec, safety=spec.safety._replace(destructive=override.destructive))
     return spec
-
-
-def _still_known(spec: ToolSpec, effects: SideEffects) -> bool | None:
-    """Return the `destructive` flag under other effects; unknown for a tool that is now external."""
-    leaves = effects == "external" and spec.side_effects != "external"
-    return (spec.safety.destructive or None) if leaves else spec.safety.destructive
 
 
 def _one_of(value: str, allowed: tuple[str, ...], tool: str, key: str) -> str:

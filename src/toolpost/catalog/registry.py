@@ -97,7 +97,9 @@ class CatalogContents:
         elif replace:
             entry.counts = old.counts
         else:
-            raise _name_taken(old)
+            holder = old.spec.source or "the toolbox itself"
+            msg = f"a tool named {name!r} is already registered (from {holder}); rename one of them"
+            raise ToolCollisionError(msg, tool_name=name)
         self.entries[name] = entry
         self._definitions = None
         if old is not None and old.spec == entry.spec:
@@ -235,11 +237,9 @@ class ToolRegistry:
         """Return the records with overrides applied: all, or the members of a collection."""
         members = self._members(collection)
         all_specs = [entry.spec for entry in self._contents.ordered()]
-        return (
-            all_specs
-            if members is None
-            else [spec for spec in all_specs if any(belongs(spec, member) for member in members)]
-        )
+        if members is None:
+            return all_specs
+        return [spec for spec in all_specs if any(belongs(spec, member) for member in members)]
 
     def _members(self, collection: str | None) -> Sequence[str] | None:
         if collection is None or collection in self._collections:
@@ -359,10 +359,10 @@ class ToolRegistry:
         entries = self._contents.entries
         for entry in entries.values():
             by_category[entry.spec.category] += 1
-        called = {name: entry.counts for name, entry in entries.items() if entry.counts.count}
         stats = {
             name: CallStats(c.count, c.failures, c.total_ms / c.count, c.schema_violations)
-            for name, c in called.items()
+            for name, entry in entries.items()
+            if (c := entry.counts).count
         }
         return ToolStats(total=len(entries), by_category=by_category, call_stats=stats)
 
@@ -443,12 +443,6 @@ def _check_contract(spec: ToolSpec, checks: SchemaChecks | None) -> None:
     check_schema(spec.input_schema, tool_name=spec.name, checked=inputs)
     if spec.output_schema is not None:
         check_schema(spec.output_schema, tool_name=spec.name, role="output", checked=outputs)
-
-
-def _name_taken(holder: Entry) -> ToolCollisionError:
-    name, source = holder.spec.name, holder.spec.source or "the toolbox itself"
-    msg = f"a tool named {name!r} is already registered (from {source}); rename one of them"
-    return ToolCollisionError(msg, tool_name=name)
 
 
 def refuse_text(**words: Iterable[str] | None) -> None:

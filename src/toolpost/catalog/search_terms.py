@@ -66,7 +66,7 @@ _VOWELS = frozenset("aeiouy")
 
 def words_of_name(name: str) -> list[str]:
     """Split a name at dots, underscores, other signs and camelCase."""
-    words = (word for word in _WORD.findall(name))
+    words = _WORD.findall(name)
     parts = (part for word in words for part in ([word] if word == word.lower() else _PART.findall(word)))
     return [whole for part in parts for whole in _wholes(part.lower())]
 

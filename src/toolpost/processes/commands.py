@@ -240,7 +240,8 @@ class RunningCommand:
         self._close_descriptors()
         for pipe in self._pipes:
             pipe.listen(self._loop)
-        self._timer = self._loop.call_later(self._limits.timeout_s, self._on_deadline)
+        timeout_s = self._limits.timeout_s
+        self._timer = self._loop.call_later(timeout_s, lambda: self.end(_timeout_error(self.name, timeout_s)))
 
     def end(self, error: ToolError | None) -> None:
         """End the command with this error, without waiting for a process that cannot be killed."""
@@ -276,9 +277,6 @@ class RunningCommand:
         """Close the command's ends of the pipes, so that end of file is detected when it closes them."""
         while self.descriptors:
             os.close(self.descriptors.pop())
-
-    def _on_deadline(self) -> None:
-        self.end(_timeout_error(self.name, self._limits.timeout_s))
 
     def _keep_stdout(self, data: bytes) -> None:
         self._stdout += data

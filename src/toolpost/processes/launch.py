@@ -83,9 +83,7 @@ def locate(launch: Launch) -> str:
             raise launch_error(
                 f"Command {command!r} cannot be started: {str(path)!r} is not an executable file; check its mode."
             )
-    if (
-        command in _PYTHON
-    ):  # without an activated environment there may be no `python` on PATH; this interpreter is used
+    if command in _PYTHON:  # without an activated environment, PATH may have no `python`
         return sys.executable
     where = "its path" if os.sep in command else "that PATH contains its folder"
     raise launch_error(f"Command {command!r} was not found; install it, or check {where}.")
@@ -93,13 +91,10 @@ def locate(launch: Launch) -> str:
 
 def working_directory(launch: Launch) -> str:
     """Return the absolute path of the working directory; a supervisor runs in another directory than this process."""
-    if launch.cwd and os.path.isabs(launch.cwd):  # noqa: PTH117 - half the cost, for every call
-        return launch.cwd
     try:
-        here = os.getcwd()  # noqa: PTH109 - likewise
+        return str(Path(launch.cwd or ".").absolute())
     except FileNotFoundError:
         raise launch_error("The working directory of this process was deleted; set `cwd`.") from None
-    return os.path.join(here, launch.cwd) if launch.cwd else here  # noqa: PTH118 - likewise
 
 
 def launch_error(message: str) -> ToolConnectionError:

@@ -288,7 +288,8 @@ def kill_orphans() -> None:
     mark = b"".join(f"{name}={value}\0".encode() for name, value in host_mark().items())
     for _ in range(_KILL_ROUNDS):
         supervised = descendants(os.getpid())
-        marked = [pid for pid in _own_processes() if _has_mark(pid, mark)]
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        marked = [pid for pid in pids if _has_mark(pid, mark)]
         children = {pid for pid in marked if _parent(pid) == os.getpid()}  # if orphans are adopted by this process
         orphans = [pid for pid in marked if pid not in supervised or pid in children]
         if not orphans:
@@ -300,10 +301,6 @@ def kill_orphans() -> None:
 def host_mark() -> dict[str, str]:
     """Return the variable that marks the processes started by this process."""
     return {_MARK: f"{os.getpid()}-{_MARK_VALUE}"}
-
-
-def _own_processes() -> list[int]:
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def _has_mark(pid: int, mark: bytes) -> bool:

@@ -121,11 +121,12 @@ class SandboxReport(Struct, frozen=True, kw_only=True):
 
 def sandbox_report() -> SandboxReport:
     """Inspect this machine without starting anything."""
+    group = create_control_group()
     return SandboxReport(
         supervisor=sys.platform != "win32",
         subreaper=_prctl_knows(_PR_GET_CHILD_SUBREAPER),
         parent_death_signal=_prctl_knows(_PR_GET_PDEATHSIG),
-        cgroup_kill=_can_create_groups(),
+        cgroup_kill=group is not None and group.remove(),
         pid_namespace=sys.platform == "linux" and shutil.which("bwrap") is not None,
     )
 
@@ -134,8 +135,3 @@ def _prctl_knows(option: int) -> bool:
     if sys.platform != "linux":
         return False
     return bool(ctypes.CDLL(None).prctl(option, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0)
-
-
-def _can_create_groups() -> bool:
-    group = create_control_group()
-    return group is not None and group.remove()
