@@ -33,7 +33,7 @@ def test_the_table_of_settings_has_every_key_with_its_default_and_its_meaning() 
     page = settings_table.PAGE.read_text(encoding="utf-8")
 
     assert settings_table.section(page) == settings_table.made(page), "run: python -m tests.docs.settings_table"
-    assert "|  |" not in settings_table.section(page), "say what the new key means"
+    assert "|  |" not in settings_table.section(page), "describe the new key"
 
 
 @pytest.mark.req("DOC-03")
