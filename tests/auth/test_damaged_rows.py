@@ -54,7 +54,7 @@ async def test_a_damaged_question_keeps_nobody_else_waiting(
             with pytest.raises((StoreError, TypeError)):
                 await box.pending.get(lost.pending_id, by=CARL)
     assert isinstance(done, Completed)
-    assert caplog.text.count(f"question {lost.pending_id!r} is damaged and passed over") == 1
+    assert caplog.text.count(f"question {lost.pending_id!r} is damaged and skipped") == 1
 
 
 async def test_a_damaged_question_does_not_keep_others_from_expiring(notes: ExternalToolConfig, tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ async def test_a_damaged_intent_does_not_keep_the_box_from_opening(
     with caplog.at_level(logging.WARNING):
         async with toolbox(tmp_path / "data", notes) as box:
             assert isinstance(await box.call("notes.read", {}, user=ANN), Completed)
-    assert "the intent of call 'call_1' is damaged and passed over" in caplog.text
+    assert "the intent of call 'call_1' is damaged and skipped" in caplog.text

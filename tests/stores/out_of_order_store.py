@@ -26,8 +26,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.events import CallRef, EventCode, RunEvent
 from toolpost.contracts.storage import Cipher, IdKind, Store
 from toolpost.stores.registry import StoreCheck, StoreOptions
-from toolpost.stores.sqlite.backend import SQLiteBackend
-from toolpost.stores.sqlite.store import SQLiteStore, open_sqlite_store
+from toolpost.stores.sqlite.store import SQLiteBackend, SQLiteStore, open_sqlite_store
 
 NAME = "out-of-order"
 LONGEST_S = 0.002

@@ -23,7 +23,7 @@ ROW = Segment(3, "run", "tenant", 1, "call", "user", "tool", "corr", '[[400,1.5,
 USER = Principal("tenant", "user")
 YES = Answer(decision="approve")
 CHANGED = "events 1 to 3 were changed, or an event before them was"
-RECORD = "the run's record (whose it is, which tool, how it stands) was changed"
+RECORD = "the run's record (its user, tool and status) was changed"
 
 
 def chained(row: Segment, key: LogKey = KEY) -> Segment:
@@ -126,9 +126,9 @@ async def tampered(folder: Path, *statements: str) -> list[str]:
 
 
 OF_B = "run 'run_b' of 'acme': "
-MISCOUNT = "the log should hold 3 runs and holds 2: runs were removed or added"
-LEDGER = "the ledger of the log was changed, so that nobody can tell how many runs there should be"
-ASK = "question 'ask_1' was changed: how it stands, or who answered it"
+MISCOUNT = "the log should contain 3 runs and contains 2: runs were removed or added"
+LEDGER = "the ledger of the log was changed, so the expected number of runs is unknown"
+ASK = "question 'ask_1' was changed: its status, or the user who answered it"
 RUN = "run = (SELECT nr FROM runs WHERE run_id = 'run_b')"
 FIRST, LAST = f"WHERE {RUN} AND seq = 1", f"WHERE {RUN} AND seq = 4"
 B = "WHERE run_id = 'run_b'"
@@ -169,7 +169,7 @@ FORGERIES = [
     ([f"UPDATE segments SET events = x'00' {FIRST}"], OF_B),
     ([f"UPDATE segments SET hash = 'text' {FIRST}"], OF_B),
     ([f"UPDATE segments SET seq = 1e300 {LAST}"], OF_B),
-    ([f"UPDATE runs SET mac = 'text' {B}"], "a run was exchanged for another"),
+    ([f"UPDATE runs SET mac = 'text' {B}"], "a run was replaced by another"),
 ]
 
 
@@ -210,7 +210,7 @@ async def test_a_run_put_back_to_how_it_was_with_all_its_records_is_found(tmp_pa
 
     async with open_store(tmp_path) as store:
         assert await store.events.verify("run_a") == []
-        assert await store.events.verify() == ["a run was exchanged for another, or put back to how it was before"]
+        assert await store.events.verify() == ["a run was replaced by another, or restored to an earlier state"]
 
 
 async def test_what_was_changed_still_shows_after_the_run_went_on(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_a_question_opened_again_from_outside_is_not_answered(tmp_path: Pa
     change(tmp_path, "UPDATE pending SET status = 'open', answered_by = NULL, answered_at = NULL")
 
     async with open_store(tmp_path) as store:
-        with pytest.raises(StoreError, match="question 'ask_1' was changed outside of toolpost and is not taken"):
+        with pytest.raises(StoreError, match="question 'ask_1' was changed outside of toolpost and cannot be answered"):
             await store.pending.claim("ask_1", YES, by="acme:eve", at=1500.0)
 
 
@@ -270,8 +270,8 @@ async def journaled_call(store: AnyStore) -> None:
 @pytest.mark.parametrize(
     ("table", "found"),
     [
-        ("pending", "question 'ask_1' was removed, though event 2 says that it was asked"),
-        ("journal", "the journal entry of call 'call_1' was removed, though event 3 says that it was written"),
+        ("pending", "question 'ask_1' was removed, although event 2 reports that it was created"),
+        ("journal", "the journal entry of call 'call_1' was removed, although event 3 reports that it was written"),
     ],
 )
 async def test_a_row_of_a_call_that_was_removed_from_outside_is_found(tmp_path: Path, table: str, found: str) -> None:

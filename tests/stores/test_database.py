@@ -43,9 +43,9 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.touch()
 
-    with pytest.raises(StoreError, match=f"data folder '{path}' is, or lies in, a file; move it away"):
+    with pytest.raises(StoreError, match=f"data folder '{path}' is a file, or below one; move the file"):
         open_store(path)
-    with pytest.raises(StoreError, match="is, or lies in, a file"):
+    with pytest.raises(StoreError, match="is a file, or below one"):
         open_store(path / "below")
 
 

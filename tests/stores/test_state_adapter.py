@@ -136,12 +136,12 @@ async def test_what_a_store_has_nothing_for_is_missing_and_what_is_too_old_too()
     pauses = PlannerPauses(store, ttl_s=600.0, clock=lambda: now[0])
     store.kept["empty"] = {}
     early, late = [await pauses.keep({"step": n}) for n in range(2)]
-    with pytest.raises(KeyError, match="unknown, expired"):
+    with pytest.raises(KeyError, match="unknown, has expired"):
         await pauses.take("empty")
     now[0] += 599.0
     assert await pauses.take(early) == {"step": 0}
     now[0] += 1.0
-    with pytest.raises(KeyError, match="unknown, expired"):
+    with pytest.raises(KeyError, match="unknown, has expired"):
         await pauses.take(late)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from toolpost.contracts.events import RunEvent
 from toolpost.contracts.storage import EventLog
 from toolpost.stores.changes import Changes, Topic
 from toolpost.stores.encryption import NoCipher, RowCipher
+from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import Reader, open_writable
 from toolpost.stores.sqlite.event_appender import EventAppender, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog
@@ -42,9 +44,9 @@ class Bench:
         self.writer = Writer(TransactionRunner(self.db, appender, path=path), limit=limit)
         self.reader = Reader(path, busy_s=1.0)
         rows = RowCipher(NoCipher())
-        self.log = SQLiteEventLog(
-            self.writer, self.reader, appender=appender, liveness=liveness, cipher=rows, changes=Changes(no_states)
-        )
+        changes = Changes(no_states)
+        shared = SQLiteContext(self.writer, self.reader, appender, rows, liveness, changes, time.time)
+        self.log = SQLiteEventLog(shared)
 
     def fill_disk(self) -> None:
         self.db.execute("PRAGMA max_page_count = 1").fetchall()  # SQLite makes it what is in use now.
@@ -170,7 +172,7 @@ async def test_a_full_disk_loses_nothing_and_heals_by_itself(tmp_path: Path) -> 
         bench.fill_disk()
         for _ in range(10):
             bench.log.emit(large())
-        with pytest.raises(StoreError, match=r"toolpost.db': database or disk is full; .*make room"):
+        with pytest.raises(StoreError, match=r"toolpost.db': database or disk is full; .*free some space"):
             await bench.log.flush()
         with pytest.raises(StoreError, match="disk is full"):
             await bench.writer.submit(lambda db: db.execute(ADD, ("one",)).rowcount)
@@ -231,7 +233,7 @@ async def test_one_event_that_is_lost_is_not_several_and_what_ran_is_not_undone(
         bench.fill_disk()
         bench.log.emit(large())
 
-        with pytest.raises(StoreError, match=r"1 event was not written: .*; what ran is not undone"):
+        with pytest.raises(StoreError, match=r"1 event was not written: .*; the calls are not undone"):
             await bench.writer.close()
 
 

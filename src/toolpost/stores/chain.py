@@ -25,7 +25,7 @@ from toolpost.stores.retention_rules import FORGOTTEN_USER, mentions
 KEY_BYTES = 32
 DIGEST_BYTES = 32
 FORGOTTEN = "forgotten"
-CHANGED_RECORD = "the run's record (whose it is, which tool, how it stands) was changed"
+CHANGED_RECORD = "the run's record (its user, tool and status) was changed"
 
 _log = logging.getLogger("toolpost.stores")
 _number = struct.Struct(">Q").pack
@@ -117,7 +117,7 @@ class LogKey:
         return mac.digest()
 
     def end_mac(self, last: bytes) -> bytes:
-        """Return the MAC of a run whose last segment has this hash."""
+        """Return the MAC of a run from the hash of its last segment."""
         mac = self._ends.copy()
         mac.update(last)
         return mac.digest()

@@ -1,4 +1,4 @@
-"""Waiting for changes of a store: many waiters, one poller a process."""
+"""Wait for changes of a store: many waiters, one poller per process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Waiter(NamedTuple):
 
 
 class Changes:
-    """Wakes the tasks of this process that wait until the state of a topic is another than the one that they know.
+    """Wakes the tasks of this process that wait until the state of a topic differs from the one that they know.
 
     `notify` wakes them after a write of this process. For writes of other processes, one task polls for all waiters:
     `read_version` returns a value that differs after each write, and `read_states` the states of topics. Without
@@ -49,7 +49,7 @@ class Changes:
                 for topic, waiter in waiters.items():
                     self.waiters.setdefault(topic, set()).add(waiter)
             try:
-                # After registration, so that no change is missed.
+                # After registration: a change in between must not be missed.
                 states = await self._read_states(known.keys())
                 if states != known:
                     return states
@@ -99,7 +99,7 @@ class Changes:
     async def _poll(self, read_version: Callable[[], Awaitable[object]]) -> None:
         version: object = None
         while self.waiters:
-            with contextlib.suppress(StoreError):  # the disk may come back; those who write report it
+            with contextlib.suppress(StoreError):  # the disk may recover; writers report the error
                 newest = await read_version()
                 if newest != version:
                     await self._wake_changed()

@@ -1,4 +1,4 @@
-"""Durable writes: private files, synced to the disk with the folder that has their name."""
+"""Durable writes: private files, synced to the disk with their folder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from toolpost.contracts.errors import StoreError
 
 
 def make_private_folder(path: Path) -> None:
-    """Create a folder that only its owner can enter, and those above it that are missing, whatever the umask is.
+    """Create a folder that only its owner can enter, with missing parents, regardless of the umask.
 
-    `Path.mkdir(parents=True)` gives its mode to the last folder alone.
+    `Path.mkdir(parents=True)` applies its mode to the last folder only.
     """
     if not path.parent.exists():
         make_private_folder(path.parent)
@@ -24,7 +24,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def write_synced(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a new file that only its owner can read, and sync it; FileExistsError where there is one."""
+    """Write a new file that only its owner can read, and sync it; FileExistsError if it exists."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         for part in parts:
@@ -34,7 +34,7 @@ def write_synced(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Sync a file that others have written."""
+    """Sync an existing file."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -43,7 +43,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync a folder, so that a new name in it is durable; not possible, nor needed, on Windows."""
+    """Sync a folder to make a new name in it durable; Windows neither supports nor needs this."""
     with contextlib.suppress(PermissionError):
         sync_file(path)
 
@@ -121,7 +121,7 @@ def _unusable(path: Path, error: OSError) -> StoreError:
 if sys.platform == "win32":
     import msvcrt
 
-    def try_lock(descriptor: int, *, shared: bool) -> bool:  # noqa: ARG001 - Windows knows one kind
+    def try_lock(descriptor: int, *, shared: bool) -> bool:  # noqa: ARG001 - Windows has one kind
         """Try to lock a file."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -132,7 +132,7 @@ if sys.platform == "win32":
 else:
 
     def try_lock(descriptor: int, *, shared: bool) -> bool:
-        """Try to lock a file; shared for a check, so that two checks do not take each other for the owner."""
+        """Try to lock a file; a check uses a shared lock, so two checks do not mistake each other for the owner."""
         import fcntl  # noqa: PLC0415 - not on Windows
 
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX

@@ -1,4 +1,4 @@
-"""Encrypted values: JSON documents bound to their row, rows that no longer open, and encrypted cache files."""
+"""Encrypted values: JSON documents bound to their row, damaged rows, and encrypted cache files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _log = logging.getLogger("toolpost.stores")
 
 
 class RowCipher:
-    """Encrypts JSON values to a row, named by table, owner and key; a value moved to another row does not open."""
+    """Encrypts JSON values bound to a row: its table, owner and key. In another row a value cannot be decrypted."""
 
     def __init__(self, cipher: Cipher) -> None:
         self._cipher = cipher
 
     def encrypt(self, value: Any, *row: str) -> bytes:
-        """Encrypt a value to its row; StoreError when it is not JSON."""
+        """Encrypt a value for its row; StoreError if it is not JSON."""
         return self._cipher.encrypt(to_json(value, row[0]), row=_name(row))
 
     def reencrypt(self, encrypted: bytes, *row: str) -> bytes:
@@ -39,25 +39,25 @@ class RowCipher:
         return self._cipher.encrypt(self._cipher.decrypt(encrypted, row=name), row=name)
 
     def decrypt(self, encrypted: bytes, *row: str) -> Any:
-        """Open the value that was encrypted to this row."""
+        """Decrypt the value of this row."""
         return json.loads(self._cipher.decrypt(encrypted, row=_name(row)))
 
 
 def _name(row: tuple[str, ...]) -> str:
-    """Join the parts of a row's name; escaped, so that no part can be read as two."""
+    """Join the parts of a row's name, escaped to keep them distinct."""
     return "|".join(part.replace("%", "%25").replace("|", "%7C") for part in row)
 
 
 def to_json(value: Any, what: str) -> bytes:
-    """Encode a value as JSON; StoreError when it is not JSON."""
+    """Encode a value as JSON; StoreError if it is not JSON."""
     try:
         return json.dumps(value, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as exc:
-        raise StoreError(f"{what}: a value that is not JSON cannot be kept ({exc}); use plain data", cause=exc) from exc
+        raise StoreError(f"{what}: a value that is not JSON cannot be stored: {exc}; use JSON", cause=exc) from exc
 
 
 def copy_json(value: Any, what: str) -> Any:
-    """Copy a JSON value deeply; StoreError when it is not JSON."""
+    """Copy a JSON value deeply; StoreError if it is not JSON."""
     return json.loads(to_json(value, what))
 
 
@@ -73,7 +73,7 @@ def readable_rows(rows: Iterable[Row], read: Callable[[Row], Read], name: Callab
 
 
 def skip_damaged(name: str, error: Exception) -> None:
-    """Log a damaged row; raise an error that is not the row's own, because it may be temporary."""
+    """Log a damaged row; raise any other error, because it may be temporary."""
     if isinstance(error, StoreError) and error.error_code != UNREADABLE:
         raise error
     _warn_once(name, str(error) if isinstance(error, StoreError) else type(error).__name__)
@@ -81,7 +81,7 @@ def skip_damaged(name: str, error: Exception) -> None:
 
 @lru_cache(maxsize=1000)  # Rows are read every few seconds.
 def _warn_once(name: str, reason: str) -> None:
-    _log.warning("%s is damaged and passed over: %s", name, reason)
+    _log.warning("%s is damaged and skipped: %s", name, reason)
 
 
 class CacheFolder:
@@ -92,7 +92,7 @@ class CacheFolder:
         self._cipher = cipher
 
     def read(self, name: str) -> bytes | None:
-        """Return the contents of a file; None when there is none."""
+        """Return the contents of a file; None if it is missing or unreadable."""
         try:
             data = (self._folder / name).read_bytes()
             return self._cipher.decrypt(data, row=self._row(name))
@@ -101,7 +101,7 @@ class CacheFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically, readable by its owner only."""
-        # A full or read-only disk costs the next start some time, and nothing else.
+        # Without the file, the next start only takes longer.
         with suppress(OSError, StoreError):
             make_private_folder(self._folder)
             handle, temporary = tempfile.mkstemp(dir=self._folder)

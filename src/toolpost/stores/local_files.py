@@ -1,4 +1,4 @@
-"""The data that stays on one machine, whatever database the store uses."""
+"""The data that stays on one machine, regardless of the database."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pauses of a planner in any state store: kept under a token, claimed by one process, saved step by step, finished.
+"""Pauses of a planner in any state store: stored under a token, claimed by one process, saved by step, finished.
 
-The record under the token is followed by links under names made from it: a claim, the steps of whoever claimed, a
-release, an end. A link is written once, so that of several writers of the same link one goes on.
+The record under the token is followed by links with derived names: a claim, the steps of the claimant, a release, an
+end. A link is written once: of several writers of the same link, one continues.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolpost.schema.secrets import drop_secrets
 
 Link = Literal["claim", "step", "free", "done"]
 
-_UNKNOWN = "no pause has this token: it is unknown, expired, or was kept by a process that is gone"
+_UNKNOWN = "no pause has this token: it is unknown, has expired, or was stored in a process that has ended"
 _RESUMED = "this pause was resumed before"
-_TAKEN = "a run has this token, or had it; resume that one, or give another token"
-_HELD = "this pause is being resumed; it can be resumed again when that has failed, or its process is gone"
-_OVERTAKEN = "another process has resumed this run meanwhile and goes on with it; this one stops here"
+_TAKEN = "another run has or had this token; resume that run, or use another token"
+_HELD = "this pause is being resumed; it can be resumed again if that fails or its process ends"
+_OVERTAKEN = "another process has resumed this run and continues it; this process stops here"
 
 
 @runtime_checkable
@@ -36,7 +36,7 @@ class _KeepsClaims(Protocol):
     """A state store with an atomic claim that knows which claimants still run, such as `Store.state`."""
 
     async def claim_planner_state(self, token: str, payload: dict[str, Any]) -> bool:
-        """Store a record under a token that has none; True for exactly one caller."""
+        """Store a record under a token without one; True for exactly one caller."""
         ...
 
     async def is_claimed(self, token: str) -> bool:
@@ -51,10 +51,10 @@ class _KeepsClaims(Protocol):
 class PlannerPauses:
     """Stores pauses in any state store; each is resumed once by its token.
 
-    Without the optional methods of the store, pauses are gone with the process: `durable` is False. A store with
-    `claim_planner_state`, such as our own, lets exactly one process claim a pause, gives it to another when that
-    process has died, and forgets what was resumed. With other stores a claim is as certain as their writes of one
-    token are ordered, and holds for `lease_s` after its last step.
+    If the store lacks the optional methods, pauses end with the process, and `durable` is False. A store with
+    `claim_planner_state`, such as `Store.state`, lets exactly one process claim a pause, lets another claim it after
+    that process has ended, and deletes finished pauses. With other stores, claims rely on ordered writes of one token,
+    and a claim is valid for `lease_s` after its last step.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class PlannerPauses:
         self._clock = clock
 
     async def keep(self, payload: Mapping[str, Any]) -> str:
-        """Store a pause without the secrets of its `tool_context`; return the token that resumes it, a secret."""
+        """Store a pause without the secrets of its `tool_context`; return its token, which is a secret."""
         token = secrets.token_urlsafe(32)
         await self._chain(token).save(payload)
         return token
 
     async def begin(self, token: str, payload: Mapping[str, Any]) -> ClaimedPause:
-        """Store a run that begins under a token, claimed by this process; KeyError when it was used before."""
+        """Store a new run under a token, claimed by this process; KeyError if the token was used before."""
         chain = self._chain(token)
         await chain.load()
         if not await chain.begin(payload) or not await chain.add("claim"):
@@ -86,7 +86,7 @@ class PlannerPauses:
         return ClaimedPause(chain, chain.payload, [])
 
     async def take(self, token: str, *, user: str | None = None) -> dict[str, Any]:
-        """Return the pause of a token to exactly one caller; KeyError when there is none, or it was resumed before.
+        """Return the pause of a token to exactly one caller; KeyError if there is none, or it was resumed before.
 
         With `user`, a pause of another `user` is not returned, and its token stays valid.
         """
@@ -95,7 +95,7 @@ class PlannerPauses:
         return claimed.payload
 
     async def claim(self, token: str, *, user: str | None = None) -> ClaimedPause:
-        """Claim the pause of a token, until it is finished or released, or this process ends; KeyError as `take`."""
+        """Claim the pause of a token until it is finished or released, or this process ends; KeyError as for `take`."""
         chain = self._chain(token)
         await chain.load()
         await chain.check(user)
@@ -109,9 +109,10 @@ class PlannerPauses:
 
 
 class ClaimedPause:
-    """A pause that this process has claimed: its payload, and the `steps` of a claimant that has died.
+    """A pause that this process has claimed: its payload, and the `steps` of a claimant that has ended.
 
-    `recovered` says that there was such a claimant. ToolConflictError when another process has claimed it meanwhile.
+    `recovered` means that there was such a claimant. The methods raise ToolConflictError if another process has claimed
+    the pause.
     """
 
     def __init__(
@@ -123,17 +124,17 @@ class ClaimedPause:
         self._chain = chain
 
     async def save(self, step: Mapping[str, Any]) -> None:
-        """Store a step, for whoever resumes if this process dies from here on."""
+        """Store a step, from which another process resumes if this one ends."""
         if not await self._chain.add("step", step):
             raise ToolConflictError(_OVERTAKEN, code="run_overtaken")
 
     async def finish(self) -> None:
-        """Use the token up; what it resumed is forgotten where the store can."""
+        """Consume the token; delete the pause if the store supports that."""
         if not await self._chain.finish():
             raise ToolConflictError(_OVERTAKEN, code="run_overtaken")
 
     async def release(self, payload: Mapping[str, Any]) -> None:
-        """Let the same token resume again, from this payload; nothing where another process goes on with it."""
+        """Let the same token resume from this payload, unless another process continues the run."""
         await self._chain.release(payload)
 
 
@@ -181,7 +182,7 @@ class _Chain:
 
     @property
     def was_held(self) -> bool:
-        """Whether somebody claimed the pause and neither finished nor released it."""
+        """Whether the pause was claimed and neither finished nor released."""
         return self._last in {"claim", "step"}
 
     @property
@@ -195,13 +196,13 @@ class _Chain:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The payload as it was kept, or released the last time."""
+        """The payload as stored, or as last released."""
         payload: dict[str, Any] = self._kept["payload"]
         return payload
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The steps that were saved since."""
+        """The steps saved since the payload."""
         start = max((at for at, link in enumerate(self._links, 1) if link["link"] == "free"), default=0)
         return [link["payload"] for link in self._links[start:] if link["link"] == "step"]
 
@@ -210,18 +211,18 @@ class _Chain:
         return next((link for link in reversed(self._links) if link["link"] == "free"), self._base)
 
     async def save(self, payload: Mapping[str, Any]) -> None:
-        """Store the record, in place of an earlier one."""
+        """Store the record, replacing an earlier one."""
         await self._store.save_planner_state(self._token, self._lasting(payload))
 
     async def begin(self, payload: Mapping[str, Any]) -> bool:
-        """Store the record unless there is one; return whether this process did."""
+        """Store the record unless there is one; return whether it was stored."""
         if self._base or self._links:
             return False
         self._base = {**self._lasting(payload), "by": secrets.token_hex(8)}
         return await self._is_first(self._token, self._base)
 
     async def add(self, link: Link, payload: Mapping[str, Any] | None = None) -> bool:
-        """Store the next link; return False when another process has stored one in its place."""
+        """Store the next link; return False if another process has stored one in its place."""
         state, by = self._kept, secrets.token_hex(8)
         record: dict[str, Any] = {"link": link, "by": by, **{key: state.get(key) for key in ("user", "expires_at")}}
         if link == "free":
@@ -236,10 +237,10 @@ class _Chain:
         return is_first
 
     async def is_mine(self) -> bool:
-        """Return whether this claim stands: one that comes after a deletion is of something that was resumed."""
+        """Return whether this claim is valid: a claim after the deletion is one of a finished pause."""
         if self._claims is None:
             return True
-        # All links are deleted at once: where the first stands, so do those between.
+        # All links are deleted together: if the first and the last exist, so do the others.
         base = await self._store.load_planner_state(self._token)
         ends = [(number, self._links[number - 1]["by"]) for number in (1, len(self._links))]
         standing = [(await self._store.load_planner_state(self._name(number))).get("by") == by for number, by in ends]
@@ -249,7 +250,7 @@ class _Chain:
         return False
 
     async def finish(self) -> bool:
-        """End the chain; where the store deletes, only a mark is left of it."""
+        """End the chain; if the store supports deletion, only a mark remains."""
         if self._claims is None:
             return await self.add("done")
         mark = {"resumed": True, **{key: self._base.get(key) for key in ("user", "expires_at")}}
@@ -258,7 +259,7 @@ class _Chain:
         return True
 
     async def release(self, payload: Mapping[str, Any]) -> None:
-        """Let the token resume again, from another payload."""
+        """Let the token resume from another payload."""
         if self._claims is None:
             await self.add("free", payload)
             return
@@ -267,11 +268,11 @@ class _Chain:
 
     async def _drop_links(self) -> None:
         if self._claims is not None:
-            with suppress(StoreError):  # the record says already what became of the pause
+            with suppress(StoreError):  # the record already shows the result
                 await self._claims.drop_planner_states([self._name(at + 1) for at in range(len(self._links))])
 
     def _lasting(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a payload without secrets, with its user and expiry, by which a store may delete it."""
+        """Return a payload without secrets, with its user and expiry for deletion."""
         copy = dict(payload)
         if "tool_context" in copy:
             copy["tool_context"] = drop_secrets(copy["tool_context"])
@@ -284,7 +285,7 @@ class _Chain:
         try:
             await self._store.save_planner_state(name, record)
         except Exception:
-            # Somebody else wrote it first, and the store minds; or it was written, and only the answer was lost.
+            # Another process wrote it first and the store rejects a second record, or only the response was lost.
             if not await self._store.load_planner_state(name):
                 raise
         return bool((await self._store.load_planner_state(name)).get("by") == record["by"])
@@ -295,7 +296,7 @@ class _Chain:
 
 
 class _MemoryPauses:
-    """Pauses of this process, as long as it lives."""
+    """Pauses in the memory of this process."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, Any]] = {}

@@ -10,7 +10,7 @@ from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, Question
 from toolpost.stores.encryption import copy_json
 
-# What changes in the life of a question stands beside the record, not in it.
+# The members that change are stored in separate columns.
 _CHANGING = frozenset({"status", "answer", "answered_by", "answered_at", "outcome"})
 _KEPT = tuple(name for name in PendingAction.__struct_fields__ if name not in _CHANGING)
 _QUESTION = Question.__struct_fields__
@@ -62,5 +62,5 @@ def copy_action(action: PendingAction) -> PendingAction:
 
 
 def next_version(now: float, last: int) -> int:
-    """Return the next version: at least the time in ms, so that a new row does not reuse versions of a deleted one."""
+    """Return the next version: at least the time in ms, because a new row must not reuse versions of a deleted one."""
     return max(int(now * 1000), last + 1)

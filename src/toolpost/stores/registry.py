@@ -1,4 +1,4 @@
-"""Databases by name: the built-in stores, and those that plug-ins offer by entry points."""
+"""Databases by name: the built-in stores, and those of plug-ins by entry points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolpost.contracts.storage import Cipher, IdKind, Store
 STORES_GROUP = "toolpost.stores"  # the entry points of plug-ins, named as the schemes of their URLs
 BUILT_IN = {
     "memory": "toolpost.stores.memory.store:MemoryBackend",
-    "sqlite": "toolpost.stores.sqlite.backend:SQLiteBackend",
+    "sqlite": "toolpost.stores.sqlite.store:SQLiteBackend",
 }
 
 
@@ -42,11 +42,11 @@ class StoreBackend(Protocol):
     """A kind of database."""
 
     async def open(self, options: StoreOptions) -> Store:
-        """Open a store; StoreError or ConfigError says why it cannot be opened and what to do."""
+        """Open a store; StoreError or ConfigError contains the reason and the remedy."""
         ...
 
     def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
-        """Return what `Store.find_ids` returns, for a shell: without opening the store, [] where it cannot be read."""
+        """Return the result of `Store.find_ids` without opening the store, for a shell; [] if it cannot be read."""
         ...
 
     def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
@@ -60,7 +60,7 @@ def database_of(database: str | None, data_dir: Path | None) -> str:
 
 
 def find_backend(database: str) -> StoreBackend:
-    """Return the backend of a database; ConfigError lists what there is."""
+    """Return the backend of a database; ConfigError lists the available ones."""
     name = database.partition(":")[0]
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
@@ -69,7 +69,7 @@ def find_backend(database: str) -> StoreBackend:
     if name not in plugged:
         # The name alone: a URL may contain a password.
         have = ", ".join(sorted({*BUILT_IN, *plugged}))
-        message = f"database: no store is named {name!r}; there are: {have}"
+        message = f"database: there is no store {name!r}; there are: {have}"
         raise ConfigError(f"{message}. Plug-ins add others by the entry point group {STORES_GROUP}")
     try:
         offered: Any = plugged[name].load()

@@ -1,4 +1,4 @@
-"""Events in a `StateStore` of others."""
+"""Events in the `StateStore` of an application."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class StateEvents:
         self._task: asyncio.Task[None] | None = None
 
     def emit(self, event: RunEvent) -> None:
-        """Queue one event; from any thread, once one was queued from an event loop."""
+        """Queue one event; from any thread, after the first one was queued in an event loop."""
         if len(self._waiting) >= self._most_waiting:
             self.lost += 1
             return
         self._waiting.append(event)
         try:
             self._loop = asyncio.get_running_loop()
-        except RuntimeError:  # plain functions report their progress from a thread
+        except RuntimeError:  # plain functions report progress from a thread
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._start)
         else:
             self._start()
 
     def _start(self) -> None:
-        """Save what waits, in the background; nothing where that is under way."""
+        """Save queued events in the background, unless that is in progress."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._save_all())
 
@@ -80,7 +80,7 @@ class StateEvents:
                 break
             stored = _chained(event, await self._head(run_id))
         else:
-            raise TimeoutError(f"others tell of run {run_id!r} faster than this process can")
+            raise TimeoutError(f"other processes save events of run {run_id!r} faster than this process can")
         self._heads[run_id] = _Head(stored.seq, bytes.fromhex(stored.hash))
         if len(self._heads) > self._most_runs:
             self._heads.popitem(last=False)
@@ -94,7 +94,7 @@ class StateEvents:
             standing = next((event for event in history if event.seq == stored.seq), None)
             if standing is None:
                 raise
-            return standing.hash == stored.hash  # it was saved, and only the answer was lost
+            return standing.hash == stored.hash  # it was saved, and only the response was lost
         return True
 
     async def _head(self, run_id: str) -> _Head:
@@ -136,10 +136,10 @@ def _chained(event: RunEvent, head: _Head) -> StoredEvent:
 
 
 def join_ids(*ids: str) -> str:
-    """Join the ids of an event for a chain without a key; lengths keep two fields from being read as one."""
+    """Join the IDs of an event for a chain without a key, with their lengths to keep them distinct."""
     return "|".join([*map(str, map(len, ids)), *ids])
 
 
 def plain_link(previous: bytes, ids: str, *, seq: int, code: int, at: float, payload: str) -> bytes:
-    """Return the link of a chain without a key, for state stores of others."""
+    """Return the link of a chain without a key."""
     return sha256(previous + struct.pack(">d", at) + f"{seq}|{code}|{ids}|{payload}".encode()).digest()

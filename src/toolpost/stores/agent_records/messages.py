@@ -47,7 +47,7 @@ def load_message(stored: Mapping[str, Any]) -> Message | None:
 def _flat_call(call: Mapping[str, Any]) -> dict[str, Any]:
     function: Any = call.get("function") or {}
     arguments: Any = function.get("arguments")
-    with suppress(ValueError, RecursionError):  # as data, so that values under names of secrets are masked
+    with suppress(ValueError, RecursionError):  # as data, to mask values under secret names
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     return {"id": call.get("id"), "name": function.get("name"), "arguments": arguments}
 

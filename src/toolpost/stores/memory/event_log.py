@@ -73,7 +73,7 @@ class MemoryEventLog:
         """Return immediately, because events are not queued."""
 
     async def flush(self) -> None:
-        """Return at once: there is nothing to write."""
+        """Return immediately: there is nothing to write."""
 
     async def read(
         self,
@@ -151,7 +151,7 @@ class MemoryEventLog:
             return [problem for run in chains for problem in run.find_breaks()]
 
     def forget(self, who: Principal) -> dict[str, int]:
-        """Remove a person's payloads from events and name from runs; return how many of each."""
+        """Erase a user from events and runs; return the number of each."""
         runs = list(self.collect_runs().by_name.values())
         with self._lock:
             events = sum(run.forget(who) for run in runs)
@@ -187,7 +187,7 @@ class MemoryRuns:
         fresh: list[RunEvent] = []
         for event in events:
             id_ += 1
-            if event.call is not known:  # the events of a call mostly come one after the other
+            if event.call is not known:  # most events of a call are consecutive
                 known = event.call
                 run = self._find_or_add(known)
                 ids, fresh = run.ids, run.fresh
@@ -207,7 +207,7 @@ class MemoryRuns:
         return run
 
     def find_runs(self, run_id: str, tenant: str | None = None) -> list[MemoryRun]:
-        """Return the runs of an id: of one tenant, or of each that has one."""
+        """Return the runs with an ID: of one tenant, or of all."""
         if tenant is not None:
             return [run for run in [self.by_name.get((tenant, run_id))] if run is not None]
         return [run for (_, name), run in self.by_name.items() if name == run_id]
@@ -259,7 +259,7 @@ class MemoryRun:
         self._segments: list[Segment] = []  # one for each event
         self._chain: RunHead | None = None
         self._head: RunHead | None = None
-        self._turned = 0  # so many of the fresh ones are in the head
+        self._turned = 0  # number of fresh events in the head
 
     @property
     def is_finished(self) -> bool:
@@ -301,7 +301,7 @@ class MemoryRun:
         return [event for segment in self.render() for event in segment.unpack()]
 
     def forget(self, who: Principal) -> int:
-        """Remove what the events tell of a person; return how many lost it."""
+        """Erase the facts about a user; return the number of events that lost facts."""
         segments, forgotten = self.render(), 0
         previous = self._chain.chain_start if self._chain else b""
         for at, segment in enumerate(segments):

@@ -21,8 +21,7 @@ from toolpost.contracts.errors import StoreError
 from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.storage import ArtifactRef, Cipher
 from toolpost.stores.durable_files import make_private_folder, sync_folder, write_synced
-from toolpost.stores.sqlite.database import Reader
-from toolpost.stores.sqlite.writer import Writer
+from toolpost.stores.sqlite.context import SQLiteContext
 
 # The writer of a half-written file of this age has ended.
 STALE_S = 3600.0
@@ -48,7 +47,7 @@ class ContentFiles:
         self._cipher = cipher
 
     def path(self, sha256: str) -> Path:
-        """Return the path of a content, whether it exists or not."""
+        """Return the path of a content, which may not exist."""
         return self._folder / sha256[:2] / sha256
 
     def holds(self, sha256: str, size: int) -> bool:
@@ -76,7 +75,7 @@ class ContentFiles:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise StoreError(
-                f"artifact file {str(path)!r} cannot be written: {exc.strerror}; make room or check permissions",
+                f"artifact file {str(path)!r} cannot be written: {exc.strerror}; free some space or check permissions",
                 cause=exc,
             ) from exc
 
@@ -94,7 +93,7 @@ class ContentFiles:
             ) from exc
 
     def reencrypt(self, sha256: str, size: int) -> bool:
-        """Encrypt a content with the newest key; return whether it changed. StoreError when it does not open."""
+        """Re-encrypt a content with the newest key; return whether it changed. StoreError if it cannot be decrypted."""
         with contextlib.suppress(FileNotFoundError):
             mark = self._cipher.prefix()
             with self.path(sha256).open("rb") as file:
@@ -119,7 +118,7 @@ class ContentFiles:
         return True
 
     def sweep(self, now: float) -> None:
-        """Delete temporary files of writers that died."""
+        """Delete temporary files of writers that have ended."""
         for path in self._folder.glob(f"??/*{_TEMPORARY}"):
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_mtime < now - STALE_S:
@@ -164,27 +163,26 @@ def _encrypted_size(file: BinaryIO, size: int) -> int | None:
 
 
 class SQLiteArtifactStore:
-    """Artifacts under random ids: who has the same bytes does not know the id of another's artifact."""
+    """Artifacts under random IDs, which do not follow from their content."""
 
-    def __init__(self, writer: Writer, reader: Reader, files: ContentFiles, ids: IdMaker) -> None:
-        self._ids = ids
-        self._writer = writer
-        self._reader = reader
+    def __init__(self, shared: SQLiteContext, files: ContentFiles, ids: IdMaker) -> None:
+        self._shared = shared
         self._files = files
+        self._ids = ids
 
     async def put(self, data: bytes, ref: ArtifactRef) -> ArtifactRef:
         digest = await asyncio.to_thread(lambda: sha256(data).hexdigest())
         stored_ref = replace(ref, id=self._ids.make("art"), sha256=digest, size=len(data))
         done = False
-        while not done:  # Pruning may remove the file before the row names it; then it is written once more.
+        while not done:  # pruning may remove the file before the row exists; then it is written again
             await asyncio.to_thread(self._files.write, digest, data)
-            done = await self._writer.submit(self._insertion(stored_ref))
+            done = await self._shared.writer.submit(self._insertion(stored_ref))
         return stored_ref
 
     async def info(self, artifact_id: str, *, tenant: str | None, user: str | None = None) -> ArtifactRef | None:
         sql = _SELECT + " AND id = :id"
         values = {"tenant": tenant, "user": user, "id": artifact_id}
-        row = await self._reader.query(lambda db: db.execute(sql, values).fetchone())
+        row = await self._shared.reader.query(lambda db: db.execute(sql, values).fetchone())
         return ref_of(row) if row else None
 
     async def read(
@@ -213,11 +211,11 @@ class SQLiteArtifactStore:
         sql = _SELECT + (" AND run_id = :run_id" if run_id is not None else "")
         sql += (_BEFORE if before is not None else "") + " ORDER BY created_at DESC, rowid DESC LIMIT :limit"
         values = {"tenant": tenant, "user": user, "run_id": run_id, "before": before, "limit": max(0, limit)}
-        return await self._reader.query(lambda db: [ref_of(row) for row in db.execute(sql, values)])
+        return await self._shared.reader.query(lambda db: [ref_of(row) for row in db.execute(sql, values)])
 
     def _insertion(self, ref: ArtifactRef) -> Callable[[sqlite3.Connection], bool]:
         def work(db: sqlite3.Connection) -> bool:
-            # Files are pruned within transactions too, so a file that exists now stays.
+            # Files are pruned within transactions, so a file that exists now stays.
             if not self._files.holds(ref.sha256, ref.size):
                 return False
             db.execute(_INSERT, astuple(ref))

@@ -1,7 +1,7 @@
-"""Keys of the gateway's callers, in SQLite and in memory.
+"""Keys of the gateway's callers in SQLite.
 
-A row in SQLite has a MAC over all its columns. One that does not verify was written by somebody without the key of the
-log: it is logged and counts as missing.
+Each row has a MAC over its columns. A row with an invalid MAC was written without the key of the log: it is logged and
+treated as missing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 from toolpost.contracts.callers import SCOPES, CallerKey
 from toolpost.contracts.principal import Principal
 from toolpost.stores.chain import LogKey
-from toolpost.stores.sqlite.database import Reader
-from toolpost.stores.sqlite.writer import Writer
+from toolpost.stores.sqlite.context import SQLiteContext
 
 Keys: TypeAlias = list[CallerKey]  # The stores' own `list` hides the builtin one.
 
@@ -31,35 +30,33 @@ _log = logging.getLogger("toolpost.stores")
 
 
 class SQLiteCallerKeys:
-    """Keys of callers; every process on the folder sees a new or revoked key at its next request."""
+    """Keys of callers; every process on the folder reads them with each request."""
 
-    def __init__(self, writer: Writer, reader: Reader, *, key: LogKey) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._key = key
+    def __init__(self, shared: SQLiteContext) -> None:
+        self._shared = shared
 
     async def add(self, key: CallerKey) -> None:
         row = _row(key)
-        values = (*row, row_mac(self._key, row))
-        await self._writer.submit(lambda db: db.execute(_INSERT, values).close())
+        values = (*row, row_mac(self._shared.key, row))
+        await self._shared.writer.submit(lambda db: db.execute(_INSERT, values).close())
 
     async def find(self, key_id: str) -> CallerKey | None:
-        row = await self._reader.query(lambda db: db.execute(_FIND, (key_id,)).fetchone())
+        row = await self._shared.reader.query(lambda db: db.execute(_FIND, (key_id,)).fetchone())
         return None if row is None else self._read(row)
 
     async def list(self, *, tenant: str | None = None) -> Keys:
-        rows = await self._reader.query(lambda db: db.execute(_LIST, {"tenant": tenant}).fetchall())
+        rows = await self._shared.reader.query(lambda db: db.execute(_LIST, {"tenant": tenant}).fetchall())
         return [key for row in rows if (key := self._read(row)) is not None]
 
     async def remove(self, key_id: str, *, tenant: str) -> bool:
         def work(db: sqlite3.Connection) -> bool:
             return db.execute(_REMOVE, (key_id, tenant)).rowcount == 1
 
-        return await self._writer.submit(work)
+        return await self._shared.writer.submit(work)
 
     def _read(self, row: Row) -> CallerKey | None:
-        """Return the key of a row; None where its MAC does not verify."""
-        if is_authentic(self._key, row):
+        """Return the key of a row; None if its MAC is invalid."""
+        if is_authentic(self._shared.key, row):
             return _key(row)
         _report_once(str(row[0]), str(row[2]))
         return None
@@ -71,23 +68,23 @@ def row_mac(key: LogKey, row: Row) -> bytes:
 
 
 def is_authentic(key: LogKey, row: Row) -> bool:
-    """Return whether the MAC at the end of a row is that over the columns before it."""
+    """Return whether the MAC at the end of a row matches the columns before it."""
     *columns, mac = row
     return isinstance(mac, bytes) and hmac.compare_digest(mac, row_mac(key, tuple(columns)))
 
 
-@lru_cache(maxsize=1000)  # whoever sends the key may send it often
+@lru_cache(maxsize=1000)  # a client may send the key often
 def _report_once(key_id: str, tenant: str) -> None:
     _log.error(
         "key %r of the tenant %r was changed or added outside of toolpost and is refused; "
-        "`toolpost runs verify` names all such rows, `toolpost keys revoke` removes the key",
+        "`toolpost runs verify` lists all such rows, `toolpost keys revoke` removes the key",
         key_id,
         tenant,
     )
 
 
 def _row(key: CallerKey) -> Row:
-    """Return the columns of a key as SQLite gives them back: a MAC over them must not depend on how they were given."""
+    """Return the columns of a key as SQLite returns them: the MAC must not depend on the types that were passed."""
     scopes = " ".join(scope for scope in SCOPES if scope in key.scopes)
     expires_at = None if key.expires_at is None else float(key.expires_at)
     facts = (float(key.created_at), key.created_by, expires_at, int(key.interactive))

@@ -17,16 +17,16 @@ from toolpost.contracts.errors import StoreError
 
 T = TypeVar("T")
 
-FAULTS = (sqlite3.Error, UnicodeEncodeError)  # the second for text that has half a character
+FAULTS = (sqlite3.Error, UnicodeEncodeError)  # the latter for lone surrogates
 MIGRATIONS = Path(__file__).with_name("migrations")
 _RETRY_S = 0.02
 
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full; make room: whatever runs on then writes by itself",
-    sqlite3.SQLITE_IOERR: "the disk reports an error; look at its health and free space",
+    sqlite3.SQLITE_FULL: "the disk is full; free some space. Running processes then resume writing automatically",
+    sqlite3.SQLITE_IOERR: "the disk reports an error; check its health and free space",
     sqlite3.SQLITE_READONLY: "it is read-only; give this user write permission or set data_dir to another folder",
     sqlite3.SQLITE_PERM: "permission denied; give this user write permission or set data_dir to another folder",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; look at the folder's permissions or set data_dir to another one",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the folder's permissions or set data_dir to another folder",
     sqlite3.SQLITE_BUSY: "it is locked by another program; close that program (a database browser?)",
     sqlite3.SQLITE_LOCKED: "it is locked by another program; close that program (a database browser?)",
     sqlite3.SQLITE_CORRUPT: "it is damaged; restore it from a backup, or move it away to start with an empty one",
@@ -61,7 +61,7 @@ def open_readable(path: Path, *, busy_s: float) -> sqlite3.Connection:
 
 
 def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> None:
-    """Apply the migrations that this database lacks, each in a transaction of its own."""
+    """Apply the missing migrations, each in a separate transaction."""
     files = sorted(folder.glob("*.sql"))
     newest = int(files[-1].name.split("_")[0])
     version = _version(db)
@@ -75,9 +75,9 @@ def migrate(db: sqlite3.Connection, path: Path, folder: Path = MIGRATIONS) -> No
 
 
 def truncate_wal(path: Path, *, busy_s: float) -> None:
-    """Checkpoint and truncate the write-ahead log, which holds pages of deleted rows.
+    """Checkpoint and truncate the write-ahead log, which contains pages of deleted rows.
 
-    StoreError when another connection reads for longer than `busy_s`.
+    Raise StoreError if another connection reads for longer than `busy_s`.
     """
     try:
         with closing(sqlite3.connect(path, timeout=busy_s, isolation_level=None)) as db:
@@ -91,7 +91,7 @@ def truncate_wal(path: Path, *, busy_s: float) -> None:
 
 
 def describe_fault(exc: BaseException | None) -> str:
-    """Return in a few words why a database cannot be written, without its path."""
+    """Return a short reason why a database cannot be written, without its path."""
     code = getattr(exc, "sqlite_errorcode", None)
     advice = None if code is None else _ADVICE.get(code & 0xFF)
     return "the store cannot be written" if advice is None else advice.partition(";")[0]
@@ -102,17 +102,17 @@ def store_error(exc: BaseException, path: Path) -> StoreError:
     if isinstance(exc, StoreError):
         return exc
     if isinstance(exc, UnicodeEncodeError):
-        return StoreError(f"{ascii(exc.object)[:80]} is not text that can be kept: it has half a character", cause=exc)
+        return StoreError(f"{ascii(exc.object)[:80]} cannot be stored: it contains a lone surrogate", cause=exc)
     code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-    advice = _ADVICE.get(code, "look at the folder's permissions and free space")
+    advice = _ADVICE.get(code, "check the folder's permissions and free space")
     return StoreError(f"database {str(path)!r}: {exc}; {advice}", cause=exc)
 
 
 def _create_private(path: Path) -> None:
     """Create the file with mode 0600 before SQLite does; its side files get the same mode.
 
-    One that exists is not opened: closing a descriptor drops all locks of this process on the file, and with them those
-    of a store that is open here. Another program that then closes the database would delete that store's log.
+    An existing file is not opened: closing a descriptor drops all locks of this process on the file, including those of
+    a store that is open here. Another program that then closes the database would delete the log of that store.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -124,11 +124,11 @@ def _create_private(path: Path) -> None:
 
 def _configure(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
-    # For the migrations: the first commit that is synced takes those before it to the disk, too.
+    # For the migrations: the first synced commit makes the commits before it durable, too.
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA wal_autocheckpoint = 8000")  # 32 MB: a checkpoint in a few batches, not in each.
-    db.execute("PRAGMA cache_size = -16384")  # Run ids are random: keep the pages of their index at hand.
+    db.execute("PRAGMA wal_autocheckpoint = 8000")  # 32 MB: checkpoint after a few batches, not after each
+    db.execute("PRAGMA cache_size = -16384")  # run IDs are random: cache the pages of their index
 
 
 def _retry_while_busy(work: Callable[[], T], patience_s: float) -> T:
@@ -148,7 +148,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def in_transaction(db: sqlite3.Connection, work: Callable[[], T]) -> T:
-    """Run `work` in an exclusive write transaction; roll back when it raises."""
+    """Run `work` in an exclusive write transaction; roll back if it raises."""
     db.execute("BEGIN IMMEDIATE")
     try:
         done = work()
@@ -162,7 +162,7 @@ def in_transaction(db: sqlite3.Connection, work: Callable[[], T]) -> T:
 
 @contextmanager
 def secure_delete(db: sqlite3.Connection) -> Generator[None]:
-    """Overwrite what is deleted with zeros instead of leaving it in free pages."""
+    """Overwrite deleted data with zeros instead of leaving it in free pages."""
     level: int = db.execute("PRAGMA secure_delete").fetchone()[0]
     before = ("OFF", "ON", "FAST")[level]
     db.execute("PRAGMA secure_delete = ON").fetchall()
@@ -176,7 +176,7 @@ def _apply(db: sqlite3.Connection, file: Path) -> None:
     number = int(file.name.split("_")[0])
 
     def work() -> None:
-        if _version(db) < number:  # Another process may have been first.
+        if _version(db) < number:  # another process may have been faster
             for statement in _statements(file.read_text(encoding="utf-8")):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {number}")
@@ -206,7 +206,7 @@ class Reader:
     async def query(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the connection and return its result."""
         if self._closed:
-            raise StoreError(f"the store at {str(self._path)!r} is closed; open it again to go on")
+            raise StoreError(f"the store at {str(self._path)!r} is closed; open it again to continue")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._db)
         except FAULTS as exc:

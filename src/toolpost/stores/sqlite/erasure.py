@@ -12,13 +12,11 @@ from toolpost.contracts.principal import Principal
 from toolpost.stores.chain import Segment
 from toolpost.stores.retention_rules import FORGOTTEN_USER
 from toolpost.stores.run_heads import chain_start
+from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import secure_delete
-from toolpost.stores.sqlite.event_appender import EventAppender
 from toolpost.stores.sqlite.event_log import SEGMENTS
-from toolpost.stores.sqlite.liveness import Liveness
 from toolpost.stores.sqlite.pending import STATUS_COLUMNS, status_mac
 from toolpost.stores.sqlite.pruning import Pruner
-from toolpost.stores.sqlite.writer import Writer
 
 # Few enough that other writes do not wait long for one step.
 SEGMENTS_A_STEP = 200
@@ -71,37 +69,27 @@ _FORGET_SEGMENT = "UPDATE segments SET user = ?, correlation_id = ?, events = ?,
 class Forgetter:
     """Deletes the data of a user; calls that a process still runs for the user are counted and stay."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        *,
-        appender: EventAppender,
-        pruner: Pruner,
-        liveness: Liveness,
-        truncate_wal: Callable[[], None],
-    ) -> None:
-        self._writer = writer
-        self._truncate_wal = truncate_wal
-        self._appender = appender
+    def __init__(self, shared: SQLiteContext, *, pruner: Pruner, truncate_wal: Callable[[], None]) -> None:
+        self._shared = shared
         self._pruner = pruner
-        self._liveness = liveness
+        self._truncate_wal = truncate_wal
 
     async def forget(self, principal: Principal) -> dict[str, int]:
         """Delete all data of a user; return the number of records of each kind, and of calls `under_way`."""
-        counts, contents = await self._writer.submit(partial(self._forget, principal=principal))
+        counts, contents = await self._shared.writer.submit(partial(self._forget, principal=principal))
         # After the rows are committed. If this process ends before, pruning removes the files.
-        files = await self._writer.submit(partial(self._pruner.delete_unnamed, names=contents))
+        files = await self._shared.writer.submit(partial(self._pruner.delete_unnamed, names=contents))
         events, runs, after, calls = 0, 0, 0, None
         while calls is None:
             forget_events = partial(self._forget_events, principal=principal, after=after)
-            forgotten, renamed, after, calls = await self._writer.submit(forget_events)
+            forgotten, renamed, after, calls = await self._shared.writer.submit(forget_events)
             events, runs = events + forgotten, runs + renamed
-        runs += await self._writer.submit(partial(self._forget_names, principal=principal))
+        runs += await self._shared.writer.submit(partial(self._forget_names, principal=principal))
         await asyncio.to_thread(self._truncate_wal)  # other processes may keep it as long as they run
         return {**counts, **calls, "files": files, "events": events, "runs": runs}
 
     def _forget(self, db: sqlite3.Connection, *, principal: Principal) -> tuple[dict[str, int], list[str]]:
-        self._appender.save_heads(db)  # A run that began in this transaction may have artifacts.
+        self._shared.appender.save_heads(db)  # A run that began in this transaction may have artifacts.
         person = _person_values(principal)
         contents = [sha256 for (sha256,) in db.execute(_CONTENTS, person)]
         with secure_delete(db):
@@ -115,15 +103,15 @@ class Forgetter:
         Return the number of each, the id of the last event, and the counts of `_forget_calls`. The rows of calls are
         deleted in one transaction with the last facts, so no event mentions a missing row.
         """
-        self._appender.save_heads(db)  # including a run that began in this transaction
+        self._shared.appender.save_heads(db)  # including a run that began in this transaction
         values = {**_person_values(principal), "after": after}
         segments = [Segment(*row) for row in db.execute(_MENTIONING, values).fetchall()]
         with secure_delete(db):
             forgotten = sum(self._forget_segment(db, segment, principal) for segment in segments)
             mine = [segment for segment in segments if (segment.tenant, segment.user) == principal]
             began = [(segment.tenant, segment.run_id) for segment in mine if segment.seq == 1]
-            self._appender.rename_user(db, began, FORGOTTEN_USER)
-            self._appender.save_heads(db)
+            self._shared.appender.rename_user(db, began, FORGOTTEN_USER)
+            self._shared.appender.save_heads(db)
         if len(segments) == SEGMENTS_A_STEP:
             return forgotten, len(began), segments[-1].last_id, None
         return forgotten, len(began), 0, self._forget_calls(db, principal)
@@ -133,7 +121,7 @@ class Forgetter:
         values = {"seq": segment.seq, "run_id": segment.run_id, "tenant": segment.tenant}
         nr, previous, tool_name = db.execute(_BEFORE, values).fetchone()
         start = chain_start(nr, segment.run_id, segment.tenant, tool_name) if previous is None else previous
-        bare, forgotten = self._appender.ledger.key.forget(segment, start, principal)
+        bare, forgotten = self._shared.appender.ledger.key.forget(segment, start, principal)
         if forgotten:
             changed = (bare.user, bare.correlation_id, bare.events, bare.forgotten, bare.last_id)
             db.execute(_FORGET_SEGMENT, changed)
@@ -143,7 +131,7 @@ class Forgetter:
         """Delete pending actions and journal entries, except those that a running process works on."""
         person = _person_values(principal)
         owners = [owner for (owner,) in db.execute(_OWNERS, person).fetchall()]
-        values = {**person, "living": json.dumps([owner for owner in owners if self._liveness.alive(owner)])}
+        values = {**person, "living": json.dumps([owner for owner in owners if self._shared.liveness.alive(owner)])}
         under_way = db.execute(_UNDER_WAY, values).fetchone()[0]
         with secure_delete(db):
             removed = {kind: db.execute(sql, values).rowcount for kind, sql in _DELETE_CALLS.items()}
@@ -156,14 +144,14 @@ class Forgetter:
             for *status, mac in db.execute(_ANSWERS, person).fetchall():
                 self._forget_answer(db, status, mac)
             db.execute("UPDATE cancels SET requested_by = '' WHERE requested_by = :owner", person)
-            self._appender.save_heads(db)
+            self._shared.appender.save_heads(db)
             runs = [(principal.tenant, run_id) for (run_id,) in db.execute(_RUNS, person)]
-            self._appender.rename_user(db, runs, FORGOTTEN_USER)
-            self._appender.save_heads(db)
+            self._shared.appender.rename_user(db, runs, FORGOTTEN_USER)
+            self._shared.appender.save_heads(db)
         return len(runs)
 
     def _forget_answer(self, db: sqlite3.Connection, status: list[object], mac: bytes) -> None:
-        key = self._appender.ledger.key
+        key = self._shared.appender.ledger.key
         is_intact = mac == status_mac(key, tuple(status))
         status[-2] = FORGOTTEN_USER
         renewed = status_mac(key, tuple(status)) if is_intact else mac

@@ -1,8 +1,7 @@
 """Append events to the log: number, chain and insert them, and keep the ledger of all runs.
 
-The ledger holds how many runs there are and the sum of their macs. The sum changes with each run, so that a run that
-is removed, added or put back to an earlier state shows, and it costs one row however long the log is. Pruning takes
-runs out of the sum.
+The ledger contains the number of runs and the sum of their MACs. The sum reveals a run that was removed, added or
+restored to an earlier state, and needs one row regardless of the length of the log. Pruning subtracts runs from it.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ HEAD_COLUMNS = (
     "nr, run_id, tenant, user, tool_name, status, started_at, updated_at, last_seq, mac, root_call, open_calls"
 )
 RunName: TypeAlias = tuple[str, str]  # tenant and run id
-CallEvents: TypeAlias = "tuple[CallRef, list[RunEvent]]"  # events of one call that follow one another in their run
-# One statement for many rows: sqlite3 gives up the interpreter's lock once a statement, and a busy loop is slow to
-# hand it back.
+CallEvents: TypeAlias = "tuple[CallRef, list[RunEvent]]"  # consecutive events of one call in a run
+# One statement for many rows: sqlite3 releases the GIL once per statement, and reacquiring it from a busy loop is slow.
 _CHUNKS = (128, 32, 8, 1)
 _SEGMENTS = """
 INSERT INTO segments (last_id, run, seq, call_id, user, tool_name, correlation_id, events, hash) VALUES $ROWS
@@ -70,7 +68,7 @@ class Ledger:
         self.is_intact = True
 
     def load(self, db: sqlite3.Connection) -> None:
-        """Read the row; one that was changed is never encrypted again, so that `verify` goes on to report it."""
+        """Read the row; a row that was tampered with keeps its invalid MAC, so `verify` continues to report it."""
         self.last_event, self.last_run, self.runs, total, mac = db.execute(_LOAD).fetchone()
         self.total = int.from_bytes(total, "big")
         self.is_intact = mac == self._mac()
@@ -88,11 +86,11 @@ class Ledger:
     def find_breaks(self, macs: list[bytes]) -> list[str]:
         """Return the problems of the runs as a whole, given the MACs of the stored runs."""
         if not self.is_intact:
-            return ["the ledger of the log was changed, so that nobody can tell how many runs there should be"]
+            return ["the ledger of the log was changed, so the expected number of runs is unknown"]
         if self.runs != len(macs):
-            return [f"the log should hold {self.runs} runs and holds {len(macs)}: runs were removed or added"]
+            return [f"the log should contain {self.runs} runs and contains {len(macs)}: runs were removed or added"]
         if self.total != _sum(macs) % _MODULUS:
-            return ["a run was exchanged for another, or put back to how it was before"]
+            return ["a run was replaced by another, or restored to an earlier state"]
         return []
 
     def _mac(self) -> bytes:
@@ -102,7 +100,7 @@ class Ledger:
 def _sum(macs: Sequence[bytes]) -> int:
     try:
         return sum(map(int.from_bytes, macs))  # big-endian
-    except TypeError:  # one was changed to a value that is not a MAC, as the sum then says
+    except TypeError:  # one was replaced by a value that is not a MAC, which the sum reveals
         unknown: list[object] = list(macs)
         return sum(int.from_bytes(mac) for mac in unknown if isinstance(mac, bytes))
 
@@ -168,7 +166,7 @@ class EventAppender:
             self._version = version
 
     def append(self, db: sqlite3.Connection, events: Iterable[RunEvent]) -> None:
-        """Chain events to their runs and insert them; the events of one run get their ids one after the other."""
+        """Chain events to their runs and insert them; the events of one run get consecutive IDs."""
         runs = _group_by_run(events)
         self._load_heads(db, runs)
         columns: list[Any] = []
@@ -247,7 +245,7 @@ class EventAppender:
         for row in db.execute(_LOAD_HEADS, (orjson.dumps(run_ids).decode(),)):
             head = RunHead(*row)
             if head.mac != end_mac(head.hash):
-                head.hash = b""  # The run was changed: what follows is not chained to it, so that `verify` reports it.
+                head.hash = b""  # tampered with: later events are not chained to it, so `verify` reports it
             self._heads.setdefault((head.tenant, head.run_id), head)
 
     def _chain(self, name: RunName, calls: Iterable[CallEvents], columns: list[Any]) -> None:
@@ -258,12 +256,12 @@ class EventAppender:
                 head = self._begin_run(call, events[0].at)
             try:
                 self._append(head, call, events, columns)
-            except TypeError:  # ids that are not such as UTF-8 knows
+            except TypeError:  # IDs that UTF-8 cannot encode
                 head.root_call = escape_surrogates(head.root_call)
                 self._append(head, escape_call_ids(call), events, columns)
 
     def _begin_run(self, call: CallRef, at: float) -> RunHead:
-        """Return the head of a run that is not in the cache under the name that the call has for it."""
+        """Return the head of a run that the cache does not have under the name in the call."""
         nr = self.ledger.last_run + 1
         try:
             head = RunHead.of_first(call, at, nr)
@@ -289,13 +287,13 @@ class EventAppender:
 
 
 def _group_by_run(events: Iterable[RunEvent]) -> dict[RunName, list[CallEvents]]:
-    """Return the events of each run, together with those beside them of the same call; order is kept within a run."""
+    """Group events by run, then consecutive events by call; the order within a run is kept."""
     runs: dict[RunName, list[CallEvents]] = {}
     known: CallRef | None = None
     part: list[RunEvent] = []
     for event in events:
         call = event.call
-        if call is not known:  # the events of a call mostly come one after the other
+        if call is not known:  # most events of a call are consecutive
             known = call
             calls = runs.setdefault((call.tenant, call.run_id), [])
             if not calls or calls[-1][0] is not call:
@@ -306,7 +304,7 @@ def _group_by_run(events: Iterable[RunEvent]) -> dict[RunName, list[CallEvents]]
 
 
 def _insert(db: sqlite3.Connection, sql: str, columns: Sequence[Any], *, width: int) -> None:
-    """Insert rows of so many columns, many with each statement."""
+    """Insert rows of `width` columns, many with each statement."""
     start = 0
     for rows in _CHUNKS:
         size = rows * width
@@ -317,6 +315,6 @@ def _insert(db: sqlite3.Connection, sql: str, columns: Sequence[Any], *, width: 
 
 @cache
 def _statement(sql: str, width: int, rows: int) -> str:
-    """Return the statement for so many rows; few variants, so that SQLite's statement cache holds them."""
+    """Return the statement for a number of rows; few variants fit SQLite's statement cache."""
     one = f"({', '.join('?' * width)})"
     return sql.replace("$ROWS", ", ".join([one] * rows))

@@ -22,16 +22,12 @@ from toolpost.contracts.events import (
 )
 from toolpost.contracts.storage import WriteHealth
 from toolpost.stores.chain import CHANGED_RECORD, LogKey, Segment
-from toolpost.stores.changes import Changes
-from toolpost.stores.encryption import RowCipher
 from toolpost.stores.run_heads import ASKED, RunHead, find_open_calls, find_second_answers
 from toolpost.stores.sqlite.changes import EVENTS, run_topic
-from toolpost.stores.sqlite.database import Reader
-from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, EventAppender, Ledger
-from toolpost.stores.sqlite.liveness import Liveness
+from toolpost.stores.sqlite.context import SQLiteContext
+from toolpost.stores.sqlite.event_appender import HEAD_COLUMNS, Ledger
 from toolpost.stores.sqlite.pending import STATUS_COLUMNS, status_mac
 from toolpost.stores.sqlite.row_authentication import find_changed_rows
-from toolpost.stores.sqlite.writer import Writer
 
 _now = time.time
 SEGMENTS = """
@@ -40,16 +36,16 @@ FROM segments JOIN runs ON runs.nr = segments.run
 """
 
 _NEWER = f"{SEGMENTS} WHERE last_id > :after"
-# By the index of runs: a plus keeps SQLite from walking through all ids in order.
+# The plus makes SQLite use the index of runs instead of scanning all IDs in order.
 _OF_RUN = f"""
 {SEGMENTS} WHERE run = (SELECT nr FROM runs WHERE run_id = :run_id AND tenant = :tenant) AND +last_id > :after
 """  # noqa: S608 - constants, here and below
 _OF_EACH_TENANT = f"{SEGMENTS} WHERE run IN (SELECT nr FROM runs WHERE run_id = :run_id) AND +last_id > :after"  # noqa: S608
 _OF_HEAD = f"{SEGMENTS} WHERE run = ? ORDER BY seq"
 _RUNS = f"SELECT {HEAD_COLUMNS} FROM runs WHERE TRUE"  # noqa: S608
-_CALLED = " AND root_call <> ''"  # notices of sources and of the catalog do not belong to a call
+_CALLED = " AND root_call <> ''"  # events of sources and of the catalog belong to no call
 _BEFORE = " AND nr < (SELECT max(nr) FROM runs WHERE run_id = :before AND (:tenant IS NULL OR tenant = :tenant))"
-# A run that waits for a person has an open call, too, and nothing of it is lost.
+# A run that waits for an answer has an open call, too, but is not an orphan.
 _ORPHANED = """
 open_calls > 0 AND (status = 'running' OR open_calls > (
     SELECT count(*) FROM pending WHERE pending.run_id = runs.run_id AND pending.tenant = runs.tenant
@@ -71,44 +67,30 @@ _ENDED = frozenset({int(EventCode.TOOL_CALL_COMPLETED), int(EventCode.TOOL_CALL_
 
 
 class SQLiteEventLog:
-    """Append-only log of events; reading flushes first, so that it includes all that this process emitted."""
+    """Append-only log of events; reading flushes first, and therefore includes all events of this process."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        reader: Reader,
-        *,
-        appender: EventAppender,
-        liveness: Liveness,
-        cipher: RowCipher,
-        changes: Changes,
-    ) -> None:
-        self._changes = changes
-        self._writer = writer
-        self._reader = reader
-        self._appender = appender
-        self._liveness = liveness
-        self._cipher = cipher
+    def __init__(self, shared: SQLiteContext) -> None:
+        self._shared = shared
 
     def emit(self, event: RunEvent) -> None:
-        self._writer.put(event)
+        self._shared.writer.put(event)
 
     def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
-        self._writer.put(RunEvent(code, _now(), call, facts))
+        self._shared.writer.put(RunEvent(code, _now(), call, facts))
 
     @property
     def congested(self) -> bool:
-        return self._writer.congested
+        return self._shared.writer.congested
 
     @property
     def health(self) -> WriteHealth:
-        return self._writer.health
+        return self._shared.writer.health
 
     async def drain(self) -> None:
-        await self._writer.drain()
+        await self._shared.writer.drain()
 
     async def flush(self) -> None:
-        await self._writer.flush()
+        await self._shared.writer.flush()
 
     async def read(
         self,
@@ -120,14 +102,14 @@ class SQLiteEventLog:
         only: EventFilter | None = None,
         newest: bool = False,
     ) -> list[StoredEvent]:
-        await self._writer.flush()
+        await self._shared.writer.flush()
         only = only or EventFilter()
         if run_id is None:
             rows, order = _NEWER + _where(tenant=tenant), "last_id"
         elif tenant is None:
             rows, order = _OF_EACH_TENANT, "+last_id"
         else:
-            rows, order = _OF_RUN, "seq"  # by the index: the ids of a run rise with it
+            rows, order = _OF_RUN, "seq"  # by the index; the IDs of a run increase with it
         sql = f"{rows} {_filter(only)} ORDER BY {order} {'DESC' if newest else ''}"
         values: dict[str, Any] = {"after": after, "tenant": tenant, "run_id": run_id}
         values |= {"tool": only.tool, "since": only.since, "until": only.until, "user": only.user}
@@ -144,11 +126,11 @@ class SQLiteEventLog:
             events = list(islice(found, max(0, limit)))
             return events[::-1] if newest else events
 
-        return await self._reader.query(work)
+        return await self._shared.reader.query(work)
 
     async def wait(self, after: int, *, timeout_s: float, run: tuple[str, str] | None = None) -> int:
         topic = EVENTS if run is None else run_topic(*run)
-        newest: int = (await self._changes.wait({topic: after}, timeout_s=timeout_s))[topic]
+        newest: int = (await self._shared.changes.wait({topic: after}, timeout_s=timeout_s))[topic]
         return newest
 
     async def runs(
@@ -159,7 +141,7 @@ class SQLiteEventLog:
         limit: int = 50,
         only: RunFilter | None = None,
     ) -> list[RunSummary]:
-        await self._writer.flush()
+        await self._shared.writer.flush()
         only = only or RunFilter()
         sql = _RUNS + _CALLED + _where(tenant=tenant) + _filter_runs(only)
         sql += (_BEFORE if before is not None else "") + " ORDER BY nr DESC"
@@ -172,41 +154,43 @@ class SQLiteEventLog:
             wanted = (head for head in heads if called is None or head.nr in called)
             return [head.summary() for head in islice(wanted, max(0, limit))]
 
-        return await self._reader.query(work)
+        return await self._shared.reader.query(work)
 
     async def run(self, run_id: str, *, tenant: str | None = None) -> RunSummary | None:
-        await self._writer.flush()
+        await self._shared.writer.flush()
         sql = _RUNS + _where(tenant=tenant, run_id=run_id) + " ORDER BY nr"
-        row = await self._reader.query(lambda db: db.execute(sql, {"tenant": tenant, "run_id": run_id}).fetchone())
+        row = await self._shared.reader.query(
+            lambda db: db.execute(sql, {"tenant": tenant, "run_id": run_id}).fetchone()
+        )
         return RunHead(*row).summary() if row else None
 
     async def adopt_orphans(self) -> list[RunSummary]:
         def work(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
-            self._appender.save_heads(db)  # a run that ended in this transaction is not an orphan
-            dead = [owner for (owner,) in db.execute(_RUNNERS).fetchall() if not self._liveness.alive(owner)]
-            return [row for owner in dead for row in db.execute(_ADOPT, (self._liveness.owner_id, owner)).fetchall()]
+            self._shared.appender.save_heads(db)  # a run that ended in this transaction is not an orphan
+            dead = [owner for (owner,) in db.execute(_RUNNERS).fetchall() if not self._shared.liveness.alive(owner)]
+            return [row for owner in dead for row in db.execute(_ADOPT, (self._shared.owner_id, owner)).fetchall()]
 
-        return [RunHead(*row).summary() for row in await self._writer.submit(work)]
+        return [RunHead(*row).summary() for row in await self._shared.writer.submit(work)]
 
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
-        await self._writer.flush()
+        await self._shared.writer.flush()
         sql, values = f"{_OF_RUN} ORDER BY seq", {"run_id": run_id, "tenant": tenant, "after": 0}
-        rows = await self._reader.query(lambda db: db.execute(sql, values).fetchall())
-        return find_open_calls(_unpack(rows))
+        rows = await self._shared.reader.query(lambda db: db.execute(sql, values).fetchall())
+        return find_open_calls(event for row in rows for event in Segment(*row).unpack())
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
-        await self._writer.flush()
-        key = self._appender.ledger.key
+        await self._shared.writer.flush()
+        key = self._shared.appender.ledger.key
 
         def work(db: sqlite3.Connection) -> list[str]:
-            db.execute("BEGIN")  # All queries see the same snapshot.
+            db.execute("BEGIN")  # all queries see the same snapshot
             try:
                 problems = _verify_log(db, key, tenant) if run_id is None else _verify_run(db, key, run_id, tenant)
-                return problems + list(find_changed_rows(db, key, self._cipher, tenant=tenant, run_id=run_id))
+                return problems + list(find_changed_rows(db, key, self._shared.cipher, tenant=tenant, run_id=run_id))
             finally:
                 db.execute("ROLLBACK")
 
-        return await self._reader.query(work)
+        return await self._shared.reader.query(work)
 
 
 def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
@@ -216,7 +200,7 @@ def _where(*, tenant: str | None = None, run_id: str | None = None) -> str:
 
 
 def _filter(only: EventFilter) -> str:
-    """Return the conditions of segments that may hold events that match; `_matches` looks at each event."""
+    """Return the conditions of segments that may contain matching events; `_matches` checks each event."""
     sql = " AND segments.tool_name GLOB :tool" if only.tool is not None else ""
     sql += " AND runs.updated_at >= :since" if only.since is not None else ""
     sql += " AND runs.started_at <= :until" if only.until is not None else ""
@@ -243,20 +227,16 @@ def _filter_runs(only: RunFilter) -> str:
 
 def _calls_by(db: sqlite3.Connection, caller: str) -> Iterator[tuple[int, str]]:
     """Yield the number of the run and the id of each call that a caller of the gateway made."""
-    # The text may also be an argument of a call that somebody else made, so that each request is looked at.
+    # The text may also be an argument of another caller's call, so each request is checked.
     for nr, call_id, events in db.execute(_MAY_BE_BY, (json.dumps(caller),)):
         if any(facts.get(CALLER) == caller for code, _, facts in json.loads(events) if code in _REQUESTS):
             yield nr, call_id
 
 
-def _unpack(rows: Iterable[tuple[Any, ...]]) -> list[StoredEvent]:
-    return [event for row in rows for event in Segment(*row).unpack()]
-
-
 def _verify_log(db: sqlite3.Connection, key: LogKey, tenant: str | None) -> list[str]:
     """Return the problems of the whole log: missing or added runs, and the problems of each run.
 
-    With a tenant, what is wrong within the runs of other tenants is left out.
+    With a tenant, problems of other tenants' runs are not reported.
     """
     ledger = Ledger(key)
     ledger.load(db)
@@ -287,29 +267,29 @@ def _find_missing_rows(
     """Report rows of pending actions and journal entries that events mention and that are gone.
 
     Rows are written before the events that mention them. They are deleted together with the events (pruning), or
-    together with what the events say (forgetting a person).
+    together with the facts of the events (erasing a user).
     """
     asked: dict[str, int] = {}
     recorded: dict[str, int] = {}
     for event in events:
         if event.code in ASKED:
             asked[event.payload.get("pending_id", "")] = event.seq
-            recorded.pop(event.call_id, None)  # A call that pauses takes its intent back.
+            recorded.pop(event.call_id, None)  # a call that pauses removes its intent
         elif event.code in _ENDED and event.payload.get(JOURNALED) is True:
             recorded[event.call_id] = event.seq
     for question, seq in asked.items():
         if question and question not in questions:
-            yield f"question {question!r} was removed, though event {seq} says that it was asked"
+            yield f"question {question!r} was removed, although event {seq} reports that it was created"
     for call_id, seq in recorded.items():
         if call_id not in journal:
-            yield f"the journal entry of call {call_id!r} was removed, though event {seq} says that it was written"
+            yield f"the journal entry of call {call_id!r} was removed, although event {seq} reports that it was written"
 
 
 def _verify_head(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
     try:
         return _find_problems(db, key, head)
-    except (AttributeError, TypeError) as error:  # SQLite keeps a value of any type in any column
-        return [f"a row of it was changed to what no Toolpost writes: {error}"]
+    except (AttributeError, TypeError) as error:  # SQLite stores values of any type in any column
+        return [f"a row of it contains a value that Toolpost never writes: {error}"]
 
 
 def _find_problems(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[str]:
@@ -328,4 +308,4 @@ def _find_problems(db: sqlite3.Connection, key: LogKey, head: RunHead) -> list[s
 def _changed_questions(key: LogKey, rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     for *status, mac in rows:
         if mac != status_mac(key, tuple(status)):
-            yield f"question {status[0]!r} was changed: how it stands, or who answered it"
+            yield f"question {status[0]!r} was changed: its status, or the user who answered it"

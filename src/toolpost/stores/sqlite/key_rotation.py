@@ -10,15 +10,13 @@ from pathlib import Path
 
 from toolpost.contracts.errors import StoreError
 from toolpost.contracts.storage import Cipher
-from toolpost.stores.encryption import RowCipher
 from toolpost.stores.sqlite.artifacts import ContentFiles
-from toolpost.stores.sqlite.database import Reader
+from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.row_authentication import CALL_RECORDS, EncryptedColumn
-from toolpost.stores.sqlite.writer import Writer
 
-_PREFIX = 16  # so many bytes of a encrypted value identify its key
+_PREFIX = 16  # bytes of an encrypted value that identify its key
 _CHECKED = (("pending", "action"), ("journal", "call"), ("tokens", "body"), ("state", "body"), ("ledger", "key"))
-# Few enough that other writes do not wait long behind one step.
+# Few enough that other writes do not wait long for one step.
 ROWS_A_STEP = 200
 _PENDING = ("tenant", "user", "id")
 _TOKENS = ("tenant", "user", "issuer", "resource", "client", "version")
@@ -36,11 +34,9 @@ _ENCRYPTED = (
 class KeyRotation:
     """Creates an encryption key and encrypts existing values with it, in small transactions that can be repeated."""
 
-    def __init__(self, writer: Writer, reader: Reader, cipher: Cipher, files: ContentFiles) -> None:
-        self._writer = writer
-        self._reader = reader
+    def __init__(self, shared: SQLiteContext, cipher: Cipher, files: ContentFiles) -> None:
+        self._shared = shared
         self._cipher = cipher
-        self._rows = RowCipher(cipher)
         self._files = files
 
     async def rotate(self, *, retire: bool) -> dict[str, int]:
@@ -48,18 +44,18 @@ class KeyRotation:
         await asyncio.to_thread(self._cipher.rotate)
         counts = Counter(await self.reencrypt())
         if retire and not counts["unreadable"]:
-            counts.update(await self.reencrypt())  # what others encrypted with the older key while the first pass ran
+            counts.update(await self.reencrypt())  # values that other processes encrypted during the first pass
             await asyncio.to_thread(self._cipher.retire)
         return dict(counts)
 
     async def reencrypt(self) -> dict[str, int]:
         """Re-encrypt values of older keys; return counts by table, and of undecryptable ones (`unreadable`)."""
-        await self._writer.flush()
+        await self._shared.writer.flush()
         counts = Counter({"unreadable": 0, **{encrypted.table: 0 for encrypted in _ENCRYPTED}})
         for encrypted in _ENCRYPTED:
             after = -(2**63)
-            while rowids := await self._reader.query(partial(self._older, encrypted=encrypted, after=after)):
-                counts.update(await self._writer.submit(partial(self._step, encrypted=encrypted, rowids=rowids)))
+            while rowids := await self._shared.reader.query(partial(self._older, encrypted=encrypted, after=after)):
+                counts.update(await self._shared.writer.submit(partial(self._step, encrypted=encrypted, rowids=rowids)))
                 after = rowids[-1]
         counts.update(await self._reencrypt_files())
         return dict(counts)
@@ -68,7 +64,7 @@ class KeyRotation:
         """Re-encrypt the contents of artifacts."""
         counts = {"artifacts": 0, "unreadable": 0}
         sql = "SELECT DISTINCT sha256, size FROM artifacts"
-        for sha256, size in await self._reader.query(lambda db: db.execute(sql).fetchall()):
+        for sha256, size in await self._shared.reader.query(lambda db: db.execute(sql).fetchall()):
             try:
                 counts["artifacts"] += await asyncio.to_thread(self._files.reencrypt, sha256, size)
             except StoreError:
@@ -96,7 +92,7 @@ class KeyRotation:
             if body is None:
                 continue
             try:
-                renewed = self._rows.reencrypt(body, table, *map(str, names), *encrypted.suffix)
+                renewed = self._shared.cipher.reencrypt(body, table, *map(str, names), *encrypted.suffix)
             except StoreError:
                 unreadable += 1
                 continue
@@ -106,14 +102,14 @@ class KeyRotation:
 
 
 def check_key(db: sqlite3.Connection, cipher: Cipher, path: Path) -> None:
-    """Raise StoreError when none of the newest encrypted values was encrypted with a key at hand.
+    """Raise StoreError if none of the newest values was encrypted with an available key.
 
-    A single damaged row says nothing about the key.
+    A single damaged row is not an error.
     """
     prefixes = {bytes(prefix) for table, column in _CHECKED for prefix in _newest_prefixes(db, table, column)}
     if prefixes and not any(map(cipher.knows, prefixes)):
         msg = f"the data at {str(path)!r} cannot be decrypted: it was encrypted with another key"
-        raise StoreError(f"{msg}; put that key back, or begin with an empty folder")
+        raise StoreError(f"{msg}; restore that key, or start with an empty folder")
 
 
 def _newest_prefixes(db: sqlite3.Connection, table: str, column: str) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Which processes still live: each holds a lock on a file of its own, which the kernel lets go when it dies."""
+"""Liveness of processes: each locks its own file, and the kernel releases the lock when the process ends."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from toolpost.stores.durable_files import try_lock
 class Liveness:
     """Holds a lock file that shows that this process is alive, and checks those of other processes.
 
-    An owner without a file is dead: ids are random and never reused. A forked child would share its parent's lock
-    beyond the parent's end, so it releases it at once.
+    An owner without a file has ended: IDs are random and never reused. A forked child releases its parent's lock
+    immediately, because it would otherwise keep the lock after the parent has ended.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -32,7 +32,7 @@ class Liveness:
         _HELD.add(self)
 
     def alive(self, owner_id: str) -> bool:
-        """Return whether the owner of an id is alive; true when that cannot be determined."""
+        """Return whether the owner of an ID is alive; true if that cannot be determined."""
         try:
             descriptor = os.open(self._path(owner_id), os.O_RDWR)
         except FileNotFoundError:
@@ -45,7 +45,7 @@ class Liveness:
             os.close(descriptor)
 
     def sweep(self) -> None:
-        """Delete the lock files of dead owners."""
+        """Delete the lock files of owners that have ended."""
         for path in self._folder.glob("*.lock"):
             if path.stem != self.owner_id:
                 with contextlib.suppress(OSError):

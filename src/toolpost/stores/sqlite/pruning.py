@@ -11,9 +11,7 @@ from functools import partial
 from toolpost.contracts.storage import Retention
 from toolpost.stores.retention_rules import PRUNED, ArtifactSize, over_quota
 from toolpost.stores.sqlite.artifacts import ContentFiles
-from toolpost.stores.sqlite.database import Reader
-from toolpost.stores.sqlite.event_appender import EventAppender
-from toolpost.stores.sqlite.writer import Writer
+from toolpost.stores.sqlite.context import SQLiteContext
 
 # Few enough that other writes do not wait long for one step.
 RUNS_A_STEP = 200
@@ -60,10 +58,8 @@ _SPARED = f"SELECT id FROM artifacts WHERE (run_id, tenant) IN ({_UNSETTLED})"  
 class Pruner:
     """Deletes old finished runs and artifacts over the quota, in small transactions."""
 
-    def __init__(self, writer: Writer, reader: Reader, *, appender: EventAppender, files: ContentFiles) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._appender = appender
+    def __init__(self, shared: SQLiteContext, files: ContentFiles) -> None:
+        self._shared = shared
         self._files = files
 
     async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
@@ -71,17 +67,17 @@ class Pruner:
         removed = Counter(dict.fromkeys(PRUNED, 0))
         if retention.max_age_s is not None:
             cutoff = now - retention.max_age_s
-            while step := await self._writer.submit(partial(self._prune_runs, cutoff=cutoff)):
+            while step := await self._shared.writer.submit(partial(self._prune_runs, cutoff=cutoff)):
                 removed.update(step)
-            removed.update(await self._writer.submit(partial(_prune_by_age, cutoff=cutoff)))
+            removed.update(await self._shared.writer.submit(partial(_prune_by_age, cutoff=cutoff)))
         if retention.max_artifact_bytes is not None:
             over = partial(_prune_over_quota, max_bytes=retention.max_artifact_bytes)
-            removed["artifacts"] += await self._writer.submit(over)
+            removed["artifacts"] += await self._shared.writer.submit(over)
         removed["files"] = await self._prune_files(now)
         return dict(removed)
 
     def _prune_runs(self, db: sqlite3.Connection, *, cutoff: float) -> dict[str, int]:
-        self._appender.save_heads(db)  # A run that continues in this transaction is not old.
+        self._shared.appender.save_heads(db)  # a run that continues in this transaction is not old
         runs = db.execute(_OLD_RUNS, (cutoff,)).fetchall()
         if not runs:
             return {}
@@ -89,17 +85,19 @@ class Pruner:
         events: int = db.execute(_COUNT_EVENTS, values).fetchone()[0]
         removed = {table: db.execute(sql, values).rowcount for table, sql in _OF_RUNS.items()}
         del removed["segments"]
-        self._appender.remove_runs(((tenant, run_id), mac) for _, run_id, tenant, mac in runs)
+        self._shared.appender.remove_runs(((tenant, run_id), mac) for _, run_id, tenant, mac in runs)
         return {**removed, "events": events}
 
     async def _prune_files(self, now: float) -> int:
         """Delete files without a row, within transactions: a row cannot be added concurrently."""
         await asyncio.to_thread(self._files.sweep, now)
         names = await asyncio.to_thread(lambda: set(self._files.names()))
-        hashes = await self._reader.query(lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")})
+        hashes = await self._shared.reader.query(
+            lambda db: {row[0] for row in db.execute("SELECT sha256 FROM artifacts")}
+        )
         stray = sorted(names - hashes)
         steps = [stray[start : start + FILES_A_STEP] for start in range(0, len(stray), FILES_A_STEP)]
-        return sum([await self._writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
+        return sum([await self._shared.writer.submit(partial(self.delete_unnamed, names=step)) for step in steps])
 
     def delete_unnamed(self, db: sqlite3.Connection, *, names: list[str]) -> int:
         """Delete the files that no row names; return their number."""

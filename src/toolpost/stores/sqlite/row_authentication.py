@@ -1,7 +1,7 @@
 """Authenticate rows that grant rights: keys of callers, journal entries and outcomes of idempotency keys.
 
 A caller's key has a MAC over its columns. Journal entries and outcomes are encrypted with all that identifies their row
-as associated data, so that none can be moved to another call, tool or user. `verify` names the rows that do not fit.
+as associated data, so they cannot be moved to another call, tool or user. `verify` reports rows that do not match.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CALL_RECORDS = (
 def find_changed_rows(
     db: sqlite3.Connection, key: LogKey, cipher: RowCipher, *, tenant: str | None, run_id: str | None = None
 ) -> Iterator[str]:
-    """Report rows that were changed or added by somebody without the key; with a run only its journal entries."""
+    """Report rows that were changed or added without the key; with a run, only its journal entries."""
     values = {"tenant": tenant, "run_id": run_id}
     for column in CALL_RECORDS:
         if run_id is None or "run_id" in column.named_by:
@@ -62,13 +62,13 @@ def find_changed_rows(
 
 
 def _revoked_keys(db: sqlite3.Connection) -> set[str]:
-    """Return the ids of the keys that were revoked, as far as the log still tells of it."""
+    """Return the IDs of revoked keys, as far as the log still contains their events."""
     found = set[str]()
     for (events,) in db.execute(_KEY_EVENTS, (CALLER_KEY_RUN,)):
         try:
             entries = json.loads(events)
             found |= {facts["key_id"] for code, _, facts in entries if code == EventCode.CALLER_KEY_REVOKED}
-        except (ValueError, TypeError, KeyError):  # damaged, as the check of its run says
+        except (ValueError, TypeError, KeyError):  # damaged, which the check of its run reports
             continue
     return found
 
@@ -89,21 +89,21 @@ def _changed_records(
 def _opens(cipher: RowCipher, body: Any, *row: str) -> bool:
     try:
         cipher.decrypt(body, *row)
-    except (StoreError, TypeError, ValueError):  # SQLite keeps a value of any type in any column
+    except (StoreError, TypeError, ValueError):  # SQLite stores values of any type in any column
         return False
     return True
 
 
 def decrypt_record(cipher: RowCipher, encrypted: bytes, *row: str) -> Any:
-    """Open what is recorded of a call; one that was changed is an error that says so, and is not used."""
+    """Decrypt a record of a call; raise StoreError for one that was changed."""
     try:
         return cipher.decrypt(encrypted, *row)
     except StoreError as error:
         if error.error_code != UNREADABLE:
             raise
-        # Without the path of the key, because whoever makes the call reads this.
+        # Without the path of the key, because the caller reads this message.
         msg = (
             f"encrypted data of {row[0]!r} cannot be decrypted: it was changed outside of toolpost, or its key is gone"
         )
-        advice = "it is not used; `toolpost runs verify` names such rows"
+        advice = "it is not used; `toolpost runs verify` lists such rows"
         raise StoreError(f"{msg}; {advice}", code=UNREADABLE, cause=error) from error

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from toolpost.stores.sqlite.database import Reader
-from toolpost.stores.sqlite.writer import Writer
+from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.state import StateRecord
 
 _ROW = "INTO state (kind, key, item, body, owner, until) VALUES (?, ?, ?, ?, ?, ?)"
@@ -15,22 +14,21 @@ _ROW = "INTO state (kind, key, item, body, owner, until) VALUES (?, ?, ?, ?, ?, 
 class SQLiteStateTable:
     """State records in SQLite."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
+    def __init__(self, shared: SQLiteContext) -> None:
+        self._shared = shared
 
     async def put(self, kind: str, key: str, item: str, record: StateRecord) -> None:
         sql = f"INSERT OR REPLACE {_ROW}"
-        await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, *record)).close())
+        await self._shared.writer.submit(lambda db: db.execute(sql, (kind, key, item, *record)).close())
 
     async def add(self, kind: str, key: str, item: str, record: StateRecord) -> bool:
         sql = f"INSERT OR IGNORE {_ROW}"
-        return await self._writer.submit(lambda db: db.execute(sql, (kind, key, item, *record)).rowcount) == 1
+        return await self._shared.writer.submit(lambda db: db.execute(sql, (kind, key, item, *record)).rowcount) == 1
 
     async def all(self, kind: str, key: str) -> list[tuple[str, bytes]]:
         sql = "SELECT item, body FROM state WHERE kind = ? AND key = ? ORDER BY item"
-        return await self._reader.query(lambda db: db.execute(sql, (kind, key)).fetchall())
+        return await self._shared.reader.query(lambda db: db.execute(sql, (kind, key)).fetchall())
 
     async def delete(self, kind: str, keys: Sequence[str]) -> None:
         sql = "DELETE FROM state WHERE kind = ? AND key IN (SELECT value FROM json_each(?))"
-        await self._writer.submit(lambda db: db.execute(sql, (kind, json.dumps(keys))).close())
+        await self._shared.writer.submit(lambda db: db.execute(sql, (kind, json.dumps(keys))).close())

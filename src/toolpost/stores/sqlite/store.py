@@ -1,15 +1,16 @@
-"""The SQLite store: opens the database and puts its parts together."""
+"""The SQLite store: a database in the data folder, its parts, and its backend."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Self
 
-from toolpost.contracts.errors import StoreError
+from toolpost.contracts.errors import ConfigError, StoreError
 from toolpost.contracts.events import RunEvent
 from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
@@ -24,23 +25,30 @@ from toolpost.contracts.storage import (
     Journal,
     PendingStore,
     Retention,
+    Store,
     TokenRows,
     WebhookStore,
 )
 from toolpost.stores.changes import Changes
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
+from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.sqlite.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.sqlite.caller_keys import SQLiteCallerKeys
-from toolpost.stores.sqlite.cancels import SQLiteCancelStore
+from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
 from toolpost.stores.sqlite.changes import EVENTS, read_states, run_topic
-from toolpost.stores.sqlite.database import Reader, open_writable, store_error, truncate_wal
+from toolpost.stores.sqlite.context import SQLiteContext
+from toolpost.stores.sqlite.database import (
+    MIGRATIONS,
+    Reader,
+    open_readable,
+    open_writable,
+    store_error,
+    truncate_wal,
+)
 from toolpost.stores.sqlite.erasure import Forgetter
 from toolpost.stores.sqlite.event_appender import EventAppender, Ledger, open_ledger
 from toolpost.stores.sqlite.event_log import SQLiteEventLog
-from toolpost.stores.sqlite.idempotency import SQLiteIdempotencyStore
-from toolpost.stores.sqlite.ids import find_ids
-from toolpost.stores.sqlite.journal import SQLiteJournal
 from toolpost.stores.sqlite.key_rotation import KeyRotation, check_key
 from toolpost.stores.sqlite.liveness import Liveness
 from toolpost.stores.sqlite.pending import SQLitePendingStore
@@ -54,6 +62,110 @@ from toolpost.stores.state import EncryptedStateStore
 DATABASE = "toolpost.db"
 OWNERS = "owners"
 ARTIFACTS = "artifacts"
+_IDS: dict[IdKind, str] = {
+    "pending": "SELECT id, tenant, created_at AS at FROM pending",
+    "open_pending": "SELECT id, tenant, created_at AS at FROM pending WHERE status = 'open'",
+    "run": "SELECT run_id AS id, tenant, started_at AS at FROM runs",
+    "call": """
+        SELECT run_id AS id, tenant, started_at AS at FROM runs UNION SELECT root_call, tenant, started_at FROM runs
+    """,
+    "artifact": "SELECT id, tenant, created_at AS at FROM artifacts",
+    "caller_key": "SELECT id, tenant, created_at AS at FROM caller_keys",
+}
+
+
+class SQLiteStore:
+    """The store of one Toolbox in a data folder, which several processes can share."""
+
+    def __init__(
+        self, shared: SQLiteContext, cipher: Cipher, files: ContentFiles, *, ids: IdMaker, truncate: Callable[[], None]
+    ) -> None:
+        self.owner_id = shared.owner_id
+        self.events: EventLog = SQLiteEventLog(shared)
+        self.journal: Journal = SQLiteJournal(shared)
+        self.pending: PendingStore = SQLitePendingStore(shared)
+        self.idempotency: IdempotencyStore = SQLiteIdempotencyStore(shared)
+        self.caller_keys: CallerKeyStore = SQLiteCallerKeys(shared)
+        self.webhooks: WebhookStore = SQLiteWebhookStore(shared)
+        self.cancels: CancelStore = SQLiteCancelStore(shared)
+        self.artifacts: ArtifactStore = SQLiteArtifactStore(shared, files, ids)
+        self.tokens: TokenRows = SQLiteTokenRows(shared)
+        table = SQLiteStateTable(shared)
+        self.state = EncryptedStateStore(table, shared.cipher, owner_id=shared.owner_id, is_alive=self._is_alive)
+        self._shared = shared
+        self._pruner = Pruner(shared, files)
+        self._forgetter = Forgetter(shared, pruner=self._pruner, truncate_wal=truncate)
+        self._key_rotation = KeyRotation(shared, cipher, files)
+
+    async def _is_alive(self, owner_id: str) -> bool:
+        return self._shared.liveness.alive(owner_id)
+
+    async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
+        await self._shared.writer.flush()
+        return await self._shared.reader.query(lambda db: _find_ids(db, kind, prefix, tenant=tenant, limit=limit))
+
+    def mac(self, kind: str, message: bytes) -> bytes:
+        return self._shared.key.mac(kind, message)
+
+    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
+        return await self._pruner.prune(retention, now=now)
+
+    async def forget(self, principal: Principal) -> dict[str, int]:
+        return await self._forgetter.forget(principal)
+
+    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
+        return await self._key_rotation.rotate(retire=retire)
+
+    async def close(self) -> None:
+        """Write the queue and close the database; StoreError reports the events that could not be written."""
+        try:
+            await self._shared.writer.close()
+        finally:
+            self._shared.changes.close()
+            await self._shared.reader.close()
+            self._shared.liveness.release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class SQLiteBackend:
+    """Opens, reads and checks the database of a data folder."""
+
+    async def open(self, options: StoreOptions) -> Store:
+        folder = _folder(options)
+        cipher = options.make_cipher(folder)
+        return open_sqlite_store(folder, cipher=cipher, queue_limit=options.event_queue)
+
+    def find_ids(self, options: StoreOptions, kind: IdKind, prefix: str, *, tenant: str, limit: int) -> list[str]:
+        path = _folder(options) / DATABASE
+        try:
+            if not path.exists():
+                return []
+            with closing(open_readable(path, busy_s=0.2)) as db:
+                return _find_ids(db, kind, prefix, tenant=tenant, limit=limit)
+        except (OSError, sqlite3.Error):
+            return []
+
+    def check(self, options: StoreOptions) -> Iterator[StoreCheck]:
+        path = _folder(options) / DATABASE
+        if not path.exists():
+            yield StoreCheck("ok", "not made yet")
+            return
+        try:
+            with closing(open_readable(path, busy_s=1.0)) as db:
+                version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        except sqlite3.Error as error:
+            yield StoreCheck("broken", f"{path}: {error}")
+            return
+        newest = len(list(MIGRATIONS.glob("*.sql")))
+        if version > newest:
+            yield StoreCheck("broken", f"version {version}, newer than this toolpost knows ({newest}); upgrade it")
+        else:
+            yield StoreCheck("ok", f"version {version} of {newest}, {path.stat().st_size // 1024} KB")
 
 
 def open_sqlite_store(
@@ -65,28 +177,30 @@ def open_sqlite_store(
     busy_s: float = 5.0,
     ids: IdMaker | None = None,
 ) -> SQLiteStore:
-    """Open the store in a folder, created if missing; StoreError says why it cannot be opened and what to do.
+    """Open the store in a folder, which is created if it is missing; StoreError contains the reason and the remedy.
 
-    `queue_limit` is how many events may wait before emitters are asked to drain; `busy_s` how long another process may
-    hold the database.
+    If more than `queue_limit` events are queued, emitters have to drain. `busy_s` limits the wait for a database that
+    another process has locked.
     """
     _make_folder(data_dir)
+    path, rows = data_dir / DATABASE, RowCipher(cipher)
     liveness = Liveness(data_dir / OWNERS)
     try:
-        db, ledger = _open_database(data_dir / DATABASE, cipher, busy_s)
+        db, ledger = _open_database(path, cipher, busy_s)
     except StoreError:
         liveness.release()
         raise
+    appender = EventAppender(liveness.owner_id, ledger)
+    reader = Reader(path, busy_s=busy_s)
+    changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), reader.data_version)
+    transactions = TransactionRunner(db, appender, path=path)
+    writer = Writer(transactions, limit=queue_limit, committed=partial(_notify_events, changes))
     return SQLiteStore(
-        data_dir,
-        db,
-        ledger,
-        liveness=liveness,
-        cipher=cipher,
-        clock=clock,
-        queue_limit=queue_limit,
-        busy_s=busy_s,
+        SQLiteContext(writer, reader, appender, rows, liveness, changes, clock),
+        cipher,
+        ContentFiles(data_dir / ARTIFACTS, cipher),
         ids=ids or IdMaker(),
+        truncate=partial(truncate_wal, path, busy_s=busy_s),
     )
 
 
@@ -103,106 +217,8 @@ def _open_database(path: Path, cipher: Cipher, busy_s: float) -> tuple[sqlite3.C
         raise
 
 
-class SQLiteStore:
-    """Everything that one Toolbox stores, in one folder that several processes may share."""
-
-    def __init__(
-        self,
-        data_dir: Path,
-        db: sqlite3.Connection,
-        ledger: Ledger,
-        *,
-        liveness: Liveness,
-        cipher: Cipher,
-        clock: Callable[[], float],
-        queue_limit: int,
-        busy_s: float,
-        ids: IdMaker,
-    ) -> None:
-        path = data_dir / DATABASE
-        appender = EventAppender(liveness.owner_id, ledger)
-        reader = Reader(path, busy_s=busy_s)
-        changes = Changes(lambda topics: reader.query(lambda db: read_states(db, topics)), reader.data_version)
-        writer = Writer(
-            TransactionRunner(db, appender, path=path), limit=queue_limit, committed=partial(_notify_events, changes)
-        )
-        self._changes = changes
-        files = ContentFiles(data_dir / ARTIFACTS, cipher)
-        rows = RowCipher(cipher)
-        self._writer = writer
-        self._reader = reader
-        self._liveness = liveness
-        self._key = ledger.key
-        self._pruner = Pruner(writer, reader, appender=appender, files=files)
-        self._forgetter = Forgetter(
-            writer,
-            appender=appender,
-            pruner=self._pruner,
-            liveness=liveness,
-            truncate_wal=partial(truncate_wal, path, busy_s=busy_s),
-        )
-        self._key_rotation = KeyRotation(writer, reader, cipher, files)
-        self.events: EventLog = SQLiteEventLog(
-            writer, reader, appender=appender, liveness=liveness, cipher=rows, changes=changes
-        )
-        self.journal: Journal = SQLiteJournal(writer, reader, cipher=rows, liveness=liveness)
-        self.pending: PendingStore = SQLitePendingStore(
-            writer, reader, key=ledger.key, cipher=rows, liveness=liveness, changes=changes
-        )
-        self.idempotency: IdempotencyStore = SQLiteIdempotencyStore(
-            writer, reader, cipher=rows, liveness=liveness, clock=clock
-        )
-        self.caller_keys: CallerKeyStore = SQLiteCallerKeys(writer, reader, key=ledger.key)
-        self.webhooks: WebhookStore = SQLiteWebhookStore(writer, reader, liveness=liveness)
-        self.cancels: CancelStore = SQLiteCancelStore(writer, reader, appender=appender, changes=changes, clock=clock)
-        self.artifacts: ArtifactStore = SQLiteArtifactStore(writer, reader, files, ids)
-        self.tokens: TokenRows = SQLiteTokenRows(writer, reader, cipher=rows, liveness=liveness, clock=clock)
-        self.state = EncryptedStateStore(
-            SQLiteStateTable(writer, reader), rows, owner_id=liveness.owner_id, is_alive=self._is_alive
-        )
-
-    @property
-    def owner_id(self) -> str:
-        """The owner of this store's intents, claims and keys."""
-        return self._liveness.owner_id
-
-    async def _is_alive(self, owner_id: str) -> bool:
-        return self._liveness.alive(owner_id)
-
-    async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
-        await self._writer.flush()
-        return await self._reader.query(lambda db: find_ids(db, kind, prefix, tenant=tenant, limit=limit))
-
-    def mac(self, kind: str, message: bytes) -> bytes:
-        return self._key.mac(kind, message)
-
-    async def prune(self, retention: Retention, *, now: float) -> dict[str, int]:
-        return await self._pruner.prune(retention, now=now)
-
-    async def forget(self, principal: Principal) -> dict[str, int]:
-        return await self._forgetter.forget(principal)
-
-    async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
-        return await self._key_rotation.rotate(retire=retire)
-
-    async def close(self) -> None:
-        """Write the queue and close the database; StoreError says what could not be written."""
-        try:
-            await self._writer.close()
-        finally:
-            self._changes.close()
-            await self._reader.close()
-            self._liveness.release()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-
 def _notify_events(changes: Changes, batch: Sequence[Item]) -> None:
-    """Wake those who wait for the events of a batch, which is durable."""
+    """Wake the tasks that wait for the events of a committed batch."""
     if changes.waiters:
         calls = [item.call for item in batch if isinstance(item, RunEvent)]
         changes.notify({EVENTS, *(run_topic(call.tenant, call.run_id) for call in calls)} if calls else ())
@@ -213,7 +229,7 @@ def _make_folder(path: Path) -> None:
         make_private_folder(path)
     except (FileExistsError, NotADirectoryError) as exc:
         raise StoreError(
-            f"data folder {str(path)!r} is, or lies in, a file; move it away or set data_dir to another folder",
+            f"data folder {str(path)!r} is a file, or below one; move the file or set data_dir to another folder",
             cause=exc,
         ) from exc
     except OSError as exc:
@@ -222,3 +238,21 @@ def _make_folder(path: Path) -> None:
             "give this user write permission or set data_dir to another folder",
             cause=exc,
         ) from exc
+
+
+def _folder(options: StoreOptions) -> Path:
+    if options.database != "sqlite":
+        raise ConfigError("database: sqlite takes no address; the database is in the folder data_dir")
+    if options.data_dir is None:
+        raise ConfigError("database: sqlite needs a data folder; set data_dir, or use memory")
+    return options.data_dir
+
+
+def _find_ids(db: sqlite3.Connection, kind: IdKind, prefix: str, *, tenant: str | None, limit: int) -> list[str]:
+    """Return the IDs with a prefix, newest first."""
+    # A range uses the index of the IDs; a pattern does not.
+    sql = f"""
+        SELECT id FROM ({_IDS[kind]}) WHERE id >= :prefix AND id < :prefix || char(1114111)
+        AND (:tenant IS NULL OR tenant = :tenant) ORDER BY at DESC LIMIT :limit
+    """  # noqa: S608 - constants
+    return [row[0] for row in db.execute(sql, {"prefix": prefix, "tenant": tenant, "limit": limit})]

@@ -1,18 +1,16 @@
-"""Token rows of connected accounts, in SQLite and in memory: versioned, encrypted, leased for refresh."""
+"""Token rows of connected accounts in SQLite: versioned, encrypted, leased for refresh."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
 from toolpost.contracts.storage import TokenKey, TokenRow, TokenStatus
-from toolpost.stores.encryption import ROW_FAULTS, RowCipher, skip_damaged
+from toolpost.stores.encryption import ROW_FAULTS, skip_damaged
 from toolpost.stores.records import next_version
-from toolpost.stores.sqlite.database import Reader
-from toolpost.stores.sqlite.liveness import Liveness
-from toolpost.stores.sqlite.writer import Writer
+from toolpost.stores.sqlite.context import SQLiteContext
 
 Rows: TypeAlias = list[TokenRow]  # The store's own `list` hides the builtin one.
 
@@ -35,34 +33,32 @@ _REMOVE = f"DELETE FROM tokens WHERE {_THIS} AND (? IS NULL OR version = ?)"  # 
 class SQLiteTokenRows:
     """Token rows in SQLite: identity and status in columns, tokens encrypted to their key and version."""
 
-    def __init__(
-        self, writer: Writer, reader: Reader, *, cipher: RowCipher, liveness: Liveness, clock: Callable[[], float]
-    ) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._cipher = cipher
-        self._liveness = liveness
-        self._clock = clock
+    def __init__(self, shared: SQLiteContext) -> None:
+        self._shared = shared
 
     async def get(self, key: TokenKey) -> TokenRow | None:
-        return await self._reader.query(lambda db: self._find(db, key))
+        return await self._shared.reader.query(lambda db: self._find(db, key))
 
     async def list(self, *, tenant: str | None = None, user: str | None = None) -> Rows:
         values = {"tenant": tenant, "user": user}
-        return await self._reader.query(lambda db: [self._row_or_doubt(row) for row in db.execute(_LIST, values)])
+        return await self._shared.reader.query(
+            lambda db: [self._row_or_doubt(row) for row in db.execute(_LIST, values)]
+        )
 
     async def put(self, key: TokenKey, body: Mapping[str, Any]) -> TokenRow:
-        return await self._writer.submit(lambda db: self._write(db, key, body))
+        return await self._shared.writer.submit(lambda db: self._write(db, key, body))
 
     async def swap(self, key: TokenKey, version: int, body: Mapping[str, Any]) -> TokenRow | None:
         def work(db: sqlite3.Connection) -> TokenRow | None:
             row = db.execute(_VERSION, key).fetchone()
             return self._write(db, key, body) if row == (version,) else None
 
-        return await self._writer.submit(work)
+        return await self._shared.writer.submit(work)
 
     async def take(self, key: TokenKey, version: int, *, holder: str, lease_s: float) -> TokenRow | None:
-        return await self._writer.submit(partial(self._take, key=key, version=version, holder=holder, lease_s=lease_s))
+        return await self._shared.writer.submit(
+            partial(self._take, key=key, version=version, holder=holder, lease_s=lease_s)
+        )
 
     async def settle(
         self,
@@ -82,35 +78,35 @@ class SQLiteTokenRows:
             db.execute(_END, (status, *key))
             return self._find(db, key)
 
-        return await self._writer.submit(work)
+        return await self._shared.writer.submit(work)
 
     async def remove(self, key: TokenKey, *, version: int | None = None) -> bool:
         values = (*key, version, version)
-        return await self._writer.submit(lambda db: db.execute(_REMOVE, values).rowcount == 1)
+        return await self._shared.writer.submit(lambda db: db.execute(_REMOVE, values).rowcount == 1)
 
     def _take(
         self, db: sqlite3.Connection, *, key: TokenKey, version: int, holder: str, lease_s: float
     ) -> TokenRow | None:
-        now = self._clock()
+        now = self._shared.clock()
         stand = db.execute(_STAND, key).fetchone()
         if stand is not None and stand[:3] == (version, "live", ""):
-            db.execute(_LEASE, (holder, self._liveness.owner_id, now + lease_s, *key))
+            db.execute(_LEASE, (holder, self._shared.owner_id, now + lease_s, *key))
         elif stand is not None and stand[:2] == (version, "live") and self._is_lost(stand[3], stand[4], now):
             db.execute(_DOUBT, key)
         return self._find(db, key)
 
     def _is_lost(self, owner: str, until: float, now: float) -> bool:
-        """Return whether a lease is lost: its process died, or its time is over."""
-        return until <= now or not self._liveness.alive(owner)
+        """Return whether a lease is lost: its process has ended, or it has expired."""
+        return until <= now or not self._shared.liveness.alive(owner)
 
     def _write(
         self, db: sqlite3.Connection, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live"
     ) -> TokenRow:
         """Write a body as a new version."""
-        now = self._clock()
+        now = self._shared.clock()
         row = db.execute(_VERSION, key).fetchone()
         version = next_version(now, row[0] if row else 0)
-        encrypted = self._cipher.encrypt(dict(body), *_row_name(key, version))
+        encrypted = self._shared.cipher.encrypt(dict(body), *_row_name(key, version))
         db.execute(_WRITE, (*key, version, status, now, encrypted))
         return TokenRow(key=key, version=version, status=status, body=dict(body), changed_at=now)
 
@@ -119,7 +115,7 @@ class SQLiteTokenRows:
         return self._row(row) if row else None
 
     def _row_or_doubt(self, row: tuple[Any, ...]) -> TokenRow:
-        """Read a row of a list; one that does not open becomes doubtful and empty, so that it can be removed."""
+        """Read a row of a list; a row that cannot be decrypted is doubtful and empty, and can be removed."""
         try:
             return self._row(row)
         except ROW_FAULTS as error:
@@ -133,7 +129,7 @@ class SQLiteTokenRows:
             key=key,
             version=version,
             status=status,
-            body=self._cipher.decrypt(body, *_row_name(key, version)),
+            body=self._shared.cipher.decrypt(body, *_row_name(key, version)),
             changed_at=changed_at,
             holder=holder,
             until=until,

@@ -1,4 +1,4 @@
-"""How far webhooks have come in the event log, and which process sends for them, in SQLite and in memory."""
+"""Progress of webhooks in the event log, and the process that sends for each, in SQLite."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import TypeAlias
 from msgspec.structs import astuple
 
 from toolpost.contracts.storage import WebhookProgress
-from toolpost.stores.sqlite.database import Reader
-from toolpost.stores.sqlite.liveness import Liveness
-from toolpost.stores.sqlite.writer import Writer
+from toolpost.stores.sqlite.context import SQLiteContext
 
 Rows: TypeAlias = list[WebhookProgress]  # The stores' own `list` hides the builtin one.
 
@@ -28,36 +26,34 @@ _LIST = f"SELECT {_COLUMNS} FROM webhooks ORDER BY name"  # noqa: S608
 
 
 class SQLiteWebhookStore:
-    """Progress of webhooks; the owner of a row is the process that sends, until it releases the row or dies."""
+    """Progress of webhooks; the owner of a row is the process that sends, until it releases the row or ends."""
 
-    def __init__(self, writer: Writer, reader: Reader, *, liveness: Liveness) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._liveness = liveness
+    def __init__(self, shared: SQLiteContext) -> None:
+        self._shared = shared
 
     async def take(self, name: str, *, begin: int) -> WebhookProgress | None:
-        me = self._liveness.owner_id
+        me = self._shared.owner_id
 
         def work(db: sqlite3.Connection) -> WebhookProgress | None:
             db.execute(_BEGIN, astuple(WebhookProgress(name=name, position=begin)))
             (owner,) = db.execute(_OWNER, (name,)).fetchone()
-            if owner not in ("", me) and self._liveness.alive(owner):
+            if owner not in ("", me) and self._shared.liveness.alive(owner):
                 return None
             return _progress(db.execute(_TAKE, (me, name)).fetchone())
 
-        return await self._writer.submit(work)
+        return await self._shared.writer.submit(work)
 
     async def save(self, progress: WebhookProgress) -> bool:
         name, *columns = astuple(progress)
-        row = (*columns, name, self._liveness.owner_id)
-        return await self._writer.submit(lambda db: db.execute(_SAVE, row).rowcount == 1)
+        row = (*columns, name, self._shared.owner_id)
+        return await self._shared.writer.submit(lambda db: db.execute(_SAVE, row).rowcount == 1)
 
     async def release(self, name: str) -> None:
-        row = (name, self._liveness.owner_id)
-        await self._writer.submit(lambda db: db.execute(_RELEASE, row).close())
+        row = (name, self._shared.owner_id)
+        await self._shared.writer.submit(lambda db: db.execute(_RELEASE, row).close())
 
     async def list(self) -> Rows:
-        return [_progress(row) for row in await self._reader.query(lambda db: db.execute(_LIST).fetchall())]
+        return [_progress(row) for row in await self._shared.reader.query(lambda db: db.execute(_LIST).fetchall())]
 
 
 def _progress(row: Sequence[object]) -> WebhookProgress:

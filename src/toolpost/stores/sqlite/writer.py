@@ -1,4 +1,4 @@
-"""The writer thread: groups events and functions into transactions and answers those who wait for them."""
+"""The writer thread: groups events and functions into transactions and completes the futures of their callers."""
 
 from __future__ import annotations
 
@@ -45,21 +45,18 @@ def deliver(results: Iterable[JobResult]) -> None:
     for result in results:
         by_loop[result.future.get_loop()].append(result)
     for loop, its_results in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # The loop is closed, so no task waits.
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits
             loop.call_soon_threadsafe(_set_results, its_results)
 
 
 def _set_results(results: list[JobResult]) -> None:
     for future, result, error in results:
-        if future.done():  # The one who waited was cancelled.
+        if future.done():  # the waiting task was cancelled
             continue
         if error is None:
             future.set_result(result)
         else:
             future.set_exception(error)
-
-
-# No tuples, so that every tuple in the queue is an event.
 
 
 class Job(Struct, frozen=True):
@@ -76,7 +73,7 @@ class Barrier(Struct, frozen=True):
 
 
 class Stop:
-    """Wakes the writer thread so that it ends."""
+    """Wakes the writer thread to end it."""
 
 
 Item: TypeAlias = RunEvent | Job | Barrier | Stop
@@ -91,7 +88,7 @@ class TransactionRunner:
         self.path = path
 
     def commit(self, batch: Sequence[Item]) -> list[JobResult]:
-        """Commit a batch and return the results of its functions; when this raises, nothing of the batch is kept."""
+        """Commit a batch and return the results of its functions; if this raises, nothing of the batch is stored."""
         if not any(isinstance(item, RunEvent | Job) for item in batch):
             return self._run_batch(batch)
         db = self._db
@@ -132,7 +129,7 @@ class TransactionRunner:
         try:
             result = job.work(db)
         except Exception as exc:
-            if not db.in_transaction:  # SQLite gave up the whole transaction, as it may when the disk is full.
+            if not db.in_transaction:  # SQLite has aborted the whole transaction, for example because the disk is full
                 raise
             db.execute("ROLLBACK TO job")
             db.execute("RELEASE job")
@@ -142,10 +139,10 @@ class TransactionRunner:
 
 
 class Writer:
-    """Commits queued events and functions in order, as many as wait in one transaction with one sync to disk.
+    """Commits queued events and functions in order, all queued items in one transaction with one sync to disk.
 
-    Events alone wait a few milliseconds for more events; a function never does. When a transaction fails, its
-    functions get the error, and its events are retried for ever. No event is dropped.
+    Events alone wait a few milliseconds for more events; a function never waits. If a transaction fails, its functions
+    raise the error, and its events are retried without limit. No event is dropped.
     """
 
     def __init__(
@@ -175,7 +172,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """The number of items that are not yet durable; off by one while the writer takes an item."""
-        while True:  # What the writer takes between the two looks would be counted twice.
+        while True:  # an item taken between the two reads would be counted twice
             in_hand = self._in_hand
             waiting = self._queue.qsize() + in_hand
             if in_hand == self._in_hand:
@@ -183,38 +180,38 @@ class Writer:
 
     @property
     def health(self) -> WriteHealth:
-        """How the last transaction ended, and what waits; without the path of the database."""
+        """The result of the last transaction and the number of queued items, without the path of the database."""
         error = self._error
         reason = "" if error is None else describe_fault(error.__cause__)
         return WriteHealth(reason, self._failures, self.waiting)
 
     @property
     def congested(self) -> bool:
-        """Whether more items wait than the limit; may be true a moment too early."""
+        """Whether more items are queued than the limit; may be true a moment too early."""
         return self._queue.qsize() + self._in_hand > self._limit
 
     async def submit(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` within the next transaction and return its result once that is durable."""
+        """Run `work` in the next transaction and return its result once it is durable."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         result: T = await self._enqueue(Job(work, future))
         return result
 
     async def flush(self) -> None:
         """Wait until all items put so far are durable."""
-        # Always through the queue: the writer may hold an event that it has taken and not yet counted.
+        # Always through the queue: the writer may have taken an event without counting it yet.
         await self._enqueue(Barrier(asyncio.get_running_loop().create_future()))
 
     async def drain(self) -> None:
         """Wait until the queue is down to half of the limit."""
-        while self.waiting > self._limit // 2:  # Again, because the writer may have looked before this one came.
+        while self.waiting > self._limit // 2:  # the writer may have released drainers just before
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drainers.append(future)
             self._urgent.set()
-            self._release_drainers()  # The writer may have caught up, or failed, just before it could see this one.
+            self._release_drainers()  # the writer may have caught up, or failed, just before
             await future
 
     async def close(self) -> None:
-        """Write the queue and end the thread; StoreError says how many events could not be written."""
+        """Write the queue and end the thread; StoreError contains the number of events that could not be written."""
         if self._stopping.is_set():
             return
         self._stop()
@@ -222,7 +219,7 @@ class Writer:
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
         if lost := sum(isinstance(item, RunEvent) for item in (*self._held, *newer)):
             events = "1 event was" if lost == 1 else f"{lost} events were"
-            advice = "what ran is not undone, so make sure before you repeat it"
+            advice = "the calls are not undone, so check their effects before you repeat them"
             raise StoreError(f"{events} not written: {self._error}; {advice}", cause=self._error)
 
     async def _enqueue(self, item: Job | Barrier) -> Any:
@@ -244,7 +241,7 @@ class Writer:
         self._transactions.close()
 
     def _take(self) -> list[Item]:
-        """Return the next batch: events of a failed transaction first, else the queue; blocks while it is empty."""
+        """Return the next batch: events of a failed transaction, else the queue; block while it is empty."""
         batch = self._held[:BATCH]
         del self._held[:BATCH]
         if not batch:
@@ -262,7 +259,7 @@ class Writer:
     def _write(self, batch: list[Item]) -> None:
         try:
             results = self._transactions.commit(batch)
-        except Exception as exc:  # noqa: BLE001 - whatever it was, nothing is lost and it is tried again
+        except Exception as exc:  # noqa: BLE001 - after any error the events are retried
             self._requeue(batch, store_error(exc, self._transactions.path))
             return
         self._error, self._backoff_s = None, FIRST_BACKOFF_S
@@ -271,7 +268,7 @@ class Writer:
         self._committed(batch)
 
     def _requeue(self, batch: list[Item], error: StoreError) -> None:
-        """After a failed transaction: keep its events for a retry, and give its functions the error."""
+        """Keep the events of a failed transaction for a retry, and fail its functions."""
         self._error = error
         self._failures += 1
         newer = [self._queue.get_nowait() for _ in range(self._queue.qsize())]
@@ -284,7 +281,7 @@ class Writer:
         error = self._error
         if error is None and self.waiting > self._limit // 2:
             return
-        with contextlib.suppress(IndexError):  # Two threads may empty it at once.
+        with contextlib.suppress(IndexError):  # two threads may empty it concurrently
             while True:
                 deliver([JobResult(self._drainers.popleft(), error=error and _copy_error(error))])
 
@@ -296,15 +293,15 @@ class Writer:
         atexit.unregister(self._stop_at_exit)
 
     def _stop_at_exit(self) -> None:
-        """Write the queue of a program that ends without closing its store."""
+        """Write the queue if the program ends without closing its store."""
         self._stop()
         self._thread.join(EXIT_PATIENCE_S)
 
 
 def _refuse(path: Path, _: object) -> NoReturn:
-    raise StoreError(f"the store at {str(path)!r} is closed; open it again to go on")
+    raise StoreError(f"the store at {str(path)!r} is closed; open it again to continue")
 
 
 def _copy_error(error: StoreError) -> StoreError:
-    """Copy an error: each waiter raises an object of its own."""
+    """Copy an error: each waiter raises a separate object."""
     return StoreError(error.message, cause=error.__cause__)
