@@ -1,0 +1,33 @@
+import { CSPProvider } from '@base-ui/react/csp-provider';
+import { Tooltip } from '@base-ui/react/tooltip';
+import { QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+
+import { queryClient } from './api/query-client';
+import { router } from './routes';
+import { listenToKeys } from './shell/keys';
+import { applyPreferences } from './shell/preferences';
+import './styles/tokens.css';
+import './styles/base.css';
+import { Toasts } from './ui/Toast';
+
+applyPreferences();
+listenToKeys();
+
+const place = document.getElementById('root');
+if (!place) throw new Error('index.html has no #root');
+createRoot(place).render(
+  <StrictMode>
+    <CSPProvider disableStyleElements>
+      <QueryClientProvider client={queryClient}>
+        <Tooltip.Provider delay={400}>
+          <Toasts>
+            <RouterProvider router={router} />
+          </Toasts>
+        </Tooltip.Provider>
+      </QueryClientProvider>
+    </CSPProvider>
+  </StrictMode>,
+);

@@ -1,0 +1,6 @@
+import { Shell } from './Shell';
+
+/** What every page is inside of. */
+export function Root() {
+  return <Shell />;
+}

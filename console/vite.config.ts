@@ -1,0 +1,27 @@
+import react from '@vitejs/plugin-react';
+import { loadEnv } from 'vite';
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig(({ mode }) => {
+  const gateway = loadEnv(mode, '.', 'TOOLPOST_').TOOLPOST_GATEWAY ?? 'http://127.0.0.1:7300';
+  const proxied = { target: gateway, changeOrigin: true, headers: { origin: gateway } };
+  return {
+    plugins: [react()],
+    build: {
+      outDir: '../src/toolpost/console/static',
+      emptyOutDir: true,
+      target: 'es2023',
+      manifest: true,
+      // The Content Security Policy allows neither data: addresses nor inline scripts.
+      assetsInlineLimit: 0,
+      modulePreload: { polyfill: false },
+    },
+    server: { proxy: { '/api': proxied, '/oauth/start': proxied, '/sign-in/start': proxied } },
+    test: {
+      environment: 'happy-dom',
+      include: ['src/**/*.test.{ts,tsx}'],
+      setupFiles: ['src/test-setup.ts'],
+      restoreMocks: true,
+    },
+  };
+});
