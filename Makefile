@@ -1,5 +1,6 @@
 # make demo    tools listed, called, refused, paused, approved and finished; brings the package alone into .venv
 # make setup   the whole environment: .venv with the package, its extras and the checkers, and what tests run against
+# make console   the web page that `toolpost up` serves; `make setup` builds it, `make demo` does not need it
 # make test    all checks, then all tests with the coverage gates
 # make quick   the tests that start no other programs, without linters: less than two minutes, for while you work
 # make test-live   search and scrape providers as they are today, with the keys of the environment
@@ -25,16 +26,18 @@ WORKERS ?= 3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 TYPED := $(wildcard src tests tools bench conformance examples)
+# Built by Vite, not in Git.
+CONSOLE := src/toolpost/console/static/index.html
 # The small model is large for a part: its own targets bring it.
 PARTS := $(patsubst tools/parts/%.txt,.parts/%/.installed,$(filter-out %/llm.txt,$(wildcard tools/parts/*.txt)))
 
 # Tests start hundreds of programs that import the package: it is compiled once, wherever bytecode is switched off, too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
+.PHONY: setup console chromium demo test quick test-imports test-live release hooks check check-style check-mypy check-pyright check-layers check-console bench conformance demo-llm test-litellm test-llm test-peers test-n8n test-clients docs clean
 .DEFAULT_GOAL := setup
 
-setup: .venv/.installed node_modules/.installed $(PARTS) chromium
+setup: .venv/.installed node_modules/.installed $(PARTS) console chromium
 
 # The package alone, which is all that the demo needs. The build backend comes first, so that it too obeys the constraints.
 .venv/.package: pyproject.toml constraints.txt
@@ -58,6 +61,15 @@ node_modules/.installed: package.json package-lock.json .npmrc
 	$(BIN)/python -m venv --clear --without-pip .parts/$*
 	$(BIN)/python -m pip --disable-pip-version-check --python .parts/$*/bin/python install --quiet --no-deps --requirement $<
 	@touch $@
+
+console: $(CONSOLE)
+
+console/node_modules/.installed: console/package.json console/package-lock.json console/.npmrc
+	npm ci --prefix console --ignore-scripts --loglevel=error
+	@touch $@
+
+$(CONSOLE): console/node_modules/.installed $(wildcard console/*.html console/*.ts console/*.json) $(shell find console/src console/public -type f)
+	npm run --prefix console --silent build -- --logLevel warn
 
 # The browser of tests/browser is the system's own. Where none can be brought the setup goes on, and says so.
 chromium: .venv/.package
@@ -92,7 +104,7 @@ test-imports: .venv/.installed
 	$(BIN)/python -m pytest tests/test_platforms.py
 
 # The distributions of a release in dist/, tested as they are installed.
-release: .venv/.installed
+release: .venv/.installed console
 	$(BIN)/python -m tools.release
 
 # ruff before every commit.
@@ -101,7 +113,7 @@ hooks: .venv/.installed
 	$(BIN)/pre-commit install
 
 check: setup
-	@$(MAKE) --no-print-directory --jobs=$(WORKERS) --output-sync check-style check-mypy check-pyright check-layers
+	@$(MAKE) --no-print-directory --jobs=$(WORKERS) --output-sync check-style check-mypy check-pyright check-layers check-console
 
 check-style:
 	$(BIN)/ruff check .
@@ -115,6 +127,9 @@ check-pyright:
 
 check-layers:
 	$(BIN)/lint-imports
+
+check-console: console/node_modules/.installed
+	npm run --prefix console --silent check
 
 bench: setup
 	$(BIN)/python -m bench
@@ -165,6 +180,6 @@ docs: setup
 	$(BIN)/python -m pytest tests/docs
 
 clean:
-	rm -rf .venv .parts node_modules dist build htmlcov .coverage .coverage.* coverage.json checks.log
+	rm -rf .venv .parts node_modules console/node_modules src/toolpost/console/static dist build htmlcov .coverage .coverage.* coverage.json checks.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests tools bench conformance examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

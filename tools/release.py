@@ -1,7 +1,7 @@
 """Build the distributions of a release into dist/ and test them: `python -m tools.release`.
 
 Checks the changelog, builds the sdist and the wheel, installs the wheel into a new environment, writes the SBOM of that
-environment, and runs the quick tests against the installed package.
+environment and of the npm packages in the console, and runs the quick tests against the installed package.
 """
 
 import os
@@ -13,10 +13,14 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+from tools.console_packages import add_to_sbom
+
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 ENVIRONMENT = ROOT / ".parts" / "release"
 REQUIRED_FILES = {
+    "toolpost/console/static/THIRD_PARTY_LICENSES",
+    "toolpost/console/static/index.html",
     "toolpost/configuration/toolpost.schema.json",
     "toolpost/documents/quickstart.md",
     "toolpost/documents/sources/mcp.md",
@@ -36,12 +40,13 @@ def main() -> None:
     python = str(ENVIRONMENT / "bin" / "python")
     install = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-c", "constraints.txt")
     _run(*install, *BUILD_TOOLS)
-    _run(python, "-m", "hatchling", "build", "-d", str(DIST))
+    _run(python, "-m", "hatchling", "build", "-d", str(DIST), env={"TOOLPOST_CONSOLE": "require"})
     wheel = next(DIST.glob("*.whl"))
     check_wheel(wheel)
     _run(*install, f"{wheel}[{EXTRAS}]")
     sbom = DIST / f"toolpost-{version}.cdx.json"
     _run(python, "-m", "cyclonedx_py", "environment", "--output-file", str(sbom), python)
+    add_to_sbom(sbom)
     # Outside of src: the tests import the package that was installed.
     _run(python, "-m", "pytest", "-q", "-n", "2", "-m", "not programs and not slow and not waits", env={"CI": "1"})
     print(f"built and tested: {', '.join(sorted(path.name for path in DIST.iterdir()))}")

@@ -77,6 +77,7 @@ def test_the_schema_that_ships_is_the_one_that_a_model_sees(name: str) -> None:
 @pytest.mark.req("NSTD-02")
 def test_the_wheel_holds_a_schema_file_for_each_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("TOOLPOST_CONSOLE", "skip")
     wheel = build_wheel(str(tmp_path))
 
     with ZipFile(tmp_path / wheel) as files:

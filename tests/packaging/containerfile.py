@@ -1,7 +1,8 @@
 """`python containerfile.py SOURCES ROOT`: carry out the steps of the Containerfile in a root folder, and tell.
 
 It runs in namespaces of its own (`unshare --mount --net --pid`). Where the base image has Python, the root folder has
-this interpreter and its packages, so that nothing is downloaded; every instruction is the Containerfile's.
+this interpreter and its packages, so that nothing is downloaded; every instruction is the Containerfile's. The stage of
+Node is left out, because npm downloads: what `make console` has built takes its place.
 """
 
 import fcntl
@@ -33,10 +34,14 @@ class Step(NamedTuple):
 
 
 def read_steps(text: str) -> list[Step]:
-    """Return the instructions in order; a line that ends with a backslash goes on."""
+    """Return the instructions in order, but for the stage of Node; a line that ends with a backslash goes on."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ").splitlines()
-    return [Step(*line.split(None, 1)) for line in joined]
+    steps = [Step(*line.split(None, 1)) for line in joined]
+    stages = [at for at, step in enumerate(steps) if step.name == "FROM"]
+    left_out = next(at for at in stages if steps[at].text.startswith("node:"))
+    following = next(at for at in stages if at > left_out)
+    return steps[:left_out] + steps[following:]
 
 
 class Image:
@@ -88,6 +93,8 @@ class Image:
                 raise ValueError(f"nobody knows the step {step.name}")
 
     def _copy(self, words: list[str]) -> None:
+        if words[0] == "--from=console":
+            words = [words[1].removeprefix("/console/"), words[2]]
         if words[0].startswith("--from="):  # both stages have the same root here
             assert words[1] == words[2]
             assert (self.root / words[1][1:]).is_dir()
