@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from importlib import import_module
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -12,6 +13,7 @@ from msgspec import Struct, field
 from toolpost.contracts.calls import (
     NO_CREDENTIAL,
     AuthorizedCall,
+    Credential,
     PermittedCall,
     RequestedCall,
     ToolOutput,
@@ -20,22 +22,19 @@ from toolpost.contracts.calls import (
 from toolpost.contracts.errors import ConfigError, PauseSignal, ToolExecutionError
 from toolpost.contracts.outcomes import ToolResult, now_ms
 from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Question
 from toolpost.contracts.sources import HoldingSource, SourceHealth, SourceTraits, ToolSource
+from toolpost.contracts.spec import Tool, ToolSpec
 from toolpost.wire.network import NetworkPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-
     from pydantic import BaseModel
 
-    from toolpost.contracts.calls import Credential
     from toolpost.contracts.chat import ChatModel
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.events import EventCode
     from toolpost.contracts.manuals import DescribedCommands
-    from toolpost.contracts.questions import Question
-    from toolpost.contracts.spec import Tool, ToolSpec
     from toolpost.contracts.storage import ArtifactStore
     from toolpost.stores.encryption import CacheFolder
     from toolpost.wire.client import HttpClient

@@ -8,17 +8,15 @@ import mimetypes
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from toolpost.contracts import errors
+from toolpost.contracts.principal import Principal
 from toolpost.contracts.spec import JsonSchema
 from toolpost.contracts.storage import ArtifactStore
 from toolpost.http.content import OCTETS, parse_media_type
 from toolpost.http.encoding import Pair, UnsendableError, check_header_value
 from toolpost.schema.json_values import is_object
-
-if TYPE_CHECKING:
-    from toolpost.contracts.principal import Principal
 
 _UNQUOTABLE = re.compile(r'[\x00-\x1f"\x7f]')
 FILE: JsonSchema = {

@@ -8,7 +8,9 @@ import importlib.util
 import re
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from msgspec.structs import replace
@@ -18,21 +20,17 @@ from toolpost.catalog.function import FunctionTool, run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.object_tool import is_custom_tool
 from toolpost.catalog.registry import as_tool
+from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolConnectionError
-from toolpost.contracts.sources import SourceTraits
+from toolpost.contracts.outcomes import ToolResult
+from toolpost.contracts.questions import CallPreview, Question
+from toolpost.contracts.sources import SourceTraits, ToolSource
 from toolpost.contracts.spec import PreviewingTool, Tool, ToolSpec
 from toolpost.sources.base import BaseSource, Detection, ProbeResponse, Services, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
-
-    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.outcomes import ToolResult
-    from toolpost.contracts.questions import CallPreview, Question
-    from toolpost.contracts.sources import ToolSource
 
 _IMPORTS_US = re.compile(rb"^\s*(from|import)\s+toolpost\b", re.MULTILINE)
 
@@ -44,16 +42,13 @@ class PythonTransport(Transport):
     forms = ("file", "module")
 
     def traits(self, config: ExternalToolConfig) -> SourceTraits:
-        """Return that the tools are the operator's own code."""
         del config
         return SourceTraits(is_own_code=True, declares_schemas=True, calls_tools=True)
 
     def advice_without_tools(self, config: ExternalToolConfig) -> str:
-        """Name the decorator."""
         return f"mark functions of {config.connection} with @tool from toolpost"
 
     def make(self, config: ExternalToolConfig, services: Services) -> ToolSource:
-        """Build the source of one module."""
         del services
         return PythonSource(config)
 
@@ -68,7 +63,6 @@ class PythonSource(BaseSource):
     """Collects the tools of a Python file (`./tools.py`) or of an importable module (`acme.tools`)."""
 
     async def discover(self) -> Sequence[Tool]:
-        """Import the file or module and collect its tools."""
         named = [self._rename(tool) for tool in await asyncio.to_thread(self._collect)]
         return [tool for tool in named if self.config.includes(tool.spec.name.partition(".")[2])]
 
@@ -101,11 +95,9 @@ class RenamedTool:
         self.spec = spec
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the tool."""
         return await self._tool.execute(params, context)
 
     async def preview(self, params: dict[str, Any], context: ToolContext) -> CallPreview | None:
-        """Return what a call would do, if the tool can say."""
         return await self._tool.preview(params, context) if isinstance(self._tool, PreviewingTool) else None
 
 

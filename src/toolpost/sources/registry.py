@@ -16,6 +16,7 @@ from toolpost.contracts.source_kinds import TRANSPORTS_GROUP
 from toolpost.contracts.spec import Tool
 
 # Settings without a source need no transport.
+
 if TYPE_CHECKING:
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.sources import ToolSource

@@ -14,13 +14,12 @@ from toolpost.contracts import errors
 from toolpost.http.content import parse_media_type
 from toolpost.http.encoding import Pair, encode_cookie_name, encode_cookie_value, percent_encode
 from toolpost.processes.json_documents import check_large_json
-from toolpost.schema.json_size import SMALL
+from toolpost.schema.json_size import SMALL, JsonLimits
 from toolpost.wire.messages import Follow, Request, Response
 
 if TYPE_CHECKING:
     from toolpost.auth.oauth.client_tokens import ClientToken
     from toolpost.contracts.calls import Credential
-    from toolpost.schema.json_size import JsonLimits
     from toolpost.wire.client import HttpClient
 
 Send: TypeAlias = "Callable[[PlannedRequest], Awaitable[Response]]"
@@ -43,7 +42,6 @@ class Presentation(NamedTuple):
         return f"Presentation({len(self.secrets)} secrets)"
 
     def joined(self, other: Presentation) -> Presentation:
-        """Return the parts of both."""
         return Presentation(
             headers=self.headers + other.headers,
             query=self.query + other.query,

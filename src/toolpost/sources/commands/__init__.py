@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.sources import SourceTraits
 from toolpost.sources.base import Transport
 from toolpost.sources.commands.options import CliOptions
 from toolpost.wire.targets import is_http_url
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from toolpost.contracts.config import ExternalToolConfig
 
 
 class CliTransport(Transport):
@@ -28,16 +24,13 @@ class CliTransport(Transport):
         return SourceTraits(declares_schemas="manual" not in config.options)
 
     def starts_program(self, config: ExternalToolConfig) -> bool:
-        """Return whether the connection is not the URL of a manual."""
         return not is_http_url(config.connection)
 
     def files(self, config: ExternalToolConfig) -> Iterator[str]:
-        """Return the manual that describes the commands."""
         if (manual := config.read_options(CliOptions).manual) is not None:
             yield manual
 
     def command_words(self, config: ExternalToolConfig) -> list[str]:
-        """Return the words of all declared commands."""
         return [word for tool in config.read_options(CliOptions).tools.values() for word in tool.args]
 
     def with_absolute_paths(self, config: ExternalToolConfig, absolute: Callable[[str], str]) -> ExternalToolConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolpost.contracts import errors
@@ -12,12 +13,10 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.outcomes import NO_META
 from toolpost.http.content import parse_json
 from toolpost.policy.progress import ProgressReporter
+from toolpost.processes.commands import CommandResult, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from toolpost.contracts.context import ToolContext
-    from toolpost.processes.commands import CommandResult, Stream
 
 Format = Literal["auto", "json", "lines", "text", "bytes"]
 _OCTETS = "application/octet-stream"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from toolpost.auth.credentials import secrets_of
 from toolpost.catalog.specs import declared_spec
 from toolpost.contracts import errors
+from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.nearest_names import did_you_mean
 from toolpost.contracts.outcomes import ToolResult, now_ms
+from toolpost.contracts.questions import Question
 from toolpost.contracts.source_kinds import AuthType
 from toolpost.contracts.spec import JsonSchema, ToolCategory, ToolSpec, ToolTarget
 from toolpost.policy.redaction import Redactor
@@ -26,13 +30,8 @@ from toolpost.sources.commands.output import LineProgress, parse_output
 from toolpost.sources.commands.template import CommandTemplate, parse_template, unused_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from toolpost.contracts.calls import AuthorizedCall, ToolOutput
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
     from toolpost.contracts.manuals import DescribedCommand
-    from toolpost.contracts.questions import Question
 
 _MOST_NAMES = 10
 WHOLE_COMMAND = "call"
@@ -140,7 +139,6 @@ class CliSource(BaseSource):
     async def run(
         self, plan: CommandPlan, arguments: dict[str, Any], *, timeout_s: float, context: Callable[[], ToolContext]
     ) -> ToolOutput:
-        """Run a command to its end, report its lines as progress, and parse its output."""
         tool, argv = plan.tool, plan.template.argv(arguments)
         launch = Launch(argv=argv, env=plan.env, cwd=plan.cwd)
         progress = LineProgress(context, self._redactor.text, stdout=tool.output in _PROGRESS_FORMATS)
@@ -160,7 +158,6 @@ class CliSource(BaseSource):
         )
 
     async def close(self) -> None:
-        """End every running command; safe to call twice."""
         await self._running.close()
 
 
@@ -175,7 +172,6 @@ class CommandTool:
         self._source = source
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the command and return its result; raise a ToolError if it fails."""
         started = now_ms()
         output = await self._source.run(self.plan, params, timeout_s=self.plan.timeout_s, context=lambda: context)
         return ToolResult.completed(output.content, output.text, started_at=started)
@@ -289,6 +285,5 @@ def _merge_tool(tool: CliTool | None, described: DescribedCommand) -> CliTool:
 
 
 def _environment(config: ExternalToolConfig) -> dict[str, str]:
-    """Return the environment variables of this source's commands."""
     handed_on = (*_LOCALE, *config.read_options(CliOptions).pass_env)
     return {**{name: os.environ[name] for name in handed_on if name in os.environ}, **config.env}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from toolpost.catalog.specs import closed_schema
 from toolpost.contracts import errors
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.templates import fill_template, slot_names
+from toolpost.sources.commands.options import CliTool
 from toolpost.sources.commands.words import Word, fill_words, has_half_slot, has_misplaced_flag, parse_words, value_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from toolpost.contracts.spec import JsonSchema
-    from toolpost.sources.commands.options import CliTool
 
 _COMPOSED = ("allOf", "anyOf", "oneOf")
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from toolpost.contracts import errors
 from toolpost.schema.templates import Slot, fill_template, only_slot, slot_names, split_template
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _FLAG = re.compile(r"\{([A-Za-z_][\w.-]*)\?([^{}]+)\}")
 _MEANT = re.compile(r"\{\{|\}\}|\{[A-Za-z_][\w.-]*(?:\?[^{}]+)?\}")  # what braces are for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from toolpost.schema.json_values import is_array, is_object
@@ -10,8 +11,6 @@ from toolpost.sources.base import Detection, ProbeResponse, Transport, is_graphq
 from toolpost.sources.graphql.options import GraphqlOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.messages import Request
 
@@ -44,12 +43,10 @@ class GraphqlTransport(Transport):
         return None if because is None else Detection("a GraphQL API", because)
 
     def files(self, config: ExternalToolConfig) -> Iterator[str]:
-        """Return the file of the schema."""
         if (file := config.read_options(GraphqlOptions).schema_file) is not None:
             yield file
 
     def with_absolute_paths(self, config: ExternalToolConfig, absolute: Callable[[str], str]) -> ExternalToolConfig:
-        """Resolve the file of the schema as well."""
         changed = super().with_absolute_paths(config, absolute)
         file = changed.read_options(GraphqlOptions).schema_file
         return changed if file is None else changed.with_options(schema_file=absolute(file))

@@ -54,7 +54,6 @@ class ArgumentSchemas:
         self._views = [_SchemaWriter(_MAX_VIEW_CHARS, limit) for limit in _DESCRIPTION_LIMITS]
 
     def schema(self, field: GraphQLField) -> JsonSchema:
-        """Return the schema of a field's arguments."""
         return _first_complete(self._full, field, {})
 
     def view(self, field: GraphQLField, beside: JsonSchema) -> JsonSchema:

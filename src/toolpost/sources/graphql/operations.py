@@ -232,11 +232,9 @@ class GraphqlOperation(Struct, frozen=True, kw_only=True):
         return self.document(self.selection)
 
     def document(self, selection: str) -> str:
-        """Return the document with another selection."""
         return f"{self.head} {selection} }}" if selection else f"{self.head} }}"
 
     def split_variables(self, arguments: Mapping[str, Any]) -> MultipartVariables:
-        """Separate files from the other variables."""
         if not self.file_arguments:
             return MultipartVariables(dict(arguments), {})
         return split_files(dict(arguments), self.file_arguments)

@@ -93,7 +93,6 @@ class GraphqlResponse(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the HTTP status is 2xx."""
         return 200 <= self.status < 300
 
     @property

@@ -52,7 +52,6 @@ class SchemaLoader:
             raise ConfigError(f"{what} is not a schema: {_reason(error)}") from error
 
     def read_introspection(self, data: Any) -> None:
-        """Load the schema from an introspection result."""
         schema = data.get("__schema") if is_object(data) else None
         if not is_object(schema):
             raise ToolSchemaError(f"source {self._config.name!r}: the introspection has no __schema")
@@ -74,7 +73,6 @@ class SchemaLoader:
             raise ToolValidationError(f"$.{SELECTION_ARGUMENT}: {error}") from error
 
     def timeout_error(self) -> ToolTimeoutError:
-        """Build the error for a schema that was not loaded in time."""
         what = f"the schema of source {self._config.name!r} was not read within {self._config.connect_timeout_s:g} s"
         return ToolTimeoutError(f"{what}; raise connect_timeout_s, or write a smaller one to options.schema_file")
 

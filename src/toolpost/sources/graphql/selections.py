@@ -69,7 +69,6 @@ class Selection(Struct):
     fragments: dict[str, Fragment] = field(default_factory=dict[str, Fragment])
 
     def add_typename(self, key: str = TYPENAME) -> None:
-        """Select `__typename`."""
         self.fields[key] = SelectedField(TYPENAME, GraphQLNonNull(GraphQLString))
 
 

@@ -139,7 +139,6 @@ class GraphqlSource(BaseSource):
         return with_next_page(output_of(operation, response, subject), operation.input_schema, split.variables)
 
     async def _send(self, request: GraphqlRequest, credential: Credential, send: Send) -> GraphqlResponse:
-        """Send a request; raise a ToolError for a response that is not a GraphQL response."""
         presentation = Presentation(headers=tuple(credential.headers.items()))
         headers, body = encode_request(request)
         http_request = replace(self._http_request, headers=headers, body=body, presented=presentation)
@@ -150,7 +149,6 @@ class GraphqlSource(BaseSource):
         return parse_response(request.subject, response, secrets=secrets)
 
     async def close(self) -> None:
-        """Close every connection. Idempotent."""
         await self._client.close()
 
 

@@ -63,7 +63,6 @@ class MultipartVariables(NamedTuple):
         return list(dict.fromkeys(one for one in ids if one is not None))
 
     def form_parts(self, artifacts: Mapping[str, File]) -> dict[str, FormPart]:
-        """Return the files as form parts, by their path."""
         numbered = enumerate(self.files.items())
         return {path: _form_part(str(number), path, value, artifacts) for number, (path, value) in numbered}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -11,8 +12,6 @@ from toolpost.sources.mcp.options import McpOptions
 from toolpost.wire.targets import is_http_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.messages import Request
 
@@ -31,19 +30,15 @@ class ModelContextProtocol(Transport):
     serves_oauth_metadata = True
 
     def starts_program(self, config: ExternalToolConfig) -> bool:
-        """Return whether the connection is a command, not a URL or a server object of this process."""
         return not is_http_url(config.connection) and not config.connection.startswith("memory:")
 
     def required_program(self, config: ExternalToolConfig) -> str:
-        """Return the first word of the command."""
         return next(iter(shlex.split(config.connection)), "") if self.starts_program(config) else ""
 
     def without_elicitation(self, config: ExternalToolConfig) -> ExternalToolConfig:
-        """Switch elicitation off."""
         return config.with_options(elicitation=False)
 
     def probes(self, url: str) -> Iterator[Request]:
-        """Look at the usual paths of a server."""
         from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         for path in _PATHS:

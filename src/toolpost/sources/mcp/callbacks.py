@@ -22,13 +22,13 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
+from toolpost.contracts.sources import SourceHealth, SourceListener, ToolSource
+from toolpost.contracts.spec import Tool
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.sources.mcp.session import McpSession
 
 if TYPE_CHECKING:
     from toolpost.contracts.chat import ChatModel
-    from toolpost.contracts.sources import SourceHealth, SourceListener, ToolSource
-    from toolpost.contracts.spec import Tool
-    from toolpost.sources.mcp.session import McpSession
 
 UI_EXTENSION = "io.modelcontextprotocol/ui"  # MCP Apps
 _LIST_CHANGES = (ToolListChangedNotification, ResourceListChangedNotification, PromptListChangedNotification)
@@ -75,7 +75,6 @@ class SessionCallbacks:
         self.list_changed = asyncio.Event()
 
     def for_session(self, session: McpSession) -> dict[str, Any]:
-        """Return the callbacks and client info that a session is created with."""
         callbacks: dict[str, Any] = {
             "client_info": Implementation(name="toolpost", version=_version()),
             "message_handler": self._on_message,
@@ -118,22 +117,18 @@ class SessionCallbacks:
             self.listener.logged(self._source, str(params.level), str(params.data)[:_MAX_LOG_LENGTH])
 
     async def publish_tools(self, tools: Sequence[Tool], problems: Sequence[str]) -> None:
-        """Send the current tools to the listener."""
         if self.listener is not None:
             await self.listener.tools_found(self._source, tools, problems)
 
     def publish_contents(self) -> None:
-        """Tell the listener that resources or prompts have changed."""
         if self.listener is not None:
             self.listener.contents_changed(self._source)
 
     def publish_update(self, uri: str) -> None:
-        """Tell the listener that a resource has changed."""
         if self.listener is not None:
             self.listener.resource_updated(self._source, uri)
 
     def publish_health(self, health: SourceHealth) -> None:
-        """Send the connection's health to the listener."""
         if self.listener is not None:
             self.listener.state_changed(self._source, health)
 
@@ -177,12 +172,10 @@ class ClientCapabilities:
                 return None
 
     def _roots_result(self) -> dict[str, Any]:
-        """Return the roots as file URIs."""
         folders = [Path(folder).resolve() for folder in self._roots or ()]
         return {"roots": [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]}
 
     async def _complete(self, model: ChatModel, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete the server's messages with the chat model."""
         messages: list[dict[str, Any]] = []
         if params.get("systemPrompt"):
             messages.append({"role": "system", "content": params["systemPrompt"]})

@@ -8,30 +8,25 @@ folders are those of the Toolbox.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mcp import MCPError
-from mcp_types import (
-    CreateMessageResult,
-    ElicitResult,
-    ErrorData,
-    ListRootsResult,
-)
+from mcp_types import CreateMessageResult, ElicitResult, ErrorData, ListRootsResult
 from mcp_types.jsonrpc import INTERNAL_ERROR
 
-from toolpost.contracts.errors import (
-    ToolClientError,
-    ToolOutputError,
-)
-from toolpost.contracts.questions import Question
+from toolpost.contracts.calls import AuthorizedCall
+from toolpost.contracts.errors import ToolClientError, ToolOutputError
+from toolpost.contracts.questions import Answer, Question
 from toolpost.policy.progress import ProgressReporter
 from toolpost.schema.json_values import is_object
-from toolpost.sources.mcp.callbacks import UI_EXTENSION
+from toolpost.sources.mcp.callbacks import UI_EXTENSION, ClientCapabilities
 from toolpost.sources.mcp.elicitation import (
     CANCELLED,
     ELICIT,
     HELD,
+    InputRequired,
     build_question,
     build_responses,
     elicitation_answers,
@@ -40,18 +35,12 @@ from toolpost.sources.mcp.elicitation import (
     parse_url_elicitations,
 )
 from toolpost.sources.mcp.errors import to_tool_error
+from toolpost.sources.mcp.jsonrpc import OnProgress
 from toolpost.sources.mcp.session import McpSession, RequestOptions
 from toolpost.sources.mcp.session_calls import InputRequested
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
-
-    from toolpost.contracts.calls import AuthorizedCall
     from toolpost.contracts.context import CallingClient, ToolContext
-    from toolpost.contracts.questions import Answer
-    from toolpost.sources.mcp.callbacks import ClientCapabilities
-    from toolpost.sources.mcp.elicitation import InputRequired
-    from toolpost.sources.mcp.jsonrpc import OnProgress
 
     Raw = dict[str, Any]
 
@@ -156,7 +145,6 @@ class McpCalls:
         return response
 
     def question(self, call: AuthorizedCall, people: Raw, state: Raw, *, requests: Raw | None = None) -> Question:
-        """Build the next question of a call."""
         number = next_question_number(call.request.answers)
         return build_question(self.source, people, state, number=number, requests=requests)
 

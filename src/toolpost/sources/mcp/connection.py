@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
+from mcp import ClientSession
 
 from toolpost.auth.credentials import secrets_of
+from toolpost.contracts.calls import Credential
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.policy.redaction import Redactor
 from toolpost.processes.launch import Launch, child_environment
@@ -22,17 +26,9 @@ from toolpost.sources.mcp.options import McpOptions
 from toolpost.sources.mcp.server_object import serve_in_process
 from toolpost.sources.mcp.sse import EventStream
 from toolpost.sources.mcp.streamable_http import StreamableHttp
+from toolpost.wire.network import NetworkPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
-    from mcp import ClientSession
-
-    from toolpost.contracts.calls import Credential
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.wire.network import NetworkPolicy
-
-    MakeSession = Callable[[JsonRpc], ClientSession]
+MakeSession = Callable[[JsonRpc], ClientSession]
 
 # These log headers, session ids and whole messages, tokens and arguments included. Setting a logger's own level
 # still turns that on; a root logger that was set to DEBUG for other reasons does not.

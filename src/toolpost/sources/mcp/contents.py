@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from mcp.client.subscriptions import ResourceUpdated, listen
 
@@ -12,11 +13,7 @@ from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.sources import ServerContents
 from toolpost.schema.json_values import is_object
 from toolpost.sources.mcp.results import with_passed_meta
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from toolpost.sources.mcp.session import McpSession
+from toolpost.sources.mcp.session import McpSession
 
 LISTS = {
     "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
@@ -101,7 +98,6 @@ class ResourceNews:
                 await session.request("resources/unsubscribe", {"uri": uri})
 
     async def stop(self) -> None:
-        """End all subscriptions."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from toolpost.contracts.errors import ToolClientError, ToolSchemaError
@@ -10,9 +11,6 @@ from toolpost.contracts.questions import Answer, Question
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.schema.validator import compile_validator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ELICIT = "elicitation/create"
 _KEY = "mcp:"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.source_kinds import AuthType, McpTransport
 from toolpost.sources.mcp.options import McpOptions
-
-if TYPE_CHECKING:
-    from toolpost.contracts.config import ExternalToolConfig
 
 MEMORY = "memory:"
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import anyio
 from mcp import MCPError
@@ -27,9 +28,6 @@ from toolpost.contracts.errors import (
 )
 from toolpost.processes.line_splitter import EDGE_BYTES, LineSplitter
 from toolpost.schema.json_values import is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Key in an error's data for facts that only the transport knows. It is random, so that no server can forge
 # "never sent" and have a call run again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -10,6 +11,8 @@ from mcp_types import INVALID_REQUEST
 from pydantic_core import from_json
 
 from toolpost.auth.oauth.jose import dpop_nonce
+from toolpost.contracts.calls import Credential
+from toolpost.contracts.config import ExternalToolConfig
 from toolpost.http.event_stream import SseDecoder
 from toolpost.schema.json_size import JsonLimits
 from toolpost.schema.json_values import is_object
@@ -18,18 +21,13 @@ from toolpost.sources.mcp.options import McpOptions
 from toolpost.wire.client import HttpClient, default_transport
 from toolpost.wire.decompression import body_decoder
 from toolpost.wire.messages import MANAGED_HEADERS, Headers, Pairs, Request, clean_headers
-from toolpost.wire.network import check_credential_origin
+from toolpost.wire.network import NetworkPolicy, check_credential_origin
 from toolpost.wire.redirects import REDIRECTS
 from toolpost.wire.retry_after import parse_retry_after
 from toolpost.wire.targets import join_url, parse_target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-
-    from toolpost.contracts.calls import Credential
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.wire.http1 import Exchange
-    from toolpost.wire.network import NetworkPolicy
 
 EVENT_HEADERS = {"accept": "text/event-stream", "cache-control": "no-store"}
 _EVENT_FRAME = 4096
@@ -167,7 +165,6 @@ class HttpRequests:
             await answer.exchange.close()
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._client.close()
         await self._connections.close()
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import anyio
 import orjson
@@ -26,6 +26,7 @@ from pydantic_core import from_json, to_json
 
 from toolpost.contracts.errors import ErrorCategory, ToolConnectionError, ToolError, ToolNodeError
 from toolpost.processes.json_documents import cut_document, measure
+from toolpost.processes.line_splitter import LineSplitter
 from toolpost.schema.json_size import SMALL, CheckedJson, JsonLimits
 from toolpost.schema.json_values import (
     as_object,
@@ -38,12 +39,6 @@ from toolpost.schema.json_values import (
 from toolpost.sources.mcp.errors import split_messages, too_many_values_error, unreadable_error
 from toolpost.sources.mcp.peer_requests import Message, PeerMessage, PeerTurns, id_key, progress_token
 from toolpost.wire.tracing import TRACEPARENT, traceparent
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Mapping
-
-    from toolpost.processes.line_splitter import LineSplitter
-    from toolpost.schema.json_size import JsonLimits
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 LARGE_MESSAGE = SMALL
@@ -158,7 +153,6 @@ class JsonRpc(Dispatcher[TransportContext]):
             pending.future.exception()  # marks it as retrieved if no task waits
 
     def fail(self, pending: PendingRequest, error: Exception) -> None:
-        """End a request with an error."""
         if self._pending.get(pending.id) is pending:
             del self._pending[pending.id]
             pending.end(error)
@@ -352,7 +346,6 @@ class PendingRequest:
             future.set_result(event)
 
     def end(self, error: Exception | None = None, result: Any = None) -> None:
-        """Settle the future and report the end."""
         if not self.future.done():
             if error is None:
                 self.future.set_result(result)
@@ -503,26 +496,21 @@ class Pipe:
         self._corked: list[tuple[bytes, PendingRequest | None]] = []
 
     async def run(self, rpc: JsonRpc) -> None:
-        """Deliver the messages of stdout."""
         self._rpc = rpc
         await self._reader.deliver(rpc.receive, rpc.due_pause)
         self._on_end()
 
     def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Write a request."""
         if not self._put(encode_message(message), pending):
             raise _process_gone()
 
     async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Write a notification or a response."""
         self._put(encode_message(message), None)
 
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
-        """Write the notice."""
         self._put(encode_message(notice), None)
 
     def hang_up(self) -> None:
-        """Take in nothing more of stdout."""
         self._reader.stop()
 
     def _put(self, line: bytes, pending: PendingRequest | None) -> bool:

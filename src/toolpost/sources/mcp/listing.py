@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from toolpost.contracts.sources import ServerContents
 from toolpost.schema.json_values import is_object
+from toolpost.sources.base import BaseSource
 from toolpost.sources.mcp.contents import declared_kinds, list_contents
 from toolpost.sources.mcp.session import McpSession, items_of
 from toolpost.sources.mcp.tools import ServerTool, build_tools
 from toolpost.sources.mcp.utilities import utility_tools
-
-if TYPE_CHECKING:
-    from toolpost.contracts.sources import ServerContents
-    from toolpost.sources.base import BaseSource
 
 _MAX_PROBE_WAIT_S = 2.0  # after that, what the server declares besides tools is believed
 _MAX_TTL_MS = 24 * 3600 * 1000

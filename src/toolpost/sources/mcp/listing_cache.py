@@ -6,12 +6,10 @@ import contextlib
 import hashlib
 import json
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolpost.contracts.errors import (
-    ToolAuthError,
-    ToolError,
-)
+from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.source_kinds import AuthType
 from toolpost.contracts.sources import SourceHealth
 from toolpost.schema.json_values import cooperative_decoder, is_array, is_object
@@ -21,10 +19,6 @@ from toolpost.sources.mcp.options import McpOptions
 from toolpost.sources.mcp.tools import ServerTool, build_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from toolpost.contracts.errors import ToolError
-    from toolpost.sources.base import BaseSource
     from toolpost.stores.encryption import CacheFolder
 
 _MAX_USERS = 64
@@ -58,7 +52,6 @@ class AnonymousListing:
         return True
 
     def save(self, listing: ToolListing, *, key: str) -> None:
-        """Cache a listing for times when the server refuses to list."""
         self._cache.save(listing.raw, listing.offers, key=key)
 
     def known_tools(self) -> tuple[list[ServerTool], list[str]]:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from mcp.client.subscriptions import listen
 
 from toolpost.contracts.sources import SourceHealth
 from toolpost.sources.mcp.callbacks import SessionCallbacks
 from toolpost.sources.mcp.errors import to_tool_error
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from toolpost.sources.mcp.callbacks import SessionCallbacks
-    from toolpost.sources.mcp.listing import ToolListing
-    from toolpost.sources.mcp.listing_cache import AnonymousListing
-    from toolpost.sources.mcp.session import McpSession
+from toolpost.sources.mcp.listing import ToolListing
+from toolpost.sources.mcp.listing_cache import AnonymousListing
+from toolpost.sources.mcp.session import McpSession
 
 _FIRST_BACKOFF_S = 0.2
 _MAX_BACKOFF_S = 60.0
@@ -58,12 +54,10 @@ class ConnectionMonitor:
         self.health = SourceHealth("up")
 
     def start(self) -> None:
-        """Start the task, once."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop the task and the subscription."""
         self._unsubscribe()
         task, self._task = self._task, None
         if task is not None:
@@ -94,7 +88,6 @@ class ConnectionMonitor:
                 self._set_health(SourceHealth("down", "the connection broke"))
 
     async def _publish_known_tools(self) -> None:
-        """Publish the tools known without a listing."""
         tools, problems = await asyncio.to_thread(self._anonymous.known_tools)
         if tools:
             await self._callbacks.publish_tools(tools, problems)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import anyio
+from mcp.shared.dispatcher import CallOptions, Outbound
 from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.transport_context import TransportContext
+from mcp_types import RequestId
 
-from toolpost.schema.json_values import (
-    is_object,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from mcp.shared.dispatcher import CallOptions, Outbound
-    from mcp_types import RequestId
-
+from toolpost.schema.json_values import is_object
 
 Message: TypeAlias = dict[str, Any]
 
@@ -64,7 +58,6 @@ class PeerTurns:
         self.waiting.pop(request_id, None)
 
     def admits(self, method: str) -> bool:
-        """Return whether a notification is handled."""
         self._renew()
         self._noted += 1
         if self._noted <= _NOTED_PER_WINDOW:
@@ -124,7 +117,6 @@ class PeerMessage:
 
     @property
     def transport(self) -> TransportContext:
-        """What is known of the connection."""
         return _BIDIRECTIONAL if self.may_request else _ONE_WAY
 
     @property
@@ -134,7 +126,6 @@ class PeerMessage:
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        """Event of the peer's cancellation."""
         if self._cancelled is None:
             self._cancelled = anyio.Event()
         if self.was_cancelled:
@@ -144,13 +135,11 @@ class PeerMessage:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Ask the peer while its request is handled."""
         if not self.can_send_request:
             raise NoBackChannelError(method)
         return await self._rpc.send_raw_request(method, params, opts)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Notify the peer while its request is handled."""
         if not self.is_over:
             await self._rpc.notify(method, params, opts)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mcp_types import (
@@ -22,18 +23,13 @@ from mcp_types import (
 from msgspec.structs import replace
 
 from toolpost.contracts.calls import ToolOutput
-from toolpost.contracts.errors import (
-    ToolClientError,
-    ToolOutputError,
-)
+from toolpost.contracts.errors import ToolClientError, ToolOutputError
 from toolpost.contracts.outcomes import OWN_META, SERVER_META
 from toolpost.processes.json_documents import check_large_json
 from toolpost.schema.json_size import SMALL, CheckedJson, JsonLimits, too_large
 from toolpost.schema.json_values import is_array, is_object, nested_deeper_than, text_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from toolpost.contracts.context import ToolContext
 
 _MAX_BLOCKS = 10_000

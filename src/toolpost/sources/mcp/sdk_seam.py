@@ -7,18 +7,15 @@ once. `tests/sources/mcp/test_sdk_seam.py` fails if the installed version lacks 
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from mcp.server import Server
-    from mcp.server.streamable_http import StreamableHTTPServerTransport
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server import Server
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _log = logging.getLogger(__name__)
 

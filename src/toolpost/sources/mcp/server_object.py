@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from fastmcp.telemetry import suppress_fastmcp_telemetry
 from mcp import MCPError, ServerSession
-from mcp.server import ServerRequestContext
+from mcp.server import Server, ServerRequestContext
 from mcp.server.connection import Connection, NotifyOnlyOutbound
+from mcp.server.context import CallNext, ServerMiddleware
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp_types import (
@@ -34,19 +36,10 @@ from pydantic import BaseModel, ValidationError
 
 from toolpost.contracts.errors import ConfigError
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.mcp.jsonrpc import JsonRpc
-from toolpost.wire.tracing import find_tracer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-    from contextlib import AbstractContextManager
-
-    from mcp.server import Server
-    from mcp.server.context import CallNext, ServerMiddleware
-
-    from toolpost.sources.mcp.jsonrpc import Link, PendingRequest
-    from toolpost.sources.mcp.peer_requests import Message, PeerMessage
+from toolpost.sources.mcp.jsonrpc import JsonRpc, Link, PendingRequest
+from toolpost.sources.mcp.peer_requests import Message, PeerMessage
 from toolpost.sources.mcp.sdk_seam import lifespan_of, lowlevel_server
+from toolpost.wire.tracing import find_tracer
 
 _CALL = "tools/call"
 _CONTAINERS = (dict, list)
@@ -88,7 +81,6 @@ class Loopback:
 
     @property
     def other(self) -> Loopback:
-        """The other end."""
         return self._other
 
     async def run(self, rpc: JsonRpc) -> None:
@@ -100,19 +92,15 @@ class Loopback:
             self._rpc = None
 
     def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Hand a request to the other side."""
         self._hand_over({**message, "params": _copy(message.get("params"))})
 
     async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Hand a notification or a response to the other side."""
         self._hand_over(message)
 
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
-        """Hand the notice to the other side."""
         self._hand_over(notice)
 
     def hang_up(self) -> None:
-        """Take in nothing more."""
         self._rpc = None
 
     def _hand_over(self, message: Message) -> None:

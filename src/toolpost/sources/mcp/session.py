@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from fastmcp import Client
 from mcp import ClientSession, MCPError
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value, find_invalid_x_mcp_header, x_mcp_header_map
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, DiscoverResult, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
+from toolpost.contracts.calls import Credential
 from toolpost.contracts.errors import ToolConnectionError, ToolError
 from toolpost.schema.json_values import is_array
+from toolpost.sources.mcp.connection import McpConnection
 from toolpost.sources.mcp.endpoint import CommandEndpoint, UrlEndpoint
 from toolpost.sources.mcp.errors import to_tool_error
+from toolpost.sources.mcp.jsonrpc import JsonRpc, OnProgress, PendingRequest
 from toolpost.sources.mcp.options import McpOptions
 from toolpost.sources.mcp.sdk_seam import Parts
 from toolpost.sources.mcp.session_calls import SessionCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from mcp.shared.dispatcher import CallOptions
-
-    from toolpost.contracts.calls import Credential
-    from toolpost.sources.mcp.connection import McpConnection
-    from toolpost.sources.mcp.jsonrpc import JsonRpc, OnProgress, PendingRequest
 
 _STDERR_SHOWN = 2000
 _IDLE_WAIT_S = 5.0
@@ -57,12 +53,10 @@ class McpSession:
 
     @property
     def credential(self) -> Credential:
-        """The credential that requests are sent with."""
         return self._connection.credential
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session has ended."""
         return self.closed.is_set()
 
     async def open(self) -> None:
@@ -86,7 +80,6 @@ class McpSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether requests or held calls run on the session."""
         return bool(self.busy or self.calls)
 
     def use_credential(self, credential: Credential) -> bool:
@@ -155,7 +148,6 @@ class McpSession:
             seen.add(cursor)
 
     async def list_all(self, method: str, key: str) -> list[Any]:
-        """Request every page of a list and return the items of all pages."""
         return [item for page in await self.list_pages(method) for item in items_of(page, key)]
 
     async def _classify(self, tool_error: ToolError) -> ToolError:

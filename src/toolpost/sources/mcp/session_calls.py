@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from toolpost.contracts.calls import AuthorizedCall, RequestedCall
+from toolpost.contracts.principal import Principal
+from toolpost.contracts.questions import Answer
 from toolpost.sources.mcp.elicitation import CANCELLED, HELD, build_responses, elicitation_answers
+from toolpost.sources.mcp.jsonrpc import PendingRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
-
-    from toolpost.contracts.calls import AuthorizedCall, RequestedCall
     from toolpost.contracts.context import CallingClient
-    from toolpost.contracts.principal import Principal
-    from toolpost.contracts.questions import Answer
-    from toolpost.sources.mcp.jsonrpc import PendingRequest
 
 _ABANDONED_S = 900.0  # how long a server may still elicit for a cancelled call
 
@@ -35,7 +34,6 @@ class SessionCalls:
         return bool(self._open or self._unheld)
 
     def begin(self, call: AuthorizedCall, session: RequestSession, pending: PendingRequest) -> SessionCall:
-        """Track a call whose request was sent."""
         in_flight = SessionCall(call, session, pending, on_end=self._remove)
         self._open[in_flight.request.call_id] = in_flight
         return in_flight
@@ -102,7 +100,6 @@ class SessionCalls:
             in_flight.cancel()
 
     def cancel_all(self) -> None:
-        """Cancel every call."""
         for in_flight in list(self._open.values()):
             in_flight.cancel()
 
@@ -146,12 +143,10 @@ class SessionCall:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the call was cancelled on this side."""
         return self._pending.was_abandoned
 
     @property
     def done(self) -> bool:
-        """Whether the call has ended."""
         return self._pending.on_end is None
 
     def wait(self) -> Coroutine[Any, Any, dict[str, Any] | InputRequested]:
@@ -181,7 +176,6 @@ class SessionCall:
             self._response = None
 
     def resolve(self, request: dict[str, Any], answer: Answer) -> None:
-        """Answer the open request."""
         if self._response is not None and not self._response.done():
             self._response.set_result(self._build_response(request, answer))
 
@@ -190,7 +184,6 @@ class SessionCall:
         return build_responses({HELD: request}, answer).get(HELD, CANCELLED)
 
     def cancel(self) -> None:
-        """Cancel the call and notify the server."""
         self._session.abandon(self._pending)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,7 @@ from toolpost.contracts.errors import (
 )
 from toolpost.contracts.questions import Question
 from toolpost.contracts.sources import ServerContents, SourceHealth, SourceListener
+from toolpost.contracts.spec import Tool
 from toolpost.schema.json_size import JsonLimits
 from toolpost.schema.validator import compile_validator
 from toolpost.sources.base import BaseSource, Services
@@ -31,17 +33,12 @@ from toolpost.sources.mcp.monitor import ConnectionMonitor
 from toolpost.sources.mcp.options import McpOptions
 from toolpost.sources.mcp.results import parse_result, with_passed_meta
 from toolpost.sources.mcp.session import McpSession
+from toolpost.sources.mcp.tools import ServerTool
 from toolpost.sources.mcp.utilities import UtilityTool, run_utility
 from toolpost.sources.session_pool import SessionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.errors import ToolError
-    from toolpost.contracts.spec import Tool
-    from toolpost.sources.mcp.tools import ServerTool
 
 _RELAYED = {"resources_read": "resources/read", "prompts_get": "prompts/get"}
 
@@ -87,12 +84,10 @@ class McpSource(BaseSource):
 
     @property
     def contents(self) -> ServerContents:
-        """What the server listed last besides tools."""
         return self._contents
 
     @property
     def health(self) -> SourceHealth:
-        """The current health of the connection."""
         if self._closed:
             return SourceHealth("closed")
         if self._anonymous.requires_account:
@@ -167,7 +162,6 @@ class McpSource(BaseSource):
         await self._callbacks.publish_tools((await asyncio.to_thread(self._anonymous.known_tools))[0], listing.problems)
 
     def watch(self, listener: SourceListener) -> None:
-        """Keep the session open and the tools current from now on."""
         self._callbacks.listener = listener
         if not self._anonymous.requires_account:
             self._monitor.start()
@@ -220,15 +214,12 @@ class McpSource(BaseSource):
 
     @property
     def subscriptions(self) -> Sequence[str]:
-        """The URIs of resources that somebody wants to hear of, one for each who does."""
         return self._news.subscriptions
 
     async def subscribe(self, uri: str) -> None:
-        """Report changes of a resource from now on, as the source's own credential hears of them."""
         await self._news.subscribe(uri)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Report no more changes of a resource."""
         await self._news.unsubscribe(uri)
 
     async def run_directly(self, tool: Tool, params: dict[str, Any], context: ToolContext) -> ToolOutput:
@@ -240,7 +231,6 @@ class McpSource(BaseSource):
             return await super().run_directly(tool, arguments, context)
 
     async def close(self) -> None:
-        """Close every session; safe to call twice."""
         self._closed = True
         if self._listing_contents is not None:
             self._listing_contents.cancel()
@@ -251,6 +241,5 @@ class McpSource(BaseSource):
             await self._sessions.close()
 
     def release(self, call_id: str) -> None:
-        """Cancel a held call that will get no answer."""
         for session in self._sessions:
             session.calls.release(call_id)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from mcp import MCPError
 
@@ -19,15 +19,17 @@ from toolpost.sources.mcp.http_requests import (
     ServerConnection,
     refusal,
 )
-from toolpost.sources.mcp.jsonrpc import LARGE_MESSAGE, encode_message, read_large, read_messages
-from toolpost.wire.targets import join_url, parse_target
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
-
-    from toolpost.sources.mcp.jsonrpc import JsonRpc, PendingRequest
-    from toolpost.sources.mcp.peer_requests import Message
+from toolpost.sources.mcp.jsonrpc import (
+    LARGE_MESSAGE,
+    JsonRpc,
+    PendingRequest,
+    encode_message,
+    read_large,
+    read_messages,
+)
+from toolpost.sources.mcp.peer_requests import Message
 from toolpost.wire.network import NetworkPolicy
+from toolpost.wire.targets import join_url, parse_target
 
 
 class EventStream:
@@ -63,7 +65,6 @@ class EventStream:
             )
 
     async def run(self, rpc: JsonRpc) -> None:
-        """Deliver the messages of the stream."""
         self._rpc = rpc
         if self._stream is not None:
             with suppress(ToolError):
@@ -80,7 +81,6 @@ class EventStream:
         self._on_end()
 
     async def close(self) -> None:
-        """Close the stream and every connection."""
         if self._stream is not None:
             await self._stream.aclose()
         await self._http.close()
@@ -107,15 +107,12 @@ class EventStream:
             raise refusal(answer, body)
 
     async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Post a notification or a response."""
         with suppress(ToolError, MCPError):
             await self._post(encode_message(message))
 
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
-        """Post the notice."""
         if self._rpc is not None:
             self._rpc.start(self.send(notice))
 
     def hang_up(self) -> None:
-        """Have the session ended, and with it what is open."""
         self._on_end()

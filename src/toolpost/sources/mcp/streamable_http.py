@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -30,17 +31,21 @@ from toolpost.sources.mcp.http_requests import (
     error_with_facts,
     refusal,
 )
-from toolpost.sources.mcp.jsonrpc import LARGE_MESSAGE, encode_message, read_large, read_messages
+from toolpost.sources.mcp.jsonrpc import (
+    LARGE_MESSAGE,
+    JsonRpc,
+    PendingRequest,
+    encode_message,
+    read_large,
+    read_messages,
+)
+from toolpost.sources.mcp.peer_requests import Message
+from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.redirects import REDIRECTS
 from toolpost.wire.targets import join_url
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from toolpost.sources.mcp.jsonrpc import JsonRpc, PendingRequest
-    from toolpost.sources.mcp.peer_requests import Message
     from toolpost.wire.http1 import Exchange
-    from toolpost.wire.network import NetworkPolicy
 
 _SESSION_ID = "mcp-session-id"
 _LAST_EVENT_ID = "last-event-id"
@@ -72,7 +77,6 @@ class StreamableHttp:
         await asyncio.get_running_loop().create_future()
 
     async def close(self) -> None:
-        """End the server's session and close every connection."""
         try:
             if self._notices:
                 _, late = await asyncio.wait(self._notices, timeout=LAST_POSTS_S)
@@ -127,7 +131,6 @@ class StreamableHttp:
             pending.stop()
 
     def hang_up(self) -> None:
-        """Have the session ended, and with it what is open."""
         self._on_end()
 
     async def _send_notice(self, notice: Message) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from toolpost.catalog.names import canonical_name
 from toolpost.catalog.specs import effects_from_claims, read_annotations
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import (
-    ToolSchemaError,
-)
+from toolpost.contracts.errors import ToolSchemaError
 from toolpost.contracts.spec import ToolCategory, ToolSpec, ToolTarget
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
@@ -18,11 +17,6 @@ from toolpost.sources.base import BaseSource, SourceTool
 from toolpost.sources.mcp.endpoint import describe_server, is_remote
 from toolpost.sources.mcp.options import McpOptions
 from toolpost.sources.mcp.results import passed_meta
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from toolpost.contracts.config import ExternalToolConfig
 
 _MAX_DESCRIPTION_LENGTH = 32_768
 MAX_TOOL_META = 16_384

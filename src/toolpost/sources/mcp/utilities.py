@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.config import ExternalToolConfig
-from toolpost.contracts.errors import (
-    ToolClientError,
-)
+from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.spec import SafetyProfile, ToolCategory, ToolSpec
+from toolpost.sources.base import BaseSource
 from toolpost.sources.mcp.endpoint import is_remote
 from toolpost.sources.mcp.results import parse_result
+from toolpost.sources.mcp.session import McpSession
 from toolpost.sources.mcp.tools import ServerTool, server_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.sources.base import BaseSource
-    from toolpost.sources.mcp.session import McpSession
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 _ONE_URI: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,8 +14,6 @@ from toolpost.sources.base import Detection, ProbeResponse, Transport
 from toolpost.sources.openapi.options import HttpOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from toolpost.wire.messages import Request
 
 _PLACES = ("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "api-docs", "swagger/v1/swagger.json")
@@ -32,14 +31,12 @@ class OpenApiTransport(Transport):
     forms = ("url", "file")
 
     def probes(self, url: str) -> Iterator[Request]:
-        """Request the well-known addresses of documents."""
         from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         for place in well_known_urls(url):
             yield Request("GET", place)
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognize a document."""
         from toolpost.sources.openapi.documents import parse_openapi  # noqa: PLC0415 - only detection needs it
 
         if response.status != 200 or response.method != "GET":

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from msgspec.structs import replace
@@ -35,13 +35,10 @@ from toolpost.sources.openapi.documents import (
 )
 from toolpost.sources.openapi.naming import DefinitionNames
 from toolpost.sources.openapi.operations import OperationReader
-from toolpost.sources.openapi.references import DocumentRegistry
+from toolpost.sources.openapi.references import DocumentReference, DocumentRegistry
 from toolpost.sources.openapi.schemas import AccessFlag, PatternCache, ReadWriteFilter, SchemaReader
 from toolpost.sources.openapi.security_schemes import parse_security_schemes
 from toolpost.wire.targets import is_http_url
-
-if TYPE_CHECKING:
-    from toolpost.sources.openapi.references import DocumentReference
 
 Fetch = Callable[[str], Awaitable[bytes]]
 # Published APIs have thousands of files; each remote document is a request to a server.

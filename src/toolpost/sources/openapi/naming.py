@@ -25,7 +25,6 @@ class UniqueNames:
         self._next: dict[str, int] = {}
 
     def is_taken(self, name: str) -> bool:
-        """Return whether a name is reserved."""
         return name in self._next
 
     def reserve(self, name: str) -> str:

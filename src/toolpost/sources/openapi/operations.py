@@ -64,7 +64,6 @@ class OperationReader:
     def read(
         self, definitions: Mapping[str, AnySchema], response_definitions: Mapping[str, AnySchema]
     ) -> list[models.ApiOperation]:
-        """Read all operations in document order."""
         return [self._operation(endpoint, definitions, response_definitions) for endpoint in self._operation_nodes()]
 
     def _operation_nodes(self) -> Iterator[_OperationNode]:

@@ -93,7 +93,6 @@ class RequestBuilder:
         return PlannedRequest(self._method, target.address, tuple(query), all_headers, tuple(cookies), data, NOTHING)
 
     def has_header(self, header: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the arguments set this header."""
         return any(
             parameter.location == "header"
             and parameter.name.lower() == header.lower()

@@ -65,7 +65,6 @@ class SchemaReader:
         return self._convert(node, _Position(base))
 
     def finish(self) -> None:
-        """Convert all referenced schemas."""
         while self._waiting:
             name, node, base = self._waiting.popleft()
             self.definitions[name] = self._convert(node, _Position(base))

@@ -80,7 +80,6 @@ class OpenApiSource(BaseSource):
         return [] if api is None else await self._publish(api)
 
     async def discover(self) -> Sequence[OperationTool]:
-        """Read the document and return its tools."""
         return await self._publish(await self._api())
 
     async def _publish(self, description: ApiDescription) -> Sequence[OperationTool]:
@@ -208,7 +207,6 @@ class OpenApiSource(BaseSource):
             raise ToolAuthError(f"{msg}; if this is intended, set base_url: {operation.servers[0]} in the source")
 
     async def close(self) -> None:
-        """Close all connections; idempotent."""
         if self._tokens is not None:
             await self._tokens.close()
         for client in filter(None, [*self._retired, self._call_client]):

@@ -21,7 +21,6 @@ class UtcpTransport(Transport):
         return config.with_options(mcp={**config.read_options(UtcpOptions).mcp, "elicitation": False})
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognize a manual."""
         if response.status != 200 or response.method != "GET" or not _is_manual(response.body, response.url):
             return None
         return Detection("a UTCP manual", "it is a UTCP manual")

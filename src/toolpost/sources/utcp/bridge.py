@@ -63,7 +63,6 @@ class UtcpBridge:
         return [self._tool(tool, client) for tool in parsed.tools if self._config.includes(tool.name)]
 
     async def close(self) -> None:
-        """Close the client."""
         if self._client is not None:
             client, self._client = self._client, None
             await client.close()

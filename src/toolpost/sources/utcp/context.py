@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from toolpost.contracts.calls import Credential
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolAuthError, ToolPermissionError, ToolValidationError
 from toolpost.contracts.records import represent
+from toolpost.contracts.spec import JsonSchema
 from toolpost.http.content import parse_json
 from toolpost.http.encoding import Pair, UnsendableError, format_value
 from toolpost.policy.progress import ProgressReporter
@@ -25,17 +31,10 @@ from toolpost.wire.network import NetworkPolicy
 from toolpost.wire.targets import HTTP_SCHEMES, WEBSOCKET_SCHEMES, parse_target, split_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from toolpost.contracts.calls import Credential
-    from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.spec import JsonSchema
     from toolpost.wire.http1 import Http1Transport
 
-    RequestFactory = Callable[[Mapping[str, Any]], PlannedRequest]
 
+RequestFactory: TypeAlias = "Callable[[Mapping[str, Any]], PlannedRequest]"
 MAX_BYTES = 64 * 1024 * 1024
 # A stream may never end. Reading stops before the call's own deadline, so that what came until then is returned.
 STREAM_TIME_SHARE = 0.9
@@ -66,14 +65,12 @@ class ManualContext(Struct, frozen=True, kw_only=True):
         return represent(self, without=("headers", "env", "closing"))
 
     def sender(self, timeout_s: float) -> Send:
-        """Return the function that sends a request within a time."""
         if timeout_s == self.client.timeout_s:
             return self.send
         return make_sender(self.client, timeout_s=timeout_s, limits=self.limits)
 
     @property
     def header_secrets(self) -> tuple[str, ...]:
-        """Header values to redact."""
         return tuple(value for _, value in self.headers) if self.headers else ()
 
 
@@ -209,7 +206,6 @@ class ContextFactory:
         return RemoteContexts(self._create(trusted, origins), self._create(restricted, origins), origins)
 
     async def close(self) -> None:
-        """Close every connection and end every command. Safe to call twice."""
         contexts, self._contexts = self._contexts, []
         for context in contexts:
             await asyncio.gather(*context.closing, return_exceptions=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, cast
 
 from toolpost.contracts.calls import ToolOutput
 from toolpost.contracts.errors import ToolClientError, ToolOutputError, ToolTimeoutError
@@ -14,18 +15,20 @@ from toolpost.http.response_errors import response_error, sanitize, status_phras
 from toolpost.processes.json_documents import cut_document
 from toolpost.schema.json_size import CheckedJson
 from toolpost.schema.json_values import is_array, is_object
-from toolpost.sources.requests import STREAM_CUT, PlannedRequest
+from toolpost.sources.requests import STREAM_CUT, PlannedRequest, Presentation, Send
 from toolpost.sources.utcp import templates
-from toolpost.sources.utcp.context import MAX_BYTES, STREAM_TIME_SHARE, json_or_text
+from toolpost.sources.utcp.context import (
+    MAX_BYTES,
+    STREAM_TIME_SHARE,
+    CompiledTool,
+    Invocation,
+    ManualContext,
+    RequestFactory,
+    json_or_text,
+)
 from toolpost.sources.utcp.http_requests import build_headers, plain_request
 from toolpost.sources.utcp.template_credentials import present_credentials
 from toolpost.wire.messages import Follow, Response
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-    from toolpost.sources.requests import Presentation, Send
-    from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext, RequestFactory
 
 REMEDY = "Check the credential of the source and the variables of its manual."
 _NO_BODY = frozenset({204, 205})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote_plus, urlencode
 
 from toolpost.contracts.errors import ToolValidationError
 from toolpost.http.content import parse_media_type
 from toolpost.http.encoding import (
+    BuiltUrl,
+    Pair,
+    PathParameter,
     UnsendableError,
     build_url,
     check_header_value,
@@ -22,11 +26,6 @@ from toolpost.sources.requests import NOTHING, PlannedRequest
 from toolpost.sources.utcp import templates
 from toolpost.sources.utcp.context import argument_text
 from toolpost.wire.targets import split_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from toolpost.http.encoding import BuiltUrl, Pair, PathParameter
 
 
 class TemplateRequestBuilder:

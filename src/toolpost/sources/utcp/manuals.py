@@ -71,7 +71,6 @@ class ManualTool(Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """Kind of the call template."""
         return str(self.template.get("call_template_type"))
 
 

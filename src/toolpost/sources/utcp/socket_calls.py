@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import codecs
 import re
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -16,15 +17,10 @@ from toolpost.http.encoding import UnsendableError, compact_json
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.requests import PlannedRequest
 from toolpost.sources.utcp import templates
-from toolpost.sources.utcp.context import STREAM_TIME_SHARE, argument_text
+from toolpost.sources.utcp.context import STREAM_TIME_SHARE, CompiledTool, Invocation, ManualContext, argument_text
 from toolpost.sources.utcp.http_requests import build_headers, plain_request
 from toolpost.sources.utcp.template_credentials import present_credentials
 from toolpost.wire.sockets import Framing, exchange_datagrams, exchange_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from toolpost.sources.utcp.context import CompiledTool, Invocation, ManualContext
 
 _PLACEHOLDER = re.compile(r"UTCP_ARG_(.+?)_UTCP_ARG")
 _MAX_BYTES = 16 * 1024 * 1024

@@ -230,13 +230,11 @@ class UtcpSource(BaseSource):
         return self._delegated_tools[id(tool)][1].invoke(call)
 
     def release(self, call_id: str) -> None:
-        """Release the paused call in the delegated sources."""
         for inner in self._delegated_sources:
             if isinstance(inner, HoldingSource):
                 inner.release(call_id)
 
     async def close(self) -> None:
-        """Close every connection and delegated source. Safe to call twice."""
         sources, self._delegated_sources, self._delegated_tools = self._delegated_sources, [], {}
         for inner in sources:
             await inner.close()

@@ -77,11 +77,9 @@ class TemplateTokens:
         return token
 
     def forget(self, value: str) -> None:
-        """Remove a token from the cache."""
         self._tokens.forget(value)
 
     async def close(self) -> None:
-        """Cancel token requests."""
         await self._tokens.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.config import ExternalToolConfig
@@ -10,8 +11,6 @@ from toolpost.sources.base import Detection, ProbeResponse, Transport, is_root, 
 from toolpost.sources.webhook.options import WebhookOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from toolpost.wire.messages import Request
 
 _KEY_HEADER = "X-N8N-API-KEY"
@@ -26,14 +25,12 @@ class WebhookTransport(Transport):
     requires = ("httptools", "http")
 
     def probes(self, url: str) -> Iterator[Request]:
-        """Read the public settings of an n8n."""
         from toolpost.wire.messages import Request  # noqa: PLC0415 - only detection needs it
 
         if is_root(url):
             yield Request("GET", url_below(url, "rest/settings"))
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognize an n8n by its page or its settings."""
         from toolpost.sources.webhook.n8n_api import looks_like_n8n  # noqa: PLC0415 - only detection needs it
 
         if response.method != "GET" or not looks_like_n8n(response.status, response.headers, response.body):

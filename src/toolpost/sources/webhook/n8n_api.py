@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolAuthError, ToolClientError, ToolNodeError, ToolTimeoutError
@@ -11,12 +12,8 @@ from toolpost.http.content import parse_json, parse_media_type
 from toolpost.http.encoding import Pair
 from toolpost.http.response_errors import extract_reason, response_error, sanitize
 from toolpost.schema.json_values import is_array, is_object
+from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Headers, Request, Response
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from toolpost.wire.client import HttpClient
 
 API_KEY_HEADER = "X-N8N-API-KEY"
 WORKFLOWS_PATH = "/api/v1/workflows"

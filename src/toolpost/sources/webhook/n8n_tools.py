@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from toolpost.catalog.specs import closed_schema, declared_spec
+from toolpost.contracts.spec import JsonSchema
 from toolpost.http.response_errors import sanitize
 from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.schema.validator import compile_validator
@@ -16,11 +18,6 @@ from toolpost.sources.webhook.hooks import Hook, HookDefinition, resolve_url, wi
 from toolpost.sources.webhook.n8n_triggers import RESPOND_IMMEDIATELY, TriggerReader, WebhookTrigger, tool_names
 from toolpost.sources.webhook.options import WebhookTool
 from toolpost.sources.webhook.workflow_notes import WorkflowNote, infer_schema, parse_note
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from toolpost.contracts.spec import JsonSchema
 
 _KIND = "n8n"
 _MAX_DESCRIPTION_CHARS = 2000

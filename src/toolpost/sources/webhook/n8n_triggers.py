@@ -6,17 +6,14 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct, field
 
 from toolpost.http.response_errors import sanitize
 from toolpost.schema.json_values import as_object, is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 _WEBHOOK_NODE = "n8n-nodes-base.webhook"
 RESPOND_IMMEDIATELY = "onReceived"

@@ -150,7 +150,6 @@ class WebhookSource(BaseSource):
             yield self._options.signature.secret
 
     async def close(self) -> None:
-        """Close every connection. Idempotent."""
         await self._client.close()
 
 

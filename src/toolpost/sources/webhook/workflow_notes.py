@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from toolpost.contracts.spec import JsonSchema
 
 Direction = Literal["input", "output"]
 MAX_NOTE_CHARS = 50_000

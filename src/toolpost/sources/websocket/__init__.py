@@ -15,6 +15,5 @@ class WebSocketTransport(Transport):
     requires = ("websockets", "websocket")
 
     def traits(self, config: ExternalToolConfig) -> SourceTraits:
-        """Return that messages are declared in the configuration."""
         del config
         return SourceTraits(declares_schemas=True)

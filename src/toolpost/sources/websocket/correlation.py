@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from toolpost.contracts.errors import ToolClientError
 from toolpost.http.response_errors import sanitize
 from toolpost.schema.json_values import is_object
 from toolpost.sources.websocket.messages import json_text
-
-if TYPE_CHECKING:
-    from toolpost.sources.websocket.options import WebSocketOptions
+from toolpost.sources.websocket.options import WebSocketOptions
 
 Path = tuple[str, ...]
 _JSON_RPC = "2.0"

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, NamedTuple
 
-from toolpost.contracts.errors import (
-    ToolClientError,
-    ToolConnectionError,
-    ToolError,
-    ToolTimeoutError,
-)
-from toolpost.sources.websocket.correlation import Correlation, path_of, result_of, value_at
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolTimeoutError
+from toolpost.sources.websocket.correlation import Correlation, Path, path_of, result_of, value_at
 from toolpost.sources.websocket.messages import beginning, codec, json_text, listed
+from toolpost.sources.websocket.options import WebSocketTool
 from toolpost.wire.messages import Deadlines
+from toolpost.wire.websockets import WebSocket
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from toolpost.sources.websocket.correlation import Path
-    from toolpost.sources.websocket.options import WebSocketTool
-    from toolpost.wire.websockets import WebSocket
-
-    Decode = Callable[[str | bytes], Any]
-    Report = Callable[[str], None]
-    Connect = Callable[[], Awaitable[WebSocket]]
+Decode = Callable[[str | bytes], Any]
+Report = Callable[[str], None]
+Connect = Callable[[], Awaitable[WebSocket]]
 
 _MAX_CLOSING = 64
 UNRELATED: Final = object()

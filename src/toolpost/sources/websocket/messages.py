@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from functools import cache
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from toolpost.contracts.errors import ToolOutputError, ToolValidationError
 from toolpost.http.response_errors import sanitize
 from toolpost.schema.json_size import MAX_DIRECT_VALUES, SMALL, measure_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _SHOWN = 80
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode

@@ -5,22 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from toolpost.contracts.calls import NO_CREDENTIAL, Credential, ToolOutput
-from toolpost.contracts.errors import (
-    ToolClientError,
-    ToolConnectionError,
-    ToolError,
-    ToolOutputError,
-    ToolTimeoutError,
-)
+from toolpost.contracts.errors import ToolClientError, ToolConnectionError, ToolError, ToolOutputError, ToolTimeoutError
 from toolpost.sources.websocket.correlation import Correlation, result_of
 from toolpost.sources.websocket.messages import excerpt, json_value
-
-if TYPE_CHECKING:
-    from toolpost.sources.websocket.templates import Arguments, Build
-    from toolpost.wire.websockets import WebSocket
+from toolpost.sources.websocket.templates import Arguments, Build
+from toolpost.wire.websockets import WebSocket
 
 _Waiting: TypeAlias = "tuple[asyncio.Future[Any], float]"  # the future of an answer, and its deadline
 _NEVER = float("inf")
@@ -55,12 +47,10 @@ class WebSocketSession:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the next call needs another connection."""
         return self._ended is not None or self._socket.closed
 
     @property
     def is_busy(self) -> bool:
-        """Whether calls wait for answers."""
         return bool(self._waiting)
 
     def use_credential(self, credential: Credential) -> bool:
@@ -99,14 +89,12 @@ class WebSocketSession:
         return ToolOutput(result_of(result))
 
     async def close_when_idle(self) -> None:
-        """Close the connection when no call waits for an answer."""
         self._retired = asyncio.Event()
         if self._waiting and not self.is_closed:
             await self._retired.wait()
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; calls that wait for answers fail."""
         self._end(ToolConnectionError(f"source {self._name!r} was closed"))
         self._reader.cancel()
         if not self._reader.done():  # a task that is done may belong to a closed loop
@@ -191,7 +179,6 @@ class _Stray(NamedTuple):
     head: str | bytes | None
 
     def describe(self) -> str:
-        """Describe the message for an error."""
         return self.what if self.head is None else f"{self.what}: {excerpt(self.head)}"
 
 

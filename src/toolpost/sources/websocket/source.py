@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,9 +12,9 @@ from msgspec.structs import replace
 
 from toolpost.catalog.specs import closed_schema, declared_spec
 from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
-from toolpost.contracts.errors import (
-    ConfigError,
-)
+from toolpost.contracts.config import ExternalToolConfig
+from toolpost.contracts.errors import ConfigError
+from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import JsonSchema, ToolSpec, ToolTarget
 from toolpost.http.content import OCTETS
 from toolpost.schema.json_values import is_object
@@ -23,17 +24,12 @@ from toolpost.sources.websocket.correlation import Correlation
 from toolpost.sources.websocket.exchange import ONLY, ClosingConnections, DedicatedExchange, StreamLimits
 from toolpost.sources.websocket.options import WebSocketOptions, WebSocketTool
 from toolpost.sources.websocket.session import WebSocketSession
-from toolpost.sources.websocket.templates import json_message, list_placeholders, text_message
+from toolpost.sources.websocket.templates import Build, json_message, list_placeholders, text_message
 from toolpost.wire.targets import WEBSOCKET_SCHEMES, parse_target
 from toolpost.wire.websockets import WebSocket, connect_websocket
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.questions import Question
-    from toolpost.sources.websocket.templates import Build
 
     Connect = Callable[[], Awaitable[WebSocket]]
 
@@ -93,7 +89,6 @@ class WebSocketSource(BaseSource):
         timeout_s: float,
         context: Callable[[], ToolContext],
     ) -> Coroutine[Any, Any, ToolOutput]:
-        """Send a tool's message and return the answer."""
         within_s = timeout_s * _SHARE
         if self._sessions is None or plan.limits is not None:
             return self._run_alone(plan, arguments, credential, within_s, context)
@@ -124,7 +119,6 @@ class WebSocketSource(BaseSource):
         within_s: float,
         context: Callable[[], ToolContext],
     ) -> ToolOutput:
-        """Run a call on a dedicated connection."""
         message = plan.build(arguments, ONLY)
         connect = partial(self._connect, credential)
         if plan.limits is None:
@@ -135,7 +129,6 @@ class WebSocketSource(BaseSource):
         )
 
     async def close(self) -> None:
-        """Close every connection; safe to call twice."""
         if self._sessions is not None:
             await self._sessions.close()
         await self._closing.finished()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolpost.contracts.errors import ConfigError, ToolValidationError
 from toolpost.http.encoding import UnsendableError, format_value
 from toolpost.schema.json_values import is_array, is_object
 from toolpost.schema.templates import fill_template, only_slot, slot_names, split_template
+from toolpost.sources.websocket.correlation import Correlation, Path
 from toolpost.sources.websocket.messages import json_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from toolpost.sources.websocket.correlation import Correlation, Path
-
-    Build = Callable[["Arguments", int], str]
-    Fill = Callable[["Arguments", int], Any]
-
 Arguments: TypeAlias = dict[str, Any]
+Build: TypeAlias = Callable[[Arguments, int], str]
+Fill: TypeAlias = Callable[[Arguments, int], Any]
 _ABSENT: Final = object()  # the value of a part with a missing argument
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from toolpost.contracts.sources import SourceTraits
@@ -9,8 +10,6 @@ from toolpost.sources.base import Detection, ProbeResponse, Transport
 from toolpost.sources.workflow.options import WorkflowOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from toolpost.contracts.config import ExternalToolConfig
 
 
@@ -24,12 +23,10 @@ class WorkflowTransport(Transport):
     forms = ("file",)
 
     def traits(self, config: ExternalToolConfig) -> SourceTraits:
-        """Return that steps call other tools."""
         del config
         return SourceTraits(calls_tools=True)
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognize a YAML file with steps that call tools."""
         if not response.url.endswith((".yaml", ".yml")) or response.headers:
             return None
         text = b"\n" + response.body
@@ -37,5 +34,4 @@ class WorkflowTransport(Transport):
         return Detection("a workflow", "it has steps that call tools") if is_one else None
 
     def files(self, config: ExternalToolConfig) -> Iterable[str]:
-        """Return the file or folder that the workflows are in."""
         return [config.connection]

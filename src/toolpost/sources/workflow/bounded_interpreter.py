@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import orjson
+from jmespath import Options
 from jmespath.visitor import TreeInterpreter
 
 from toolpost.schema.json_values import is_array, is_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from jmespath import Options
 
 MAX_STEPS = 100_000
 MAX_BYTES = 8_000_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
 from msgspec import Struct
@@ -16,14 +17,10 @@ from pydantic import Field, ValidationError
 from toolpost.contracts.config_model import ConfigModel
 from toolpost.contracts.errors import ConfigError, ToolSchemaError
 from toolpost.contracts.nearest_names import nearest
+from toolpost.contracts.spec import JsonSchema
 from toolpost.schema.json_values import is_object
 from toolpost.schema.schema_checks import check_schema
 from toolpost.sources.workflow.expressions import Expression, ExpressionError, Reference, Template, uses_loop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from toolpost.contracts.spec import JsonSchema
 
 T = TypeVar("T")
 FORMAT = 1  # the format that is written; workflows of a newer one are rejected
@@ -164,12 +161,10 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name of the workflow."""
         return self.data.name
 
     @property
     def version(self) -> int:
-        """The version of the workflow."""
         return self.data.version
 
     @property

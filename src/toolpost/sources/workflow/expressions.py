@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import jmespath
 from jmespath import functions
@@ -18,9 +19,6 @@ from toolpost.sources.workflow.bounded_interpreter import (
     ExpressionBudget,
     ExpressionLimitError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 # JMESPath rather than CEL: it has no dependencies, reads Python values in place instead of copying all of them for
 # every evaluation, always ends, and its parsed form shows which steps an expression refers to. It can still double a
@@ -119,7 +117,6 @@ class Expression:
             raise self.limit_error("creates a value that is nested too deeply") from error
 
     def limit_error(self, reason: object) -> ExpressionError:
-        """Return the error for an expression that exceeded its budget."""
         message = f"{self._shown} {reason}; select less, or let a tool compute it"
         return ExpressionError(message, code="expression_limit")
 

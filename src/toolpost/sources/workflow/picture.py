@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from toolpost.sources.workflow.definition import PlannedStep, Workflow
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 200, 56, 60, 24, 24

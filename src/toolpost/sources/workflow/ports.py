@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.workflow.definition import OutputPort, Port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
 
     from toolpost.contracts.context import ToolContext

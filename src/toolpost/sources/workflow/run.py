@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from toolpost.contracts.calls import ToolOutput
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ToolError, ToolExecutionError
 from toolpost.contracts.outcomes import NO_META, Completed, Failed, Paused
 from toolpost.policy.untrusted import UNTRUSTED
@@ -17,11 +19,6 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.sources.workflow.definition import PlannedStep, Workflow
 from toolpost.sources.workflow.expressions import ExpressionError, is_true
 from toolpost.sources.workflow.ports import read_port, write_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from toolpost.contracts.context import ToolContext
 
 _LONGEST_WAIT_S = 60.0
 _SKIPPED: Any = object()  # the result of a step with a condition that is false
@@ -57,7 +54,6 @@ class _Run:
         self._scope: dict[str, Any] = {"steps": self._results}
 
     async def take_inputs(self, arguments: Mapping[str, Any]) -> None:
-        """Split the arguments into inputs and tables."""
         ports = self._workflow.data.ports.inputs
         defaults = _defaults(self._workflow.data.inputs)
         self._scope["inputs"] = defaults | {name: value for name, value in arguments.items() if name not in ports}

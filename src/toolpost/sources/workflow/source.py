@@ -6,15 +6,18 @@ import asyncio
 import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolpost.catalog.function import run_tool
 from toolpost.catalog.names import canonical_name
 from toolpost.contracts.calls import AuthorizedCall, ToolOutput
+from toolpost.contracts.context import ToolContext
 from toolpost.contracts.errors import ConfigError, ToolConnectionError
 from toolpost.contracts.nearest_names import nearest
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, Paused, ToolResult, now_ms
+from toolpost.contracts.questions import Question
 from toolpost.contracts.spec import SafetyProfile, Tool, ToolSpec, ToolTarget, replay_of
 from toolpost.sources.base import BaseSource, Services
 from toolpost.sources.workflow.definition import Workflow, read_folder
@@ -22,11 +25,7 @@ from toolpost.sources.workflow.options import WorkflowOptions
 from toolpost.sources.workflow.run import run_workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from toolpost.contracts.config import ExternalToolConfig
-    from toolpost.contracts.context import ToolContext
-    from toolpost.contracts.questions import Question
 
 
 class WorkflowSource(BaseSource):
@@ -151,7 +150,6 @@ class WorkflowFunction:
         return await run_workflow(self.workflow, params, context, recorded=self.spec.has_effects)
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Run the workflow within a running call."""
         started = now_ms()
         output = await self.run(params, context)
         return ToolResult.completed(output if output.meta else output.content, output.text, started_at=started)
@@ -194,7 +192,6 @@ class SharedWorkflow:
         self._shares = shares
 
     async def execute(self, params: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the version that is chosen for this call."""
         started = now_ms()
 
         async def choose() -> str:
