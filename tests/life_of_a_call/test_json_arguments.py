@@ -11,7 +11,7 @@ from toolpost.contracts.source_kinds import TransportType
 
 BROKEN = {
     '{"a": hunter2': "the arguments are not JSON: Expecting value at line 1 column 7; send one JSON object",
-    '{"a": NaN}': "the arguments are not JSON: NaN is no JSON value",
+    '{"a": NaN}': "the arguments are not JSON: NaN is not a JSON value",
     "[" * 100_000: "the arguments are not JSON: it is nested too deeply",
     '{"a": ' + "9" * 5000 + "}": "the arguments are not JSON",
     "[1]": "$: expected object, got array",

@@ -174,7 +174,7 @@ async def test_a_folder_that_is_not_there_is_named(begin: Begin) -> None:
     ("argument", "extra"), [("nul\0", {}), ("", {"A=B": "c"}), ("", {"": "c"}), ("", {"A": "\0"}), ("\ud800", {})]
 )
 async def test_what_no_process_can_be_given_is_refused(begin: Begin, argument: str, extra: dict[str, str]) -> None:
-    with pytest.raises(ToolConnectionError, match=r"'cat' cannot be started: .* no process can be given"):
+    with pytest.raises(ToolConnectionError, match=r"'cat' cannot be started: .* cannot be passed to a process"):
         await (await begin(Launch(argv=("cat", argument), env=child_environment(extra)))).exit_code()
 
 

@@ -1,6 +1,6 @@
 """The configuration of an external tool source."""
 
-# Annotations are evaluated as they stand, as in `config_model`.
+# Real annotations, as in `config_model`.
 import re
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
@@ -31,7 +31,7 @@ class DeclaredTool(ConfigModel):
 
     description: str = ""
     input_schema: dict[str, Any] = Field(default_factory=lambda: {"type": "object"}, description="JSON Schema")
-    output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of what it gives")
+    output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the result")
     side_effects: SideEffects = "external"
     destructive: bool | None = None
     replay: ReplayClass | None = None
@@ -126,7 +126,7 @@ class ExternalToolConfig(SourceModel):
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     enabled: bool = True
     required: bool = False
-    trust: bool = Field(default=False, description="Whether what the source says of its own tools is believed")
+    trust: bool = Field(default=False, description="Whether the metadata of the source about its tools is trusted")
     trace_context: bool = Field(default=False, description="Whether calls carry the ids of their trace (traceparent)")
     auth_type: AuthType = AuthType.NONE
     auth_config: dict[str, Any] = Field(default_factory=dict, repr=False)
@@ -150,8 +150,8 @@ class ExternalToolConfig(SourceModel):
     overrides: dict[str, ToolOverride] = Field(default_factory=dict)
     outputs: OutputCheck | None = Field(
         default=None,
-        description="A result that breaks its schema: handed on with a note (report, the default), a failure (strict, "
-        "the default of python), or not looked at (off)",
+        description="A result that violates its schema: passed through with a note (report, the default), a failure "
+        "(strict, the default of python), or not checked (off)",
     )
     options: dict[str, Any] = Field(default_factory=dict, repr=False, description="Options of the transport")
 

@@ -119,9 +119,9 @@ def exec_error(launch: Launch, number: int) -> ToolConnectionError:
 def invalid_launch_error(launch: Launch) -> ToolConnectionError:
     """Return the error for arguments or variables that cannot be passed to a process."""
     return launch_error(
-        f"Command {launch.argv[0]!r} cannot be started: its arguments, its environment or its folder hold what no "
-        "process can be given; look for NUL, for half a surrogate pair, and for variables whose name is empty or "
-        "holds `=`."
+        f"Command {launch.argv[0]!r} cannot be started: its arguments, its environment or its folder contain values "
+        "that cannot be passed to a process; look for NUL, for half a surrogate pair, and for variables with an empty "
+        "name or with `=` in it."
     )
 
 

@@ -51,7 +51,7 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 def refuse_constant(name: str) -> NoReturn:
     """Raise ValueError for NaN and infinities: the `parse_constant` of strict JSON decoders."""
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def finite_number(value: object) -> float | None:

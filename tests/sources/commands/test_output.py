@@ -50,7 +50,7 @@ async def test_bytes_become_an_artifact(tmp_path: Path, output: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "says"), [("{", "did not write JSON"), ("", "wrote nothing"), ("[NaN]", "NaN is no JSON value")]
+    ("written", "says"), [("{", "did not write JSON"), ("", "wrote nothing"), ("[NaN]", "NaN is not a JSON value")]
 )
 async def test_what_is_not_the_json_it_should_be_is_a_failure(tmp_path: Path, written: str, says: str) -> None:
     (tmp_path / "out").write_text(written)
