@@ -29,7 +29,7 @@ class Caller(NamedTuple):
 
     `id` identifies the caller and contains no secret: `operator`, `key:ID`, or the issuer and subject of a token. With
     `person`, a person uses the credential: that of an agent never answers. With `interactive`, a person uses the MCP
-    client that makes the calls, so that it may answer questions of tools and servers.
+    client that makes the calls, and may answer questions of tools and servers there.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The stages of a call: each contains the previous one, so that none can be skipped."""
+"""The stages of a call: each contains the previous one, and none can be skipped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Base of the configuration models, and a type for models that most processes do not load."""
 
-# Annotations are evaluated as they stand: of strings, pydantic would compile each, a fifth of the time to load models.
+# Real annotations: pydantic would compile each annotation in a string, a fifth of the time to load the models.
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -33,7 +33,7 @@ class ConfigModel(BaseModel):
 
 
 class SourceModel(ConfigModel):
-    """Base of the two forms of a source; an unusable one is marked, so that the others work."""
+    """Base of the two forms of a source; an unusable source is marked, and the others work."""
 
     _unusable: str = PrivateAttr(default="")
 

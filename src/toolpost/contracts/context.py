@@ -53,39 +53,16 @@ def inner_call_question(paused: Sequence[Paused], *, reason: str = "inner_call")
 
 
 class CallServices(Protocol):
-    """Services of the runtime for a running call."""
+    """Services of the runtime for a running call, documented by the methods of `ToolContext`."""
 
-    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any:
-        """Run `fn` the first time and record its result; then return the recorded result."""
-        ...
-
-    def progress(self, text: str, *, fraction: float | None = None) -> None:
-        """Emit a progress event."""
-        ...
-
-    def stream(self, value: Any) -> None:
-        """Emit one value of a stream."""
-        ...
-
-    def extend_deadline(self, timeout_s: float) -> None:
-        """Extend the deadline of the call to this many seconds from its start, if that is later."""
-        ...
-
-    def fell_back(self, name: str, *, to: str, error: ToolError) -> None:
-        """Emit an event that one provider failed and the next is used."""
-        ...
-
-    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str, *, key: str) -> Outcome:
-        """Call another tool as part of the same run, under the same policy."""
-        ...
-
-    async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str:
-        """Store bytes as an artifact of this call and return its id."""
-        ...
-
-    async def read_artifact(self, artifact_id: str) -> bytes:
-        """Return the bytes of an artifact of the call's user; KeyError if there is none."""
-        ...
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, repeatable: bool) -> Any: ...
+    def progress(self, text: str, *, fraction: float | None = None) -> None: ...
+    def stream(self, value: Any) -> None: ...
+    def extend_deadline(self, timeout_s: float) -> None: ...
+    def fell_back(self, name: str, *, to: str, error: ToolError) -> None: ...
+    async def call(self, tool_name: str, arguments: Mapping[str, Any] | str, *, key: str) -> Outcome: ...
+    async def save_artifact(self, data: bytes, *, media_type: str, name: str) -> str: ...
+    async def read_artifact(self, artifact_id: str) -> bytes: ...
 
 
 class CallingClient(Protocol):
@@ -202,7 +179,7 @@ class ToolContext:
         return agreed
 
     def has_answer(self, key: str) -> bool:
-        """Return whether the question of this key was answered, so that a `pause` with the key returns the answer."""
+        """Return whether the question of this key was answered: a `pause` with the key then returns the answer."""
         return key in self._answers
 
     async def pause(

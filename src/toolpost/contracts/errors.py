@@ -262,7 +262,7 @@ class ToolConflictError(ToolError):
 class PendingNotFoundError(ToolError, KeyError):
     """A pending action does not exist or is not visible to this person.
 
-    The error is identical in both cases, so that it does not reveal whether the id exists.
+    The error is identical in both cases and does not reveal whether the id exists.
     """
 
     category = ErrorCategory.NON_RETRYABLE_CLIENT
@@ -387,7 +387,7 @@ class MCPToolExecutionError(MCPClientError):
 
 
 class PauseSignal(BaseException):
-    """Carries a question out of a running tool; a BaseException, so that `except Exception` does not catch it.
+    """Carries a question out of a running tool; a BaseException, which `except Exception` does not catch.
 
     `others` contains further questions by pending id, if several nested calls wait.
     """

@@ -152,7 +152,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 class PendingAction(Struct, frozen=True, kw_only=True):
     """A call that waits for a person, stored until it is answered, expires or is cancelled.
 
-    It contains the exact call, so that an answer runs only that call. `answers` are the earlier answers of the same
+    It contains the exact call, and an answer runs only that call. `answers` are the earlier answers of the same
     call; `answerers` are patterns of `tenant:user` that may answer (None: anyone in the tenant). `outcome` is the
     outcome of the call after the answer. `same_call` is the hash of requester, call and session: a repeated call with
     the same hash waits for this action. It is empty if no other call is the same. With `unattended`, no person uses the

@@ -1,6 +1,6 @@
 """Retries of failed calls."""
 
-# Annotations are evaluated as they stand, as in `config_model`.
+# Real annotations, as in `config_model`.
 from pydantic import Field
 
 from toolpost.contracts.config_model import ConfigModel

@@ -108,7 +108,7 @@ class LiveSource(ToolSource, Protocol):
 
 @runtime_checkable
 class RecallingSource(ToolSource, Protocol):
-    """A source with a stored listing, so that its tools are known before it is connected."""
+    """A source with a stored listing: its tools are known before it is connected."""
 
     async def recall(self) -> Sequence[Tool]:
         """Return the tools of the stored listing without connecting; none without a listing."""
@@ -130,7 +130,7 @@ class PersonalSource(ToolSource, Protocol):
 
     @property
     def refusal(self) -> ToolError | None:
-        """The server's last refusal to list tools; it says which credential a sign-in must obtain."""
+        """The server's last refusal to list tools, which names the credential that a sign-in must obtain."""
         ...
 
     async def list_for(self, credential: Credential) -> None:
@@ -139,10 +139,10 @@ class PersonalSource(ToolSource, Protocol):
 
 
 class ServerContents(NamedTuple):
-    """What an MCP server lists besides tools, as it lists it.
+    """The listed resources, templates and prompts of an MCP server, unchanged.
 
-    `completes` says that it completes arguments of prompts and templates, `notifies` that it tells when a resource
-    has changed.
+    With `completes`, the server completes arguments of prompts and templates. With `notifies`, it sends notifications
+    about changed resources.
     """
 
     resources: Sequence[Mapping[str, Any]] = ()
@@ -156,7 +156,7 @@ class ServerContents(NamedTuple):
 class ContentSource(ToolSource, Protocol):
     """A source with resources and prompts besides tools; `resources_read` and `prompts_get` are tools that read them.
 
-    Whoever may call these tools may do what is done here.
+    A caller who may call these tools may also use the methods of this source.
     """
 
     @property
@@ -174,7 +174,7 @@ class ContentSource(ToolSource, Protocol):
         ...
 
     async def subscribe(self, uri: str) -> None:
-        """Report changes of a resource to the listener from now on; one call for each who wants them."""
+        """Report changes of a resource to the listener from now on; one call for each subscriber."""
         ...
 
     async def unsubscribe(self, uri: str) -> None:
@@ -198,7 +198,7 @@ class RenewingProvider(CredentialProvider, Protocol):
     """A provider that can replace a credential that was refused."""
 
     async def renewed(self, call: AuthorizedCall, refused: ToolError) -> Credential | Question | None:
-        """Return another credential, the question that obtains one, or None when neither helps."""
+        """Return another credential, the question that obtains one, or None if neither helps."""
         ...
 
 

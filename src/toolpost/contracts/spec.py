@@ -109,8 +109,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     input schema is too large for a model, `model_schema` is a shortened schema. `replay` and `safety` are derived from
     the side effects by default; only tools of a source may have unknown safety. `host_argument` names the argument with
     the URL of a call: breaker and retry budget are then per host and tenant. `target` is the destination of calls, set
-    by the source. With `resumes`, all effects of a call are those of nested calls, so that it may run again from its
-    start after a crash. `origin` names the source that wrote the tool's texts and results; it is empty for the
+    by the source. With `resumes`, all effects of a call are those of nested calls, and it may run again from its start
+    after a crash. `origin` names the source that wrote the tool's texts and results; it is empty for the
     operator's own code. With `third_party`, the results are untrusted content, such as web pages: a declared
     `open_world` sets it, a derived one does not.
     """

@@ -43,8 +43,8 @@ class TokenKey(NamedTuple):
 class TokenRow(Struct, frozen=True, kw_only=True):
     """A stored token; `body` is JSON, encrypted at rest and bound to the key and the version.
 
-    A version belongs to one body and is never used again. A `doubtful` row was being refreshed when the result got
-    lost; a `revoked` one has no body any more. `holder` has the lease to refresh the token, until `until`.
+    A version belongs to one body and is never reused. The refresh of a `doubtful` row was interrupted before its result
+    was stored. A `revoked` row has no body. `holder` has the lease to refresh the token, until `until`.
     """
 
     key: TokenKey
@@ -60,10 +60,10 @@ class TokenRow(Struct, frozen=True, kw_only=True):
 
 
 class TokenRows(Protocol):
-    """Token rows; each change compares the version, so that no update is based on an older row."""
+    """Token rows; each change compares the version, which prevents updates based on an older row."""
 
     async def get(self, key: TokenKey) -> TokenRow | None:
-        """Return one row; StoreError when it was copied from another row or changed."""
+        """Return one row; StoreError if it was copied from another row or changed."""
         ...
 
     async def list(self, *, tenant: str | None = None, user: str | None = None) -> list[TokenRow]:
@@ -75,14 +75,14 @@ class TokenRows(Protocol):
         ...
 
     async def swap(self, key: TokenKey, version: int, body: Mapping[str, Any]) -> TokenRow | None:
-        """Store a live row in place of this version; None when the stored version is another."""
+        """Store a live row in place of this version; None if the stored version is another."""
         ...
 
     async def take(self, key: TokenKey, version: int, *, holder: str, lease_s: float) -> TokenRow | None:
-        """Lease a live row of this version without a holder; return the stored row, or None when there is none.
+        """Lease a live row of this version without a holder; return the stored row, or None if there is none.
 
-        The lease is the intent to refresh, durable when this returns. A lease whose holder is dead or late may have
-        been used: then the row becomes doubtful.
+        The lease is the intent to refresh, durable when this returns. If the process of the holder was terminated or
+        the lease has expired, it may have been used: the row becomes doubtful.
         """
         ...
 
@@ -95,19 +95,19 @@ class TokenRows(Protocol):
         body: Mapping[str, Any] | None = None,
         status: TokenStatus = "live",
     ) -> TokenRow | None:
-        """End a lease with a new body, or without one with this status; None when the lease was no longer the holder's.
+        """End a lease with a new body, or only with this status; None if the holder has lost the lease.
 
         A late holder's body is still stored, unless the row was replaced.
         """
         ...
 
     async def remove(self, key: TokenKey, *, version: int | None = None) -> bool:
-        """Remove a row, of this version if one is given; return whether it was there."""
+        """Remove a row, of this version if one is given; return whether it existed."""
         ...
 
 
 class EventSink(Protocol):
-    """Receiver of events; `emit` must return at once."""
+    """Receiver of events; `emit` must return immediately."""
 
     def emit(self, event: RunEvent) -> None:
         """Receive one event."""
@@ -116,15 +116,15 @@ class EventSink(Protocol):
 
 @runtime_checkable
 class EventRecorder(Protocol):
-    """A sink that takes the parts of an event, and builds it when somebody reads it."""
+    """A sink that takes the parts of an event, and builds the event when it is read."""
 
     def record(self, call: CallRef, code: EventCode, facts: Mapping[str, Any]) -> None:
-        """Receive an event of now; the same as `emit` of a RunEvent with these parts."""
+        """Receive an event with the current time; the same as `emit` of a RunEvent with these parts."""
         ...
 
 
 class WriteHealth(NamedTuple):
-    """Why the last write to a store failed, empty where it did not; how many have failed, and how many events wait."""
+    """Why the last write to a store failed (empty if it succeeded); the numbers of failures and of waiting events."""
 
     reason: str = ""
     failures: int = 0
@@ -142,20 +142,20 @@ class EventLog(EventSink, Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether too many events wait to be written, so that emitters should `drain` first."""
+        """Whether too many events wait to be written; emitters should then `drain` first."""
         ...
 
     @property
     def health(self) -> WriteHealth:
-        """Whether what is emitted can be written, as the last try showed."""
+        """Whether emitted events can be written, as of the last attempt."""
         ...
 
     async def drain(self) -> None:
-        """Wait until there is room again; StoreError when the store cannot write."""
+        """Wait until the queue has room again; StoreError if the store cannot write."""
         ...
 
     async def flush(self) -> None:
-        """Wait until everything emitted so far is durable; StoreError when it cannot be."""
+        """Wait until everything emitted so far is durable; StoreError if that fails."""
         ...
 
     async def read(
@@ -172,9 +172,9 @@ class EventLog(EventSink, Protocol):
         ...
 
     async def wait(self, after: int, *, timeout_s: float, run: tuple[str, str] | None = None) -> int:
-        """Wait until the position of the newest event is not `after`; return it, or `after` when the time is over.
+        """Wait until the position of the newest event is not `after`; return it, or `after` at the timeout.
 
-        With `run` (tenant and run id), only events of that run count: 0 is the position of a run without events.
+        With `run` (tenant and run id), only events of that run are considered: 0 is the position of a run without any.
         Processes that wait cost one poll, or one notification, together.
         """
         ...
@@ -187,9 +187,9 @@ class EventLog(EventSink, Protocol):
         limit: int = 50,
         only: RunFilter | None = None,
     ) -> list[RunSummary]:
-        """Return runs, newest first; notices that belong to no call are no runs.
+        """Return runs, newest first; notices without a call are not runs.
 
-        With `before` only those that began before the tenant's run of this id.
+        With `before`, only runs that began before the tenant's run of this id.
         """
         ...
 
@@ -198,18 +198,18 @@ class EventLog(EventSink, Protocol):
         ...
 
     async def adopt_orphans(self) -> list[RunSummary]:
-        """Adopt runs whose process died before all their calls had ended; each goes to exactly one adopter.
+        """Adopt the runs of terminated processes with unfinished calls; each goes to exactly one adopter.
 
-        Calls that wait for a person have not crashed.
+        A call that waits for an answer is not unfinished in this sense.
         """
         ...
 
     async def open_calls(self, run_id: str, *, tenant: str) -> list[RunSummary]:
-        """Return the calls of a run that have not ended, innermost first, each as a summary of its own."""
+        """Return the calls of a run that have not ended, innermost first, each as a separate summary."""
         ...
 
     async def verify(self, run_id: str | None = None, *, tenant: str | None = None) -> list[str]:
-        """Return what was tampered with in a run, or in the whole log and the number of its runs.
+        """Return the signs of tampering in a run, or in the whole log, and the number of runs in the log.
 
         With a tenant, runs of other tenants are not mentioned. Erased and pruned events verify.
         """
@@ -219,8 +219,8 @@ class EventLog(EventSink, Protocol):
 class JournalEntry(Struct, frozen=True, kw_only=True):
     """An intent, written before a call with effects, and its result, written after.
 
-    `step` is "" for the call itself and the key of `ctx.once` for a step inside it. `call` holds what a later question
-    to a person needs, encrypted. `done` distinguishes a result of None from no result.
+    `step` is "" for the call itself and the key of `ctx.once` for a step inside it. `call` contains the encrypted data
+    for a later question to an approver. `done` distinguishes a result of None from no result.
     """
 
     call_id: str
@@ -239,7 +239,7 @@ class JournalEntry(Struct, frozen=True, kw_only=True):
 
 
 class Journal(Protocol):
-    """Intents and results of calls; an intent without a result whose owner is dead is an orphan."""
+    """Intents and results of calls; an intent of a terminated process without a result is an orphan."""
 
     async def begin(self, entry: JournalEntry) -> None:
         """Write an intent owned by this process; it replaces an earlier one of the same call and step."""
@@ -262,7 +262,7 @@ class Journal(Protocol):
         ...
 
     async def adopt_orphans(self) -> list[JournalEntry]:
-        """Adopt the unfinished intents of calls (step "") whose owner is dead; each goes to exactly one adopter."""
+        """Adopt the unfinished intents of calls (step "") of terminated processes; each goes to exactly one adopter."""
         ...
 
 
@@ -273,13 +273,13 @@ class PendingStore(Protocol):
         """Store a new pending action and return None.
 
         With `unless_waiting`, if an open action has the same `same_call`, store nothing and return that action. Of
-        several processes that add the same call at once, one stores it.
+        several processes that add the same call concurrently, one stores it.
         """
         ...
 
     @property
     def may_wait(self) -> bool:
-        """Whether any call may wait; False spares callers the hash of a call."""
+        """Whether any call may wait; if False, callers need not compute the hash of a call."""
         ...
 
     async def find_waiting(self, same_call: str, *, at: float) -> PendingAction | None:
@@ -306,13 +306,13 @@ class PendingStore(Protocol):
     ) -> list[PendingAction]:
         """Return pending actions, of one user or call or of all, newest first.
 
-        `before` is the id of the last one of the page before, whatever its status is now; none follow one that is gone.
-        A page with less than `limit` is the last one.
+        `before` is the id of the last action of the previous page, regardless of its status now; if it was removed, the
+        page is empty. A page with fewer than `limit` actions is the last one.
         """
         ...
 
     async def wait(self, pending_ids: Sequence[str], known: object = None, *, timeout_s: float = 0.0) -> object:
-        """Wait until the state of these actions is not `known`; return it, or `known` when the time is over.
+        """Wait until the state of these actions is not `known`; return it, or `known` at the timeout.
 
         The state is an opaque value. Without the `known` state of an earlier call it is returned immediately. A caller
         that reads the actions after each call misses no answer, no outcome and no removal.
@@ -320,7 +320,7 @@ class PendingStore(Protocol):
         ...
 
     async def count_open(self) -> int:
-        """Return the number of open actions, without opening them; not of calls that wait for an open one inside."""
+        """Return the number of open actions without decrypting them; calls that wait for a nested call do not count."""
         ...
 
     async def claim(self, pending_id: str, answer: Answer, *, by: str, at: float) -> PendingAction | None:
@@ -342,7 +342,10 @@ class PendingStore(Protocol):
         ...
 
     async def adopt_claims(self) -> Sequence[PendingAction]:
-        """Adopt actions that a dead process claimed, expired or cancelled but not settled; each goes to one adopter."""
+        """Adopt actions that a terminated process claimed, expired or cancelled, but did not settle.
+
+        Each goes to exactly one adopter.
+        """
         ...
 
 
@@ -363,7 +366,7 @@ class IdempotencyStore(Protocol):
     """Idempotency keys: the first use reserves, every later use finds the record."""
 
     async def reserve(self, principal: Principal, key: str, record: IdempotencyRecord) -> IdempotencyRecord | None:
-        """Reserve a key; return None if it was free, else the record that holds it."""
+        """Reserve a key; return None if it was free, else its record."""
         ...
 
     async def find(self, principal: Principal, call_id: str) -> IdempotencyRecord | None:
@@ -387,7 +390,7 @@ class CallerKeyStore(Protocol):
         ...
 
     async def find(self, key_id: str) -> CallerKey | None:
-        """Return a key of any tenant; whether it has expired is for the caller to see."""
+        """Return a key of any tenant, expired or not."""
         ...
 
     async def list(self, *, tenant: str | None = None) -> list[CallerKey]:
@@ -400,10 +403,10 @@ class CallerKeyStore(Protocol):
 
 
 class WebhookProgress(Struct, frozen=True, kw_only=True):
-    """How far a webhook has come: `position` is the last event that was delivered, or is not for it.
+    """The progress of a webhook: `position` is the last event that was delivered, or that the webhook does not receive.
 
-    `failures` are in a row, `error` is of the last; while there are some, `next_try_at` says when it is tried again,
-    and None that it is not.
+    `failures` are consecutive, and `error` is the last one. After a failure, `next_try_at` is the time of the next
+    attempt; None means that there is none.
     """
 
     name: str
@@ -416,10 +419,10 @@ class WebhookProgress(Struct, frozen=True, kw_only=True):
 
 
 class WebhookStore(Protocol):
-    """Progress of webhooks; one living process at a time sends for each."""
+    """Progress of webhooks; one running process at a time sends for each."""
 
     async def take(self, name: str, *, begin: int) -> WebhookProgress | None:
-        """Become the process that sends for a webhook; None while another living one does.
+        """Become the process that sends for a webhook; None while another running process does.
 
         A webhook of a new name begins after the event `begin`.
         """
@@ -430,7 +433,7 @@ class WebhookStore(Protocol):
         ...
 
     async def release(self, name: str) -> None:
-        """Let other processes send."""
+        """Let other processes send for the webhook."""
         ...
 
     async def list(self) -> list[WebhookProgress]:
@@ -457,15 +460,15 @@ class CancelStore(Protocol):
         ...
 
     async def wait(self, after: int, *, timeout_s: float) -> int:
-        """Wait until the number of the newest request is not `after`; return it, or `after` when the time is over."""
+        """Wait until the number of the newest request is not `after`; return it, or `after` at the timeout."""
         ...
 
 
-ARTIFACTS = "artifact://"  # how the URI of an artifact begins
+ARTIFACTS = "artifact://"  # the prefix of an artifact's URI
 
 
 class ArtifactRef(Struct, frozen=True, kw_only=True):
-    """A large or binary result, stored under the hash of its content; `user` is for whom it was made."""
+    """A large or binary result, stored under the hash of its content; `user` is its owner."""
 
     id: str
     sha256: str
@@ -509,7 +512,7 @@ class ArtifactStore(Protocol):
         offset: int = 0,
         limit: int | None = None,
     ) -> bytes:
-        """Return part of an artifact's bytes; KeyError when there is none for this tenant and user."""
+        """Return part of an artifact's bytes; KeyError if this tenant and user have no such artifact."""
         ...
 
     async def list(
@@ -521,7 +524,7 @@ class ArtifactStore(Protocol):
         before: str | None = None,
         limit: int = 100,
     ) -> list[ArtifactRef]:
-        """Return artifacts, newest first; `before` is the id of the last one of the page before."""
+        """Return artifacts, newest first; `before` is the id of the last one of the previous page."""
         ...
 
 
@@ -551,60 +554,31 @@ class AgentRecords(Protocol):
 
 
 class Store(Protocol):
-    """The store of one Toolbox."""
+    """The store of one Toolbox: a part for each kind of record."""
 
     @property
-    def events(self) -> EventLog:
-        """The log of runs."""
-        ...
-
+    def events(self) -> EventLog: ...
     @property
-    def journal(self) -> Journal:
-        """Intents and results of calls with effects."""
-        ...
-
+    def journal(self) -> Journal: ...
     @property
-    def pending(self) -> PendingStore:
-        """Pending actions."""
-        ...
-
+    def pending(self) -> PendingStore: ...
     @property
-    def idempotency(self) -> IdempotencyStore:
-        """Idempotency keys."""
-        ...
-
+    def idempotency(self) -> IdempotencyStore: ...
     @property
-    def caller_keys(self) -> CallerKeyStore:
-        """Keys of the gateway's callers."""
-        ...
-
+    def caller_keys(self) -> CallerKeyStore: ...
     @property
-    def webhooks(self) -> WebhookStore:
-        """How far webhooks have come."""
-        ...
-
+    def webhooks(self) -> WebhookStore: ...
     @property
-    def cancels(self) -> CancelStore:
-        """Requests to cancel."""
-        ...
-
+    def cancels(self) -> CancelStore: ...
     @property
-    def artifacts(self) -> ArtifactStore:
-        """Large and binary results."""
-        ...
-
+    def artifacts(self) -> ArtifactStore: ...
     @property
-    def tokens(self) -> TokenRows:
-        """The tokens of connected accounts."""
-        ...
-
+    def tokens(self) -> TokenRows: ...
     @property
-    def state(self) -> PlannerStates:
-        """The state of planners."""
-        ...
+    def state(self) -> PlannerStates: ...
 
     async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
-        """Return the ids of a kind that begin with `prefix`, the newest first."""
+        """Return the ids of a kind that begin with `prefix`, newest first."""
         ...
 
     def mac(self, kind: str, message: bytes) -> bytes:
@@ -616,7 +590,7 @@ class Store(Protocol):
         ...
 
     async def forget(self, principal: Principal) -> dict[str, int]:
-        """Remove what is stored of a user, but events; return how many of each kind, and what still runs.
+        """Delete the stored data of a user, except events; count the records of each kind, and those still in use.
 
         Events of the user, and those that name the user, keep their place in the log and lose their payload.
         """
@@ -625,12 +599,12 @@ class Store(Protocol):
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:
         """Create an encryption key and re-encrypt all values with it; return the number of values of each kind.
 
-        `unreadable` counts values that no key opens. With `retire` the older keys are deleted, unless there are any.
+        `unreadable` counts values that no key can decrypt. With `retire`, the older keys are deleted if there are none.
         """
         ...
 
     async def close(self) -> None:
-        """Write what waits and close the store."""
+        """Write waiting events and close the store."""
         ...
 
 
@@ -658,7 +632,7 @@ class PlannerStateStore(Protocol):
         ...
 
     async def load_planner_state(self, token: str) -> dict[str, Any]:
-        """Return a pause by its token; {} when there is none."""
+        """Return a pause by its token; {} if there is none."""
         ...
 
 
@@ -690,7 +664,7 @@ class TokenStore(Protocol):
         ...
 
     async def get(self, user_id: str, provider: str) -> str | None:
-        """Return a valid token; None when it is missing or expired."""
+        """Return a valid token; None if it is missing or expired."""
         ...
 
     async def delete(self, user_id: str, provider: str) -> None:
@@ -699,14 +673,14 @@ class TokenStore(Protocol):
 
 
 class Cipher(Protocol):
-    """Encrypt bytes so that they open only with the same key and for the same row."""
+    """Encryption of bytes, bound to a key and to a row."""
 
     def prefix(self) -> bytes:
         """Return the prefix of everything encrypted with the newest key."""
         ...
 
     def knows(self, encrypted: bytes) -> bool:
-        """Return whether the key that encrypted the data is here, by its prefix."""
+        """Return whether the key that encrypted the data is available, by its prefix."""
         ...
 
     def encrypt(self, data: bytes, *, row: str) -> bytes:
@@ -714,11 +688,11 @@ class Cipher(Protocol):
         ...
 
     def decrypt(self, encrypted: bytes, *, row: str) -> bytes:
-        """Decrypt `encrypted`; StoreError when the row or the key is another."""
+        """Decrypt `encrypted`; StoreError for another row or an unknown key."""
         ...
 
     def rotate(self) -> None:
-        """Create a key that encrypts from now on; the older ones go on opening."""
+        """Create a key that encrypts from now on; older keys still decrypt."""
         ...
 
     def retire(self) -> None:
