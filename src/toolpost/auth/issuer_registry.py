@@ -103,7 +103,7 @@ class IssuerRegistry:
             await self._rows.put(key, body)
 
     async def forget_client(self, client: Client) -> None:
-        """Delete a client that its issuer no longer knows, so that the next sign-in registers a new one."""
+        """Delete a client that its issuer no longer knows; the next sign-in registers a new one."""
         for row in await self._list_rows(_CLIENT) if client.origin == "dynamic" else ():
             if (row.key.issuer, row.body["id"]) == (client.issuer, client.id):
                 await self._rows.remove(row.key, version=row.version)

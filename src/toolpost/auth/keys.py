@@ -118,7 +118,7 @@ def keys_from(reference: str, *, folder: Path) -> MasterKeys:
 
 
 class KeyCipher:
-    """AES-256-GCM with the identity of the row as associated data, so that a moved row cannot be decrypted."""
+    """AES-256-GCM with the identity of the row as associated data: a moved row cannot be decrypted."""
 
     def __init__(self, keys: MasterKeys) -> None:
         self.keys = keys

@@ -319,7 +319,7 @@ class OAuthManager:
     def due_purge(self) -> float | None:
         """Return the time before which expired sign-ins are deleted; None before the next purge is due.
 
-        They are deleted some time after they expire, so that a late callback gets the error that it is late.
+        They are deleted some time after they expire: until then, a late callback gets the error that it is late.
         """
         now = self._clock()
         if now < self._purge_at:

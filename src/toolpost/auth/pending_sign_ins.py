@@ -189,7 +189,7 @@ def is_code_spent(failed: BaseException, transaction: Transaction) -> bool:
 
 
 def digest(secret: str) -> str:
-    """Return the digest that a secret is stored under, so that a stolen table does not contain the secret."""
+    """Return the digest that a secret is stored under: a stolen table must not contain the secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

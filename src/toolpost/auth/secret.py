@@ -130,7 +130,7 @@ def _decode(raw: bytes) -> str:
 
 
 def _refuse_shared(path: Path, status: os.stat_result) -> None:
-    """Check the mode of the open file, so that it cannot be replaced between check and read."""
+    """Check the mode of the open file, which cannot be replaced between check and read."""
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"the secret file {path} is not a regular file", code="secret_unreadable")
     if os.name != "posix":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from toolpost.policy.redaction import Redactor
 
-# A filter of a logger does not see the records of its child loggers, so that each needs its own.
+# A filter of a logger does not see the records of its child loggers; each needs a separate filter.
 LOGGERS = (
     "toolpost.agents",
     "toolpost.auth",
@@ -41,7 +41,7 @@ class LogRedaction(logging.Filter):
         if fields := getattr(record, LOG_FIELDS, None):
             setattr(record, LOG_FIELDS, self._redactor.plain(fields))
         if record.exc_info:
-            # Handlers print `exc_text` where it is set; the exception itself would be printed unredacted.
+            # Handlers print `exc_text` if it is set; the exception itself would be printed unredacted.
             record.exc_text = self._redactor.redact(_formatter.formatException(record.exc_info))
             record.exc_info = None
         elif record.exc_text:
@@ -63,5 +63,5 @@ def redacted_logs(redactor: Redactor) -> Generator[None]:
 
 
 def escape_controls(text: str) -> str:
-    """Escape line breaks and other control characters, so that one text cannot look like two log records."""
+    """Escape line breaks and other control characters: one text must not look like two log records."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -1,4 +1,4 @@
-"""Progress of calls, limited in rate, so that a fast source does not fill the event log."""
+"""Progress of calls, limited in rate: a fast source must not fill the event log."""
 
 from __future__ import annotations
 

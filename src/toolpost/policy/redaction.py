@@ -26,7 +26,7 @@ _NOTHING: SecretPaths = frozenset()
 _MARK = "://"
 _MOST_NAMES = 4096
 _harmless_names: set[str] = set()
-# Possessive quantifiers, so that matching a hostile text takes linear time.
+# With possessive quantifiers, matching a hostile text takes linear time.
 _LOGIN = re.compile(r"(://[^\s/?#@:]*+:)[^\s/?#@]++@")
 _FIELD = re.compile(r"([?&;#])([^\s?&;=#]{1,100}+)=([^\s&;#\"'<>\\]++)")
 # Names of query parameters; as names of JSON members they are harmless.

@@ -45,13 +45,8 @@ class Rule(Struct, frozen=True, kw_only=True):
             and (not self.sources or spec.source in self.sources)
             and (not self.tags or bool(set(self.tags) & set(spec.tags)))
             and (not self.side_effects or spec.side_effects in self.side_effects)
-            and (self.destructive is None or _may_destroy(spec) is self.destructive)
+            and (self.destructive is None or (spec.safety.destructive is not False) is self.destructive)
         )
-
-
-def _may_destroy(spec: ToolSpec) -> bool:
-    """Return whether a call may delete, overwrite, send or pay; True if unknown."""
-    return spec.safety.destructive is not False
 
 
 def _why_destructive(spec: ToolSpec) -> str:

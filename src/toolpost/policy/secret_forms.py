@@ -29,7 +29,7 @@ def forms_of(secret: str) -> set[str]:
     plain = normalize(secret)
     if len(plain) < SHORTEST:
         return set()
-    import html  # noqa: PLC0415 - with all its entities, where there are secrets
+    import html  # noqa: PLC0415 - it loads a table of all entities, which programs without secrets do not need
 
     raw = secret.encode("utf-8", "surrogatepass")
     forms = {secret, plain[::-1], raw.hex(), html.escape(secret), *base64_cores(raw)}

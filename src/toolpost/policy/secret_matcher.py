@@ -15,9 +15,9 @@ _SHORTEST_SECRET = 4  # shorter values would match ordinary text
 _SHORTEST_LINE = 12
 _NUMBER = re.compile(r"[-+.\deE]+")
 _CUT = re.compile(r"…|\.\.\.")
-# The index is probed at every fourth position of a text and holds the last four pieces of each form, so that a form is
-# found at any position. The end of a form is indexed, because tokens of one issuer begin alike. Longer pieces have
-# fewer false hits, but a form must be long enough for them.
+# The index is probed at every fourth position of a text. It contains the last four pieces of each form, which are found
+# at any position. The end of a form is indexed, because tokens of one issuer begin alike. Longer pieces have fewer
+# false hits, but a form must be long enough for them.
 _STRIDE = 4
 _LONG, _SHORT = 16, SHORTEST - _STRIDE + 1
 _LEAST_CUT = 12  # shorter beginnings of a secret before an ellipsis may be coincidence
@@ -87,15 +87,12 @@ class SecretMatcher:
             if form in index.get(form[-size:], ()):
                 self._shared[form] = self._shared.get(form, 0) + 1
                 continue
-            self._add_form(form)
+            insort(self._forms, form)
+            beginning = form[:_LEAST_CUT]
+            self._beginnings[beginning] = self._beginnings.get(beginning, 0) + 1
+            self.longest = max(self.longest, len(form))
             for piece in _pieces(form, size):
                 index[piece] = (*index.get(piece, ()), form)
-
-    def _add_form(self, form: str) -> None:
-        insort(self._forms, form)
-        beginning = form[:_LEAST_CUT]
-        self._beginnings[beginning] = self._beginnings.get(beginning, 0) + 1
-        self.longest = max(self.longest, len(form))
 
     def _index_of(self, form: str) -> tuple[int, dict[str, tuple[str, ...]]]:
         """Return the piece size and the index that a form belongs to."""

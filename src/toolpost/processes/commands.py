@@ -274,7 +274,7 @@ class RunningCommand:
         return CommandResult(code, bytes(self._stdout), self._stderr.text, self._loop.time() - self._began)
 
     def _close_descriptors(self) -> None:
-        """Close the command's ends of the pipes, so that end of file is detected when it closes them."""
+        """Close the command's ends of the pipes here, to detect end of file when the command closes them."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 

@@ -236,7 +236,7 @@ class _Pipes:
         self.stdin = asyncio.StreamWriter(stdin, writing, None, self._loop)
 
     def close_theirs(self) -> None:
-        """Close the program's ends, so that each side detects the end of the other."""
+        """Close the program's ends here, to let each side detect the end of the other."""
         while self.theirs:
             os.close(self.theirs.pop())
 

@@ -21,7 +21,7 @@ _ATOMS = (str, int, float, bool, type(None), None, Any, object, list, dict, Para
 _LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
 _DICTS = (dict, abc.Mapping, abc.MutableMapping)
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
-# Pydantic writes these into the JSON Schema completely, so that validation by the schema is sufficient.
+# Pydantic writes these into the JSON Schema completely: validation by the schema is sufficient.
 _CONSTRAINTS = frozenset({"Ge", "Gt", "Le", "Lt", "MultipleOf", "MinLen", "MaxLen"})
 _RAW_RESULTS = (ToolOutput, ToolResult, bytes, bytearray, memoryview)
 _CONTEXT_NAME = re.compile(r"(Optional\[)?(\w+\.)*ToolContext\]?(\s*\|\s*None)?")
@@ -142,7 +142,7 @@ def _is_plain_generic(origin: Any, args: tuple[Any, ...], seen: frozenset[Any]) 
 
 
 def _is_harmless(note: Any, annotation: Any) -> bool:
-    """Whether metadata neither changes the value nor demands more than the schema says."""
+    """Return whether metadata neither changes the value nor requires more than the schema."""
     if isinstance(note, str | Doc):
         return True
     if not isinstance(note, FieldInfo):

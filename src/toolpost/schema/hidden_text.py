@@ -33,7 +33,7 @@ _VALUES = frozenset({"const", "default", "enum", "examples", "example"})
 _write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _AROUND = 40
 
-# Patterns as texts: they take long to compile and few texts need them, so that `re` compiles them at their first use.
+# Patterns as strings, compiled by `re` at their first use: they take long to compile, and few texts need them.
 _FLAG_TAGS = "[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
 _BLACK_FLAG = "\U0001f3f4"
 _KEYCAP = "\u20e3"

@@ -91,7 +91,7 @@ class CheckedDefinitions:
         self.shared = shared
         self._targets: dict[str, Any] = {}
         self._weights: dict[int, Weight] = {}
-        self._roots: list[JsonSchema] = []  # referenced, so that no other schema gets the same id()
+        self._roots: list[JsonSchema] = []  # the reference reserves the id() of each
         self._usable = True
 
     def fits(self, schema: JsonSchema) -> bool:

@@ -62,7 +62,7 @@ class _Frame(Struct):
             self.cost_below = max(self.cost_below, weight.cost)
 
     def weight(self) -> Weight:
-        """Return the total, cut off above the limits so that a hostile schema cannot grow huge integers."""
+        """Return the total, cut off above the limits: a hostile schema must not create huge integers."""
         work = min(self.here + self.below, MAX_WORK + 1)
         cost = min(self.cost_here + self.cost_below, _HIGHEST_COST)
         return Weight(work, cost, self.chain + 1, self.height + 1, recursive=False)

@@ -67,13 +67,13 @@ class SharedDefinitions:
         key = (fn, id(definition))
         result = self._results.get(key)
         if result is None:
-            # The definition is referenced beside its result, so that no other object gets the same id().
+            # The reference to the definition prevents that another object gets the same id().
             result = self._results[key] = (definition, fn(definition))
         return cast("T", result[1])
 
 
 class _KnownSchema(NamedTuple):
-    """A schema, referenced so that no other one gets the same id(); whether it is plain, or else its text."""
+    """A schema, whether it is plain, or else its text; the reference reserves the id() of the schema."""
 
     schema: object
     is_plain: bool

@@ -213,7 +213,7 @@ def _adapted(
 
 
 def _complete(property_schema: JsonSchema | None, argument: Argument) -> None:
-    """Add the description beside the type and the default of the function, which pydantic does not know."""
+    """Add the description in the annotation and the default of the function, which pydantic does not read."""
     if property_schema is None:
         return
     description = description_of(argument.annotation)

@@ -42,7 +42,7 @@ def split_types(schema: JsonSchema) -> JsonSchema:
 
 
 def types_of(schema: JsonSchema) -> list[str]:
-    """Return the types that a schema names, by itself or in its alternatives."""
+    """Return the types that a schema names, directly or in its alternatives."""
     alternatives = schema.get("anyOf")
     schemas = [schema, *(alternatives if is_array(alternatives) else ())]
     named = [one.get("type") for one in schemas if is_object(one)]

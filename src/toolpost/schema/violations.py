@@ -1,4 +1,4 @@
-"""Violations of a schema, described so that a model or a person can correct the value."""
+"""Violations of a schema, with descriptions that help a model or a user to correct the value."""
 
 from __future__ import annotations
 

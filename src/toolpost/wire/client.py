@@ -294,5 +294,5 @@ def _key(target: Target) -> _Key:
 
 
 def connect_timeout(timeout_s: float) -> float:
-    """Return the timeout for connecting: less than the whole, so that a failed connect is reported as one."""
+    """Return the timeout for connecting: less than the whole, so a failed connect is reported as such."""
     return min(_CONNECT_S, _CONNECT_SHARE * timeout_s)

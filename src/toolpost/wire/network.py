@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CREDENTIAL_ORIGIN = "credential_origin"
 _ANY_SCHEME = HTTP_SCHEMES | WEBSOCKET_SCHEMES
-_NOBODY = ""
+_NO_HOST = ""
 _NAME_REMEDY = "Write the name of the host; an operator can allow addresses with network.allow_ip_literals."
 _DOCUMENT_REMEDY = (
     "A document may only point at public addresses and at the host it came from; "
@@ -85,7 +85,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
         For a document that another document refers to, the limits of both apply.
         """
         host = parse_target(url, schemes=_ANY_SCHEME).ascii_host
-        return replace(self, document_host=host if self.document_host in {None, host} else _NOBODY)
+        return replace(self, document_host=host if self.document_host in {None, host} else _NO_HOST)
 
     async def resolve(
         self, target: Target, *, resolver: Resolver | None = None, timeout_s: float = 10.0

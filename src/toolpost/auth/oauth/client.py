@@ -85,7 +85,7 @@ def authenticate_client(client: Client, server: ServerMetadata, *, now: float) -
 
 
 def _assertion(client: Client, server: ServerMetadata, now: float) -> str:
-    """Return a signed client assertion; its audience is the issuer, so that no other server can use it."""
+    """Return a signed client assertion; its audience is the issuer, and no other server can use it."""
     if client.private_key is None:
         raise ConfigError(f"The client {client.id!r} needs a private key for private_key_jwt.")
     claims = {
