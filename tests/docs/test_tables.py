@@ -75,17 +75,17 @@ def test_every_method_of_a_state_store_is_documented_and_the_example_has_it() ->
 @pytest.mark.req("DOC-05")
 def test_accounts_have_a_page_from_what_they_are_for_to_what_to_do_when_they_fail() -> None:
     text = (DOCS / "accounts.md").read_text(encoding="utf-8")
-    defaults = {row[2]: row[1] for row in _table("accounts.md", "what")}
+    defaults = {row[2]: row[1] for row in _table("accounts.md", "Limit")}
     payload = _section(text, "Paused calls")
 
-    assert text.partition("```")[0].count("A call without one pauses") == 1  # what it is, and when
+    assert " ".join(text.partition("```")[0].split()).count("A call without a token pauses") == 1
     assert {"python", "text"} <= {block.language for block in blocks(text, page="accounts.md")}
     assert [key for key in ("pause_type", "provider", "display_name", "scopes", "auth_url") if key not in payload] == []
     assert defaults["`limits.pending_ttl`"] == f"{Settings().limits.pending_ttl / 86_400:g} days"
     assert defaults["`accounts.sign_in_ttl`"] == f"{Settings().accounts.sign_in_ttl / 60:g} minutes"
     assert defaults["`--timeout`"] == f"{SIGN_IN_TIMEOUT_S / 60:g} minutes"
-    assert f"| how long a renewal may take | {REFRESH_S:g} seconds |" in text
-    assert [row for row in _table("accounts.md", "what fails") if not row[1].strip()] == []
+    assert f"| duration of a token renewal | {REFRESH_S:g} seconds |" in text
+    assert [row for row in _table("accounts.md", "Failure") if not row[1].strip()] == []
     for title in ("Token storage", "Limitations", "Metrics", "Troubleshooting"):
         assert len(_section(text, title)) > 200
 
