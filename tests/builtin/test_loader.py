@@ -33,7 +33,7 @@ async def test_all_of_them_are_there_without_a_namespace_but_for_commands() -> N
 
 def test_the_documents_tell_of_every_tool_and_of_no_other() -> None:
     page = (Path(__file__).parents[2] / "docs" / "built-in-tools.md").read_text(encoding="utf-8")
-    table = page.partition("| tool | what it does |")[2].partition("\n\n")[0]
+    table = page.partition("| Tool | Effect |")[2].partition("\n\n")[0]
 
     told = re.findall(r"`([a-z0-9_]+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if line))
 

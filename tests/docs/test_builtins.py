@@ -15,7 +15,7 @@ ON_REQUEST = ["run_command", "command_output", "command_stop"]
 async def test_every_built_in_tool_that_waits_for_a_person_is_named_as_one_that_does() -> None:
     waiting = [spec.name for spec in await _specs() if Policy("standard").verdict(spec).action == "ask"]
 
-    assert sorted(_named(r"emitted as events\. ([^.]*) wait for a\s+person\.")) == sorted(waiting)
+    assert sorted(_named(r"these tools require approval: ([^.]*)\.")) == sorted(waiting)
 
 
 async def test_the_table_has_every_built_in_tool_and_no_other() -> None:
@@ -28,7 +28,7 @@ async def test_the_table_has_every_built_in_tool_and_no_other() -> None:
 async def test_every_argument_that_is_taken_in_camel_case_is_listed_with_that_spelling() -> None:
     taken = {name for spec in await _specs("all", *ON_REQUEST) for name in _names(spec.input_schema)}
 
-    listed = _named(r"in camelCase is taken as well: (.*?)\. `web_search`")
+    listed = _named(r"also accepted in camelCase: (.*?)\. `web_search`")
 
     assert sorted(listed) == sorted(name for name in taken if re.search(r"[a-z][A-Z]", name))
 
