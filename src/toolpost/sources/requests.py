@@ -192,17 +192,13 @@ def make_sender(
                 await _read_stream(response, end)
             return response
         except (errors.ToolConnectionError, errors.ToolTimeoutError, errors.ToolClientError) as failed:
-            if not reads and planned.method not in SAFE_METHODS:
-                _add_doubt(failed)
+            was_sent = not isinstance(failed, errors.ToolConnectionError) or failed.sent
+            if was_sent and not reads and planned.method not in SAFE_METHODS:
+                failed.message = f"{failed.message}; it may have taken effect"
+                failed.args = (failed.message,)
             raise
 
     return send
-
-
-def _add_doubt(failed: errors.ToolNodeError) -> None:
-    if not isinstance(failed, errors.ToolConnectionError) or failed.sent:
-        failed.message = f"{failed.message}; it may have taken effect"
-        failed.args = (failed.message,)
 
 
 async def _read_stream(response: Response, end: bytes) -> None:
@@ -218,6 +214,3 @@ async def _read_stream(response: Response, end: bytes) -> None:
         response.body, response.is_cut = whole + end, True
     else:
         response.body = bytes(body)
-
-
-"""The schema of a file argument."""

@@ -57,12 +57,17 @@ class CliSource(BaseSource):
         self._describe = None if options.manual is None else services.describe_commands
         self._running = CommandRunner()
         self._limit = options.max_output_bytes
-        self._env = child_environment(_environment(config))
+        inherited = {name: os.environ[name] for name in (*_LOCALE, *options.pass_env) if name in os.environ}
+        self._env = child_environment({**inherited, **config.env})
         self._redactor = Redactor({*secrets_of(config, services.credential), *self.secrets})
 
     async def discover(self) -> Sequence[CommandTool]:
         """Build the tools without running anything; raise an error if the program is not installed."""
-        self._refuse_credential()
+        if self.config.auth_type is not AuthType.NONE:
+            raise errors.ConfigError(
+                f"source {self.name!r}: a command does not support auth_type {self.config.auth_type.value!r}; "
+                "pass the secret in a variable, such as env: {TOKEN: '${TOKEN}'}"
+            )
         described = None if self._describe is None else await self._describe(self.config)
         fixed = self._fixed_words()
         if fixed is not None:
@@ -79,13 +84,6 @@ class CliSource(BaseSource):
             raise errors.ConfigError(f"no tool can be used: {'; '.join(problems[:_MOST_REASONS])}")
         self.problems = [f"source {self.name!r}: {problem}" for problem in problems]
         return tools
-
-    def _refuse_credential(self) -> None:
-        if self.config.auth_type is not AuthType.NONE:
-            raise errors.ConfigError(
-                f"source {self.name!r}: a command does not support auth_type {self.config.auth_type.value!r}; "
-                "pass the secret in a variable, such as env: {TOKEN: '${TOKEN}'}"
-            )
 
     def _fixed_words(self) -> tuple[str, ...] | None:
         """Split the connection into words; None if the source has only a manual."""
@@ -282,8 +280,3 @@ def _merge_tool(tool: CliTool | None, described: DescribedCommand) -> CliTool:
         fields["input_schema"] = described.input_schema
     own = {} if tool is None else {name: getattr(tool, name) for name in tool.model_fields_set}
     return CliTool(**{**fields, **own})
-
-
-def _environment(config: ExternalToolConfig) -> dict[str, str]:
-    handed_on = (*_LOCALE, *config.read_options(CliOptions).pass_env)
-    return {**{name: os.environ[name] for name in handed_on if name in os.environ}, **config.env}

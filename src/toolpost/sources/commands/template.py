@@ -52,7 +52,10 @@ def parse_template(
     words = tuple(parse_words(tool.args))
     schema = _schema(tool, words)
     _check(words, tool.stdin or "", _properties(schema), is_described=is_described)
-    return CommandTemplate(tuple(fixed), words, tool.stdin, _read_required(schema)), schema
+    required: Any = schema.get("required", [])
+    if not is_array(required) or not all(isinstance(name, str) for name in required):
+        raise errors.ConfigError("`required` in its input_schema is a list of names")
+    return CommandTemplate(tuple(fixed), words, tool.stdin, tuple(required)), schema
 
 
 def unused_arguments(template: CommandTemplate, schema: JsonSchema) -> list[str]:
@@ -112,13 +115,6 @@ def _refuse_unknown(name: str, properties: Mapping[str, Any]) -> None:
 def _is_boolean(schema: Any) -> bool:
     kind: Any = cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
     return kind == "boolean" or (isinstance(kind, list) and "boolean" in kind)
-
-
-def _read_required(schema: JsonSchema) -> tuple[str, ...]:
-    required: Any = schema.get("required", [])
-    if not is_array(required) or not all(isinstance(name, str) for name in required):
-        raise errors.ConfigError("`required` in its input_schema is a list of names")
-    return tuple(required)
 
 
 def _properties(schema: JsonSchema) -> dict[str, Any]:

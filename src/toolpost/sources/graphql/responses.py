@@ -66,11 +66,7 @@ def encode_request(request: GraphqlRequest) -> tuple[tuple[Pair, ...], bytes]:
 
 
 def _json_body(request: GraphqlRequest) -> bytes:
-    payload = {
-        "query": request.query,
-        "operationName": request.operation_name,
-        "variables": dict(request.variables),
-    }
+    payload = {"query": request.query, "operationName": request.operation_name, "variables": dict(request.variables)}
     try:
         return compact_json(payload).encode()
     except UnsendableError as error:

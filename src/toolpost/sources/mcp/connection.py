@@ -79,7 +79,10 @@ class McpConnection:
 
     @asynccontextmanager
     async def _stdio(self, argv: tuple[str, ...]) -> AsyncGenerator[Link]:
-        environment = child_environment({**self.config.env, **self._token_variable()})
+        variable = self.config.auth_config.get("token_env")
+        token = self.credential.headers.get("Authorization", "").removeprefix("Bearer ")
+        given = {str(variable): token} if variable and token else {}
+        environment = child_environment({**self.config.env, **given})
         launch = Launch(argv=argv, env=environment, cwd=self.config.cwd)
         reader = MessageReader(self.config.read_options(McpOptions).max_message_bytes, JsonLimits.of(self.config))
         async with await start(launch, receiver=reader) as process:
@@ -91,12 +94,6 @@ class McpConnection:
                 # It has begun nothing that it could need time to finish, or is not worth waiting for.
                 if not self.is_negotiated or reader.was_stopped:
                     await process.close(grace_s=0)
-
-    def _token_variable(self) -> dict[str, str]:
-        """Return the token as the environment variable that `token_env` names, if it names one."""
-        variable = self.config.auth_config.get("token_env")
-        token = self.credential.headers.get("Authorization", "").removeprefix("Bearer ")
-        return {str(variable): token} if variable and token else {}
 
     @asynccontextmanager
     async def _over_http(self, kind: str) -> AsyncGenerator[Link]:

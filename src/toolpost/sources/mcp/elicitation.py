@@ -70,7 +70,9 @@ def build_question(
     """
     forms = _forms(elicitations)
     for form in forms.values():
-        _check_url(form, source)
+        # Any other scheme could be a script that the browser runs.
+        if form.get("mode") == "url" and urlsplit(str(form.get("url", ""))).scheme not in ("http", "https"):
+            raise ToolClientError(f"MCP tool error: {source!r} asks a person to open something that is not a web page")
     asked = {str(request.get("method")) for key, request in (requests or {}).items() if key not in elicitations}
     messages = [str(form.get("message", "")) for form in forms.values()]
     prompt = "\n".join([*messages, *(f"its client for {method}" for method in sorted(asked))])
@@ -90,12 +92,6 @@ def build_question(
 
 def _forms(elicitations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     return {key: cast("dict[str, Any]", request.get("params") or {}) for key, request in elicitations.items()}
-
-
-def _check_url(form: Mapping[str, Any], source: str) -> None:
-    """Reject a URL that is not a web page, such as a script that a browser would run."""
-    if form.get("mode") == "url" and urlsplit(str(form.get("url", ""))).scheme not in ("http", "https"):
-        raise ToolClientError(f"MCP tool error: {source!r} asks a person to open something that is not a web page")
 
 
 def _check_form(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | None:

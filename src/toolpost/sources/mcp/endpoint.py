@@ -47,7 +47,12 @@ def parse_endpoint(config: ExternalToolConfig) -> Endpoint:
     if transport is McpTransport.STDIO:
         _check_credential(config)
         return CommandEndpoint(_split_command(connection, config.name))
-    _check_url(connection, config.name, transport)
+    if _scheme(connection) not in ("http", "https") or not urlsplit(connection).hostname:
+        msg = f"source {config.name!r}: options.transport {transport.value} needs an http(s) URL, not {connection!r}"
+        raise ConfigError(msg)
+    if urlsplit(connection).username is not None:
+        msg = f"source {config.name!r}: a URL must not carry a name or password; use auth_type basic"
+        raise ConfigError(msg)
     if transport is McpTransport.SSE and options.protocol not in ("auto", "legacy"):
         raise ConfigError(
             f"source {config.name!r}: the SSE transport never carried protocol {options.protocol}; drop one of them"
@@ -116,12 +121,3 @@ def _split_command(connection: str, source: str) -> tuple[str, ...]:
     if not argv:
         raise ConfigError(f"source {source!r}: the connection is empty; give a command or a URL")
     return argv
-
-
-def _check_url(connection: str, source: str, transport: McpTransport) -> None:
-    if _scheme(connection) not in ("http", "https") or not urlsplit(connection).hostname:
-        msg = f"source {source!r}: options.transport {transport.value} needs an http(s) URL, not {connection!r}"
-        raise ConfigError(msg)
-    if urlsplit(connection).username is not None:
-        msg = f"source {source!r}: a URL must not carry a name or password; use auth_type basic"
-        raise ConfigError(msg)

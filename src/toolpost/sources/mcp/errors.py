@@ -123,16 +123,12 @@ def _from_rpc_error(raised: MCPError) -> ToolError:
         case "too_long":
             return ToolClientError(f"MCP tool error: {text}", cause=raised, code="message_too_large")
         case "refused":
-            return _from_status(facts, text, raised)
+            error = from_status(facts["status"], f"MCP server: {text}", raised)
+            error.retry_after_s = facts.get("retry_after_s")
+            error.challenges = (facts["challenge"],) if facts.get("challenge") else ()
+            return error
         case _:
             return _from_code(code, text, raised)
-
-
-def _from_status(facts: Mapping[str, Any], text: str, cause: BaseException) -> ToolError:
-    error = from_status(facts["status"], f"MCP server: {text}", cause)
-    error.retry_after_s = facts.get("retry_after_s")
-    error.challenges = (facts["challenge"],) if facts.get("challenge") else ()
-    return error
 
 
 def _from_code(code: int, text: str, cause: BaseException) -> ToolError:

@@ -88,17 +88,13 @@ class HttpRequests:
         for _ in range(_MAX_REDIRECTS):
             target = _redirect_within_origin(answer, method) if answer.status in REDIRECTS else None
             if target is None:
-                self._refuse_redirect(answer)
+                location, credential = answer.headers.get("location"), self._connection.credential
+                if answer.status in REDIRECTS and location and credential.origin:
+                    check_credential_origin(credential, parse_target(join_url(answer.url, location)))
                 break
             await answer.exchange.close()
             answer = await self._authorized(method, target, headers, body)
         return answer
-
-    def _refuse_redirect(self, answer: ResponseHead) -> None:
-        """Raise ToolPermissionError when a redirect would send a bound credential to another origin."""
-        location, credential = answer.headers.get("location"), self._connection.credential
-        if answer.status in REDIRECTS and location and credential.origin:
-            check_credential_origin(credential, parse_target(join_url(answer.url, location)))
 
     async def _authorized(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> ResponseHead:
         """Send a request; once more when the server wants another nonce in the proof of possession."""
@@ -244,7 +240,9 @@ def refusal(answer: ResponseHead, body: bytes, *, code: int = INVALID_REQUEST) -
     }
     error = _rpc_error(body)
     if error is None:
-        return error_with_facts(_reason(answer.status, body), facts, code=code)
+        text = " ".join(body[:300].decode("utf-8", "replace").split())
+        reason = f": {text}" if text and not text.startswith("<") else ""
+        return error_with_facts(f"the server answered HTTP {answer.status}{reason}", facts, code=code)
     data = error.get("data")
     kept = {**(data or {}), FACTS_KEY: facts} if data is None or is_object(data) else data
     return MCPError(code=error["code"], message=error["message"], data=kept)
@@ -264,8 +262,3 @@ def _rpc_error(body: bytes) -> dict[str, Any] | None:
     error = message.get("error") if is_object(message) else None
     whole = is_object(error) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
     return error if whole else None
-
-
-def _reason(status: int, body: bytes) -> str:
-    text = " ".join(body[:300].decode("utf-8", "replace").split())
-    return f"the server answered HTTP {status}" + (f": {text}" if text and not text.startswith("<") else "")

@@ -56,16 +56,14 @@ class AnonymousListing:
 
     def known_tools(self) -> tuple[list[ServerTool], list[str]]:
         """Build the cached tools, else the declared ones; also return the problems of those left out."""
-        return build_cached_tools(self._known_listing(), self._source)
+        cached = self._cache.load()
+        if not cached.tools:
+            cached = CachedListing(self._config.read_options(McpOptions).declared_tools, [])
+        return build_cached_tools(cached, self._source)
 
     def saved_tools(self) -> tuple[list[ServerTool], list[str]]:
         """Build the cached tools; also return the problems of those left out."""
         return build_cached_tools(self._cache.load(), self._source)
-
-    def _known_listing(self) -> CachedListing:
-        """Return the cached listing, else the tools that an operator declared."""
-        cached = self._cache.load()
-        return cached if cached.tools else CachedListing(self._config.read_options(McpOptions).declared_tools, [])
 
 
 class ListingCache:

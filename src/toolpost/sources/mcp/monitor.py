@@ -73,7 +73,9 @@ class ConnectionMonitor:
                 failures += 1
                 error = to_tool_error(raised)
                 if self._anonymous.note_refusal(error):
-                    await self._publish_known_tools()
+                    tools, problems = await asyncio.to_thread(self._anonymous.known_tools)
+                    if tools:
+                        await self._callbacks.publish_tools(tools, problems)
                     return  # further anonymous requests would be refused again
                 self._set_health(SourceHealth("down", error.message))
                 wait = min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(failures, 20))
@@ -86,11 +88,6 @@ class ConnectionMonitor:
             self._last = None
             if session.is_closed:
                 self._set_health(SourceHealth("down", "the connection broke"))
-
-    async def _publish_known_tools(self) -> None:
-        tools, problems = await asyncio.to_thread(self._anonymous.known_tools)
-        if tools:
-            await self._callbacks.publish_tools(tools, problems)
 
     async def _throttle(self) -> None:
         """Delay the next refresh, longer each time, when a server changes all the time."""
@@ -144,7 +141,9 @@ class ConnectionMonitor:
 
     async def _listen(self, session: McpSession) -> None:
         """Keep a subscription where protocol and server have it; resubscribe after it ended."""
-        lists = _subscribable_lists(session)
+        capabilities = session.client_session.server_capabilities
+        declared = {kind: getattr(capabilities, kind, None) for kind in ("tools", "resources", "prompts")}
+        lists = frozenset(kind for kind, one in declared.items() if one is not None and one.list_changed)
         if not (session.client_session.modern and lists):
             return
         pause_s, subscribed = _MIN_PAUSE_S, False
@@ -172,10 +171,3 @@ class ConnectionMonitor:
                 async for _ in events:
                     self._callbacks.list_changed.set()
         return subscribed
-
-
-def _subscribable_lists(session: McpSession) -> frozenset[str]:
-    """Return the lists whose changes the server declares to announce."""
-    capabilities = session.client_session.server_capabilities
-    declared = {kind: getattr(capabilities, kind, None) for kind in ("tools", "resources", "prompts")}
-    return frozenset(kind for kind, one in declared.items() if one is not None and one.list_changed)

@@ -331,21 +331,16 @@ async def _connect(connection: McpConnection, callbacks: Mapping[str, Any], mode
     await cast("Any", client).__aenter__()
     if mode not in ("auto", "legacy"):
         try:
-            await _confirm_version(client, mode)
+            session = client.session
+            try:
+                session.adopt(DiscoverResult.model_validate(await session.send_discover(mode)))
+            except (MCPError, ValueError, RuntimeError) as error:
+                msg = f"the server does not speak {mode} ({error}); leave options.protocol out"
+                raise ToolConnectionError(msg, sent=False, cause=error) from error
         except BaseException:
             await _disconnect(client)
             raise
     return client
-
-
-async def _confirm_version(client: Client[Any], version: str) -> None:
-    """Ask the server for its capabilities in the one configured version."""
-    session = client.session
-    try:
-        session.adopt(DiscoverResult.model_validate(await session.send_discover(version)))
-    except (MCPError, ValueError, RuntimeError) as error:
-        msg = f"the server does not speak {version} ({error}); leave options.protocol out"
-        raise ToolConnectionError(msg, sent=False, cause=error) from error
 
 
 async def _disconnect(client: Client[Any]) -> None:

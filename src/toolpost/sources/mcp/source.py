@@ -50,11 +50,7 @@ class McpSource(BaseSource):
     `listings` is the folder that caches the last listing.
     """
 
-    def __init__(
-        self,
-        config: ExternalToolConfig,
-        services: Services,
-    ) -> None:
+    def __init__(self, config: ExternalToolConfig, services: Services) -> None:
         limit_sdk_logs()
         self._values = JsonLimits.of(config)
         super().__init__(config, services)

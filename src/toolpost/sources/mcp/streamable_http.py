@@ -186,7 +186,11 @@ class StreamableHttp:
             body = await self._http.read(answer, MAX_REFUSAL_BYTES) or b""
             raise refusal(answer, body, code=METHOD_NOT_FOUND if unknown else INVALID_REQUEST)
         if answer.status in REDIRECTS:
-            raise MCPError(code=INVALID_REQUEST, message=_describe_redirect(answer))
+            location = join_url(answer.url, answer.headers.get("location") or "").partition("?")[0].partition("#")[0]
+            raise MCPError(
+                code=INVALID_REQUEST,
+                message=f"the redirect to {location} was not followed; use that address if it is the server's",
+            )
         if answer.status == HTTPStatus.ACCEPTED:
             raise MCPError(code=INVALID_REQUEST, message="the server answered a request with 202 Accepted")
         if pending.method == "initialize":
@@ -302,8 +306,3 @@ def _is_plain_json(answer: ResponseHead) -> bool:
 def _require_response(pending: PendingRequest) -> None:
     if not pending.future.done():
         raise error_with_facts("the server's answer has no response in it", {"kind": "unreadable"})
-
-
-def _describe_redirect(answer: ResponseHead) -> str:
-    location = join_url(answer.url, answer.headers.get("location") or "").partition("?")[0].partition("#")[0]
-    return f"the redirect to {location} was not followed; use that address if it is the server's"

@@ -79,9 +79,13 @@ def _spec(
     extra |= {key: raw[key] for key in ("title", "annotations", "icons") if raw.get(key)}
     if meta := passed_meta(raw.get("_meta"), most=MAX_TOOL_META):
         extra["meta"] = meta
+    text = raw.get("description")
+    description = text[:_MAX_DESCRIPTION_LENGTH] if isinstance(text, str) else ""
+    if config.read_options(McpOptions).name_in_descriptions:
+        description = f"[{config.name}] {description}"
     return ToolSpec(
         name=canonical,
-        description=_description(raw, config),
+        description=description,
         category=ToolCategory.MCP,
         input_schema=_input_schema(raw, canonical),
         output_schema=_output_schema(raw, canonical, problems),
@@ -94,12 +98,6 @@ def _spec(
         extra=extra,
         target=target,
     )
-
-
-def _description(raw: dict[str, Any], config: ExternalToolConfig) -> str:
-    text = raw.get("description")
-    description = text[:_MAX_DESCRIPTION_LENGTH] if isinstance(text, str) else ""
-    return f"[{config.name}] {description}" if config.read_options(McpOptions).name_in_descriptions else description
 
 
 def server_targets(config: ExternalToolConfig) -> Callable[[str], ToolTarget]:

@@ -87,10 +87,7 @@ def _encode(api: models.ApiDescription, others: dict[str, str]) -> bytes:
     operations = tuple(replace(one, definitions={}, response_definitions={}) for one in api.operations)
     return msgspec.json.encode(
         _StoredApi(
-            replace(api, operations=operations),
-            _texts(sent),
-            None if received is sent else _texts(received),
-            others,
+            replace(api, operations=operations), _texts(sent), None if received is sent else _texts(received), others
         )
     )
 

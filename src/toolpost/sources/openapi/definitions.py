@@ -124,20 +124,17 @@ def relax(schema: JsonSchema, inner: Callable[[str, Any], AnySchema]) -> JsonSch
         if word in ONE:
             copy[word] = inner(word, value)
         elif word in SEVERAL and is_array(value):
-            _add(copy, word, [inner(word, item) for item in value])
+            schemas = [inner(word, item) for item in value]
+            relaxed = "anyOf" if word == "oneOf" else word
+            if relaxed not in copy:
+                copy[relaxed] = schemas
+            else:
+                copy.setdefault("allOf", []).append({relaxed: schemas})
         elif word in BY_NAME and is_object(value):
             copy[word] = {name: inner(word, item) for name, item in value.items()}
         elif word not in _TIGHTER:
             copy[word] = value
     return copy
-
-
-def _add(copy: JsonSchema, word: str, schemas: list[AnySchema]) -> None:
-    word = "anyOf" if word == "oneOf" else word
-    if word not in copy:
-        copy[word] = schemas
-    else:
-        copy.setdefault("allOf", []).append({word: schemas})
 
 
 def remove_references(schema: AnySchema) -> AnySchema:

@@ -36,7 +36,12 @@ def _without_tags(text: str) -> str:
     def convert_tag(tag: re.Match[str]) -> str:
         name = (tag["name"] or "").lower()
         if name == "a":
-            return _link(tag, links)
+            if tag["end"]:
+                address = links.pop() if links else ""
+                return f"]({address})" if address else ""
+            match = _HREF.search(tag["more"])
+            links.append(match[1] if match else "")
+            return "[" if match else ""
         if name == "li":
             return "" if tag["end"] else "\n- "
         if name == "br":
@@ -46,16 +51,6 @@ def _without_tags(text: str) -> str:
         return _MARKS.get(name, "\n\n" if _BLOCK.fullmatch(name) else "")
 
     return _ENTITY.sub(lambda entity: html.unescape(entity[0]), _TAG.sub(convert_tag, text))
-
-
-def _link(tag: re.Match[str], links: list[str]) -> str:
-    """Convert one end of a link to `[` or `](url)`; links to other schemes than http keep their text only."""
-    if tag["end"]:
-        address = links.pop() if links else ""
-        return f"]({address})" if address else ""
-    match = _HREF.search(tag["more"])
-    links.append(match[1] if match else "")
-    return "[" if match else ""
 
 
 def shorten(text: str, limit: int) -> str:

@@ -152,16 +152,13 @@ class _View:
             return schema if isinstance(schema, bool) else {}
         name = str(schema.get("$ref", "")).removeprefix(DEFINITION_PREFIX)
         if way.level > (self._detail.depth if way.optional else max(self._detail.depth, self._detail.required)):
-            return self._stub(schema, name, way.level)
+            definition = self._definitions.get(name)
+            merged_schema = {**definition, **schema} if is_object(definition) else schema
+            stub: JsonSchema = {word: merged_schema[word] for word in ("type", "description") if word in merged_schema}
+            return self._shorten_words(stub, way.level)
         if name in self._definitions:
             heappush(self._waiting, (way, name))
         return self._show(schema, way)
-
-    def _stub(self, schema: JsonSchema, name: str, level: int) -> JsonSchema:
-        definition = self._definitions.get(name)
-        merged_schema = {**definition, **schema} if is_object(definition) else schema
-        stub: JsonSchema = {word: merged_schema[word] for word in ("type", "description") if word in merged_schema}
-        return self._shorten_words(stub, level)
 
     def _shorten_words(self, schema: JsonSchema, level: int) -> JsonSchema:
         text = self._detail.text * (_MORE_FOR_ARGUMENTS if level <= 1 else 1)

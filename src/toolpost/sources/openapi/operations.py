@@ -244,7 +244,9 @@ class _ParameterReader:
         sent = [target for target in self._expand_querystring(parameters) if _is_sent(target.node, placeholders)]
         declared = {target.node["name"] for target in sent if target.node["in"] == "path"}
         sent += [
-            _path_parameter(name) for spelling, name in placeholders.items() if declared.isdisjoint((spelling, name))
+            ResolvedNode({"name": name, "in": "path", "required": True, "schema": {"type": "string"}}, "")
+            for spelling, name in placeholders.items()
+            if declared.isdisjoint((spelling, name))
         ]
         arguments = _name_arguments(sent, names)
         return tuple(self._parameter(target, arguments[id(target.node)]) for target in sent)
@@ -278,7 +280,9 @@ class _ParameterReader:
         node = target.node
         location = cast("models.Location", node["in"])
         schema, content_type = self._read_content(node, target.base)
-        style = _style(node, location)
+        styles = _STYLES[location]
+        style = node.get("style")
+        style = style if style in styles else styles[0]
         explode = node.get("explode")
         description = node.get("description")
         return models.Parameter(
@@ -317,10 +321,6 @@ def _is_sent(node: dict[str, Any], placeholders: Mapping[str, str]) -> bool:
     return location in ("query", "cookie")
 
 
-def _path_parameter(name: str) -> ResolvedNode:
-    return ResolvedNode({"name": name, "in": "path", "required": True, "schema": {"type": "string"}}, "")
-
-
 def _name_arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[int, str]:
     arguments: dict[int, str] = {}
     for location in _LOCATIONS:
@@ -328,12 +328,6 @@ def _name_arguments(sent: Sequence[ResolvedNode], names: UniqueNames) -> dict[in
             name = argument_name(node["name"])
             arguments[id(node)] = names.reserve(f"{name}_{location}" if names.is_taken(name) else name)
     return arguments
-
-
-def _style(node: dict[str, Any], location: models.Location) -> models.Style:
-    styles = _STYLES[location]
-    style = node.get("style")
-    return style if style in styles else styles[0]
 
 
 def _resolve_servers(listed: Any, address: str) -> tuple[str, ...]:

@@ -73,7 +73,9 @@ class BodyReader:
     def _form(self, node: Any, base: str, encoding: Any) -> tuple[AnySchema, Mapping[str, models.FieldEncoding]]:
         layers = list(self._object_schemas(ResolvedNode(node, base)))
         if not layers or not _has_fields(layers[0].node):
-            return self._undeclared_form(node, base)
+            if not self._is_file(node, base):
+                return {"type": "object"}, {}
+            return {"type": "object", "properties": {"file": FILE}}, {"file": models.FieldEncoding(is_file=True)}
         fields = {name: ResolvedNode(field, layer.base) for layer in layers for name, field in _properties(layer.node)}
         encodings = as_object(encoding)
         parts = {name: self._part(field, encodings.get(name)) for name, field in fields.items()}
@@ -83,12 +85,6 @@ class BodyReader:
             return self._schemas.read(node, base), non_default
         schemas = [self._with_files(layer, files) for layer in layers]
         return schemas[0] if len(schemas) == 1 else {"type": "object", "allOf": schemas}, non_default
-
-    def _undeclared_form(self, node: Any, base: str) -> tuple[AnySchema, Mapping[str, models.FieldEncoding]]:
-        """Return the schema of a form without declared fields; binary ones get a field `file`."""
-        if not self._is_file(node, base):
-            return {"type": "object"}, {}
-        return {"type": "object", "properties": {"file": FILE}}, {"file": models.FieldEncoding(is_file=True)}
 
     def _object_schemas(self, target: ResolvedNode) -> Iterator[ResolvedNode]:
         """Yield the object schemas of a form: itself and its `allOf` members, each once."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from toolpost.contracts.errors import ToolSchemaError, ToolValidationError
-from toolpost.http.content import MediaType, parse_media_type
+from toolpost.http.content import parse_media_type
 from toolpost.http.encoding import (
     BuiltUrl,
     Pair,
@@ -61,7 +61,8 @@ class RequestBuilder:
     def __init__(self, operation: models.ApiOperation) -> None:
         self.operation = operation
         self._method = operation.method.upper()
-        self._known = frozenset(_arguments_of(operation))
+        names = [parameter.argument for parameter in operation.parameters]
+        self._known = frozenset([*names, operation.body.argument] if operation.body is not None else names)
         self._sent = tuple(parameter for parameter in operation.parameters if parameter.location != "path")
         self._slots = {parameter.name: parameter for parameter in operation.parameters if parameter.location == "path"}
         self._fixed = _target(operation, {}, {}) if operation.servers and "{" not in operation.path else None
@@ -70,7 +71,10 @@ class RequestBuilder:
     def build(self, arguments: Mapping[str, Any], files: Mapping[str, File] | None = None) -> PlannedRequest:
         """Build the request; `files` holds the artifacts that `find_artifact_ids` names."""
         if not self._known.issuperset(arguments):
-            _refuse_unknown(self._known, arguments)
+            unknown = min(arguments.keys() - self._known)
+            raise ToolValidationError(
+                f"unknown argument {unknown!r}; known are: {', '.join(sorted(self._known)) or 'none'}"
+            )
         target = self._fixed or _target(self.operation, self._slots, arguments)
         query = [*target.query]
         headers: list[Pair] = []
@@ -99,16 +103,6 @@ class RequestBuilder:
             and arguments.get(parameter.argument) is not None
             for parameter in self._sent
         )
-
-
-def _arguments_of(operation: models.ApiOperation) -> list[str]:
-    body = operation.body
-    return [*(parameter.argument for parameter in operation.parameters), *([] if body is None else [body.argument])]
-
-
-def _refuse_unknown(known: frozenset[str], arguments: Mapping[str, Any]) -> NoReturn:
-    unknown = min(arguments.keys() - known)
-    raise ToolValidationError(f"unknown argument {unknown!r}; known are: {', '.join(sorted(known)) or 'none'}")
 
 
 def _missing_argument(parameter: models.Parameter) -> ToolValidationError:
@@ -239,7 +233,9 @@ def _encode_body(body: models.RequestBody, value: Any, artifacts: Artifacts) -> 
         case "multipart":
             return _multipart(body, value, artifacts)
         case "yaml":
-            return _yaml(body, value, artifacts)
+            if is_file(value) or isinstance(value, str):
+                return _text(body, value, artifacts)
+            return _json(body, value)  # every JSON document is a YAML document
         case "binary":
             return _file(body, value, artifacts)
         case "events" | "xml" | "text":
@@ -277,18 +273,9 @@ def _text(body: models.RequestBody, value: Any, artifacts: Artifacts) -> Encoded
         data = text.encode(kind.charset or "utf-8")
     except UnicodeEncodeError as error:
         raise UnsendableError(f"it contains characters that {kind.charset or 'utf-8'} does not have") from error
-    return EncodedBody(data, _with_charset(body.content_type, kind, data))
-
-
-def _with_charset(content_type: str, kind: MediaType, data: bytes) -> str:
-    """Add `charset=utf-8` to non-ASCII text; RFC 9110 has no default charset, and XML declares its own."""
-    return content_type if kind.kind == "xml" or kind.charset or data.isascii() else f"{content_type}; charset=utf-8"
-
-
-def _yaml(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:
-    if is_file(value) or isinstance(value, str):
-        return _text(body, value, artifacts)
-    return _json(body, value)  # every JSON document is a YAML document
+    if kind.kind == "xml" or kind.charset or data.isascii():
+        return EncodedBody(data, body.content_type)
+    return EncodedBody(data, f"{body.content_type}; charset=utf-8")  # RFC 9110 has no default, and XML declares its own
 
 
 def _file(body: models.RequestBody, value: Any, artifacts: Artifacts) -> EncodedBody:

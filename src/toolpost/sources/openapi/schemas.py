@@ -166,17 +166,13 @@ class SchemaReader:
         below = _Position(place.base, place.depth + 1)
         schemas = {key: self._convert(node, below) for key, node in value.items() if isinstance(node, dict | bool)}
         if word == "patternProperties":
-            schema[word] = self._convert_patterns(schemas)
+            fitting = {key: self._patterns.supported(key) for key in schemas}
+            schema[word] = {pattern or "": {} if pattern is None else schemas[key] for key, pattern in fitting.items()}
             return
         if schemas:
             schema["dependentSchemas"] = {**schema.get("dependentSchemas", {}), **schemas}
         if lists := clean_name_lists(value):
             schema["dependentRequired"] = lists
-
-    def _convert_patterns(self, schemas: dict[str, AnySchema]) -> dict[str, AnySchema]:
-        """Convert pattern properties; an unsupported pattern allows every name, or its properties would be refused."""
-        fitting = {key: self._patterns.supported(key) for key in schemas}
-        return {pattern or "": {} if pattern is None else schemas[key] for key, pattern in fitting.items()}
 
 
 class _Position(NamedTuple):

@@ -86,10 +86,7 @@ def _form(fields: Sequence[ResolvedNode], consumes: Sequence[str]) -> dict[str, 
     }
     encoding = {node["name"]: style for node in nodes if (style := _swagger_style(node))}
     media_type = _form_type(nodes, consumes)
-    return {
-        "required": bool(schema["required"]),
-        "content": {media_type: {"schema": schema, "encoding": encoding}},
-    }
+    return {"required": bool(schema["required"]), "content": {media_type: {"schema": schema, "encoding": encoding}}}
 
 
 def _field(node: dict[str, Any]) -> dict[str, Any]:

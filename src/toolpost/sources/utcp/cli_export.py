@@ -19,12 +19,11 @@ from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.errors import ConfigError
 from toolpost.contracts.manuals import DescribedCommand, DescribedCommands
 from toolpost.contracts.source_kinds import TransportType, UtcpMode
-from toolpost.contracts.spec import JsonSchema
 from toolpost.processes.launch import child_environment
 from toolpost.schema.templates import slot_names
 from toolpost.sources.utcp.compile import check_kind_allowed, compile_tool, unset_variables, unusable_tool
 from toolpost.sources.utcp.context import ContextFactory
-from toolpost.sources.utcp.discovery import DiscoveryResult, ManualDiscovery
+from toolpost.sources.utcp.discovery import ManualDiscovery
 from toolpost.sources.utcp.manuals import Manual, ManualTool
 from toolpost.sources.utcp.scripts import PLACEHOLDER_PATTERN
 from toolpost.sources.utcp.templates import CliTemplate
@@ -68,7 +67,11 @@ async def export_cli_commands(config: ExternalToolConfig, *, network: NetworkPol
             result = await discovery.run()
         finally:
             await contexts.close()
-    _check_result(result, str(config.options["manual"]))
+    shown = str(config.options["manual"]).partition("?")[0]
+    if not result.manuals:
+        raise ConfigError(f"options.manual: {shown} describes no commands; connect it with transport: utcp")
+    if not any(manual.tools or manual.problems for manual in result.manuals):
+        raise ConfigError(f"options.manual: {shown} has no tools; check whether it is the right one")
     commands: list[DescribedCommand] = []
     for manual in result.manuals:
         variables = Variables(manual.name, discovery.variables(manual.variables), os.environ)
@@ -90,19 +93,11 @@ def _manual_location(config: ExternalToolConfig) -> str:
     return str(path.absolute())
 
 
-def _check_result(result: DiscoveryResult, location: str) -> None:
-    shown = location.partition("?")[0]
-    if not result.manuals:
-        raise ConfigError(f"options.manual: {shown} describes no commands; connect it with transport: utcp")
-    if not any(manual.tools or manual.problems for manual in result.manuals):
-        raise ConfigError(f"options.manual: {shown} has no tools; check whether it is the right one")
-
-
 def _export_tool(tool: ManualTool, manual: Manual, variables: Variables) -> DescribedCommand:
     command = DescribedCommand(
         name=tool.name,
         description=tool.description,
-        input_schema=_declared_inputs(tool.inputs),
+        input_schema=tool.inputs if any(value for key, value in tool.inputs.items() if key != "type") else None,
         output_schema=tool.outputs,
         tags=tool.tags,
     )
@@ -110,11 +105,6 @@ def _export_tool(tool: ManualTool, manual: Manual, variables: Variables) -> Desc
         return _export_command(command, tool, manual, variables)
     except ConfigError as error:
         return replace(command, fault=str(error))
-
-
-def _declared_inputs(schema: JsonSchema) -> JsonSchema | None:
-    """Return the schema of the arguments, None where it declares nothing."""
-    return schema if any(value for key, value in schema.items() if key != "type") else None
 
 
 def _export_command(
@@ -178,7 +168,10 @@ class CommandLineParser:
             case "name":
                 return f"{{{_argument_name(token['name'])}}}"
             case "variable":
-                return _escape_braces(self._variable(token["variable"].strip("{}")))
+                name = token["variable"].strip("{}")
+                if name not in self._env:
+                    self.missing.append(name)
+                return _escape_braces(self._env.get(name, ""))
             case "escaped":
                 return _escape_braces(token["escaped"])
             case "shell":
@@ -187,11 +180,6 @@ class CommandLineParser:
                 )
             case _:
                 return _escape_braces(token[0])
-
-    def _variable(self, name: str) -> str:
-        if name not in self._env:
-            self.missing.append(name)
-        return self._env.get(name, "")
 
     def _add(self, piece: str) -> None:
         self._word = (self._word or "") + piece

@@ -194,11 +194,7 @@ async def open_response(
 
 
 async def send_authenticated(
-    planned: PlannedRequest,
-    tool: CompiledTool,
-    invocation: Invocation,
-    context: ManualContext,
-    send: Send,
+    planned: PlannedRequest, tool: CompiledTool, invocation: Invocation, context: ManualContext, send: Send
 ) -> tuple[Response, Presentation]:
     """Send a request with its credentials; return the response and the credentials that it was sent with.
 
@@ -232,16 +228,15 @@ def parse_response(tool: CompiledTool, response: Response, secrets: Sequence[str
     if status in _NO_BODY or not response.body:
         return ToolOutput(None, f"{status} {status_phrase(status)}: {location}" if location else None)
     try:
-        content = parse_body(response.body, headers.get("content-type") or "", declared=_declared_types(tool))
+        declared = (tool.outputs or {}).get("type")
+        content = parse_body(
+            response.body,
+            headers.get("content-type") or "",
+            declared=("application/json",) if declared in ("object", "array") else (),
+        )
     except UnreadableError as error:
         raise unusable_error(tool.label, status, response.body, error, secrets) from error
     output = ToolOutput(content.value, None, content.media_type, NO_META)
     if content.note:
         output = output.with_note(content.note)
     return output.with_note(STREAM_CUT) if response.is_cut else output
-
-
-def _declared_types(tool: CompiledTool) -> tuple[str, ...]:
-    """Return JSON where the manual declares an object or an array."""
-    declared = (tool.outputs or {}).get("type")
-    return ("application/json",) if declared in ("object", "array") else ()

@@ -128,19 +128,15 @@ def _parse_tool(item: Any, manual: str, number: int, default: Mapping[str, Any] 
         raise ConfigError(f"tool {name!r} is skipped: it has no tool_call_template with a call_template_type")
     inputs, outputs = item.get("inputs"), item.get("outputs")
     tags = item.get("tags")
+    schema = _drop_nulls(as_object(inputs))
     return ManualTool(
         full_name=name if name.startswith(f"{manual}.") else f"{manual}.{name}",
         description=str(item.get("description") or ""),
-        inputs=_object_schema(as_object(inputs)),
+        inputs=schema if "type" in schema else {"type": "object", **schema},
         outputs=_drop_nulls(outputs) or None if is_object(outputs) else None,
         tags=tuple(map(str, tags)) if is_array(tags) else (),
         template=template,
     )
-
-
-def _object_schema(inputs: dict[str, Any]) -> JsonSchema:
-    schema = _drop_nulls(inputs)
-    return schema if "type" in schema else {"type": "object", **schema}
 
 
 def _drop_nulls(schema: Mapping[str, Any]) -> JsonSchema:

@@ -85,7 +85,11 @@ def build_script(commands: Sequence[CommandStep], arguments: Mapping[str, Any], 
     head = _PROLOGUE.format(folder=shlex.quote(str(folder)))
     end = f': >"$__utcp_folder/{END_MARKER}"'
     run = [_step(number, step, last=number == len(steps) - 1) for number, step in enumerate(steps)]
-    return Script("\n".join([head, *run, *_final_output(commands), end]), env)
+    last = len(commands) - 1
+    choices = [step.append_to_final_output for step in commands]
+    numbers = [number for number, choice in enumerate(choices) if (number == last if choice is None else choice)]
+    shown = [f"printf '%s\\n' \"${{CMD_{number}_OUTPUT}}\"" for number in numbers]
+    return Script("\n".join([head, *run, *shown, end]), env)
 
 
 def _step(number: int, command: str, *, last: bool) -> str:
@@ -102,13 +106,6 @@ CMD_{number}_OUTPUT=$(<"$__utcp_writes")
 __utcp_writes="""
 
 
-def _final_output(commands: Sequence[CommandStep]) -> list[str]:
-    last = len(commands) - 1
-    choices = [step.append_to_final_output for step in commands]
-    numbers = [number for number, choice in enumerate(choices) if (number == last if choice is None else choice)]
-    return [f"printf '%s\\n' \"${{CMD_{number}_OUTPUT}}\"" for number in numbers]
-
-
 def _insert_references(command: str, names: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
     """Replace the placeholders of a command by references to variables, quoted for their position."""
     if PLACEHOLDER_PREFIX not in command:
@@ -116,16 +113,13 @@ def _insert_references(command: str, names: Mapping[str, str], arguments: Mappin
     pieces = parse_command(command)
     for piece in pieces:
         if isinstance(piece, Placeholder):
-            _check_option(piece, arguments[piece.name])
+            value = arguments[piece.name]
+            is_allowed = piece.option == "any" or (piece.option == "number" and isinstance(value, (int, float)))
+            if not is_allowed and _value(piece.name, value).startswith("-"):
+                raise ToolValidationError(
+                    f"{piece.name}: begins with '-' and would be parsed as an option of the command"
+                )
     return "".join(_reference(names[one.name], one.quotes) if isinstance(one, Placeholder) else one for one in pieces)
-
-
-def _check_option(placeholder: Placeholder, value: Any) -> None:
-    is_allowed = placeholder.option == "any" or (placeholder.option == "number" and isinstance(value, (int, float)))
-    if not is_allowed and _value(placeholder.name, value).startswith("-"):
-        raise ToolValidationError(
-            f"{placeholder.name}: begins with '-' and would be parsed as an option of the command"
-        )
 
 
 def _reference(name: str, quotes: str) -> str:
@@ -163,7 +157,12 @@ def check_script(commands: Sequence[CommandStep]) -> None:
         if PLACEHOLDER_PREFIX in step.command:
             parse_command(step.command)
         else:
-            check_other_step(step.command)
+            # Values of other steps may reach a step without placeholders, so it must not evaluate code either.
+            try:
+                outline = _scan(step.command)[1]
+            except ConfigError:
+                outline = step.command
+            _check_code(outline.replace("((", " [[ "))
 
 
 def placeholder_names(commands: Sequence[CommandStep]) -> list[str]:
@@ -236,15 +235,6 @@ class Placeholder(NamedTuple):
     name: str
     quotes: str
     option: str
-
-
-def check_other_step(command: str) -> None:
-    """Refuse a step without placeholders that evaluates code, because the values of other steps may reach it."""
-    try:
-        outline = _scan(command)[1]
-    except ConfigError:
-        outline = command
-    _check_code(outline.replace("((", " [[ "))
 
 
 def pipe_names(commands: Sequence[CommandStep]) -> list[str]:

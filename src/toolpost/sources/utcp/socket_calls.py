@@ -158,7 +158,7 @@ def _encode_request(template: templates.SocketTemplate, invocation: Invocation) 
         return _build_message(None, invocation.arguments)
     if template.request_data_template:
         return _build_message(template.request_data_template, invocation.arguments)
-    return _join_values(invocation.arguments)
+    return " ".join(argument_text(name, value) for name, value in invocation.arguments.items() if value is not None)
 
 
 def _socket_output(
@@ -187,8 +187,3 @@ async def call_udp(tool: CompiledTool, invocation: Invocation, context: ManualCo
         timeout_s=tool.timeout_s,
     )
     return _socket_output(b"".join(answers), template, tool, is_truncated=False)
-
-
-def _join_values(arguments: Mapping[str, Any]) -> str:
-    """Join the values of the arguments with spaces, for a text format without a template."""
-    return " ".join(argument_text(name, value) for name, value in arguments.items() if value is not None)

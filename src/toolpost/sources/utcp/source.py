@@ -83,22 +83,16 @@ class UtcpSource(BaseSource):
         tools += await self._bridge_manuals(result)
         self._skip_reasons = group_reasons(self._skip_reasons)
         self.problems = [*self.problems, *(f"source {self.name!r}: {problem}" for problem in self._skip_reasons)]
-        self.files = [
-            *discovery.files,
-            *(file for inner in self._delegated_sources for file in inner.files),
-        ]
+        self.files = [*discovery.files, *(file for inner in self._delegated_sources for file in inner.files)]
         if not tools:
-            self._raise_without_tools(result)
+            # If the filters of the configuration removed all tools, the list is empty without an error.
+            if len(self._skip_reasons) == len(self._delegate_errors) == 1:
+                raise self._delegate_errors[0]
+            if self._skip_reasons:
+                raise ConfigError(f"no tool can be used: {'; '.join(self._skip_reasons[:_MAX_REASONS])}")
+            if not (result.delegates or result.unknown or any(manual.tools for manual in result.manuals)):
+                raise ConfigError("the manual has no tools; check whether its address is the right one")
         return tools
-
-    def _raise_without_tools(self, result: DiscoveryResult) -> None:
-        """Raise the reason for an empty tool list, unless the filters of the configuration removed all tools."""
-        if len(self._skip_reasons) == len(self._delegate_errors) == 1:
-            raise self._delegate_errors[0]
-        if self._skip_reasons:
-            raise ConfigError(f"no tool can be used: {'; '.join(self._skip_reasons[:_MAX_REASONS])}")
-        if not (result.delegates or result.unknown or any(manual.tools for manual in result.manuals)):
-            raise ConfigError("the manual has no tools; check whether its address is the right one")
 
     async def _compile_manual(self, manual: Manual, discovery: ManualDiscovery, contexts: ContextFactory) -> list[Tool]:
         self._skip_reasons += manual.problems

@@ -61,7 +61,11 @@ class Variables:
             filler.values += script_variables.values()
             declared: Any = fields.get("env_vars") or {}
             fields["env_vars"] = {**script_variables, **declared} if is_object(declared) else declared
-            self.secrets |= self._inherited_secrets(template)
+            names: Any = template.get("inherit_env_vars")
+            variables = [name for name in names if isinstance(name, str)] if is_array(names) else []
+            self.secrets |= {
+                self._environ[name] for name in variables if is_secret_name(name) and name in self._environ
+            }
         self.secrets |= {*filler.secrets, *_literal_secrets(fields)}
         return FilledTemplate(fields, tuple(dict.fromkeys(filler.values)), tuple(dict.fromkeys(filler.missing)))
 
@@ -70,11 +74,6 @@ class Variables:
         names = [one or other for one, other in _VARIABLE.findall(str(commands))]
         values = {name: self.find(name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
-
-    def _inherited_secrets(self, template: Mapping[str, Any]) -> set[str]:
-        names: Any = template.get("inherit_env_vars")
-        variables = [name for name in names if isinstance(name, str)] if is_array(names) else []
-        return {self._environ[name] for name in variables if is_secret_name(name) and name in self._environ}
 
 
 def _literal_secrets(part: Mapping[str, Any]) -> Iterator[str]:

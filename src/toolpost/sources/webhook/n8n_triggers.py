@@ -41,7 +41,9 @@ class TriggerReader(Struct):
         if workflow.get("active") is False or workflow.get("isArchived") is True:
             return
         name = sanitize(str(workflow.get("name") or ""), ())
-        version = _active_version(workflow)
+        version = workflow.get("activeVersion")
+        if not is_object(version) or not is_array(version.get("nodes")):
+            version = workflow  # of an n8n without published versions; otherwise it may hold an unpublished draft
         nodes = version.get("nodes")
         if not is_array(nodes):
             self.problems.append(f"workflow {name!r} has no nodes that can be read")
@@ -55,7 +57,11 @@ class TriggerReader(Struct):
 
     def _add_webhook(self, workflow: dict[str, Any], name: str, node: dict[str, Any], notes: tuple[str, ...]) -> None:
         parameters = as_object(node.get("parameters"))
-        methods, path = _methods(parameters), _path(workflow, node, parameters)
+        # n8n omits default values.
+        several = parameters.get("multipleMethods") is True
+        value = parameters.get("httpMethod", ["GET", "POST"] if several else "GET")
+        offered = value if is_array(value) else [value]
+        methods, path = [method for method in _METHODS if method in offered], _path(workflow, node, parameters)
         if not methods or path is None:
             reason = "its path or method is an n8n expression" if path is None else "its method cannot be called"
             self.problems.append(f"workflow {name!r} has a webhook that is skipped: {reason}")
@@ -77,12 +83,6 @@ class TriggerReader(Struct):
         ]
 
 
-def _active_version(workflow: dict[str, Any]) -> dict[str, Any]:
-    """Return the published version; the workflow itself may hold an unpublished draft."""
-    version = workflow.get("activeVersion")
-    return version if is_object(version) and is_array(version.get("nodes")) else workflow
-
-
 def _other_trigger_problems(workflow: str, node: dict[str, Any]) -> Iterator[str]:
     """Report form, chat and MCP triggers, which cannot be called as webhooks."""
     kind = str(node.get("type"))
@@ -91,14 +91,6 @@ def _other_trigger_problems(workflow: str, node: dict[str, Any]) -> Iterator[str
     elif kind == _MCP_NODE:
         where = sanitize(f"/mcp/{as_object(node.get('parameters')).get('path', '')}", ())
         yield f"workflow {workflow!r} is an MCP server: connect it as a separate source, transport mcp, at {where}"
-
-
-def _methods(parameters: dict[str, Any]) -> list[str]:
-    """Return the methods of a node; n8n omits default values, and each method has its own branch."""
-    several = parameters.get("multipleMethods") is True
-    value = parameters.get("httpMethod", ["GET", "POST"] if several else "GET")
-    offered = value if is_array(value) else [value]
-    return [method for method in _METHODS if method in offered]
 
 
 def _path(workflow: dict[str, Any], node: dict[str, Any], parameters: dict[str, Any]) -> str | None:

@@ -98,9 +98,16 @@ class WebhookSource(BaseSource):
         base = config.base_url or config.connection
         with_url = {name: tool for name, tool in self._options.tools.items() if tool.url}
         declared = [*declared_hooks(self.name, base, with_url, is_n8n=True)]
-        headers = self._api_headers()
+        credentials = self.credential.headers
+        if _holds_api_key(config):  # which may be configured without a header
+            credentials = {API_KEY_HEADER: str(config.auth_config["api_key"])}
+        headers = [*config.headers.items(), *credentials.items()]
         if not any(_is_api_key(name) for name, _ in headers):
-            return self._without_api(declared)
+            if not declared:
+                msg = f"source {self.name!r} is an n8n, and no API key is given to find its workflows with"
+                raise errors.ToolAuthError(f"{msg}. {API_KEY_HINT}")
+            self._problems.append("without an API key only webhooks with a url are tools")
+            return declared
         without_url = {name: tool for name, tool in self._options.tools.items() if not tool.url}
         workflows = await self._api(headers).active_workflows()
         builder = N8nToolBuilder(source=self.name, base=base, tools=without_url)
@@ -108,22 +115,8 @@ class WebhookSource(BaseSource):
         self._problems += [*problems, *_shadowing_problems(workflow_hooks, with_url)]
         return [*declared, *(one for one in workflow_hooks if one.name not in with_url)]
 
-    def _without_api(self, declared: list[HookDefinition]) -> list[HookDefinition]:
-        if not declared:
-            msg = f"source {self.name!r} is an n8n, and no API key is given to find its workflows with"
-            raise errors.ToolAuthError(f"{msg}. {API_KEY_HINT}")
-        self._problems.append("without an API key only webhooks with a url are tools")
-        return declared
-
     def _api(self, headers: Sequence[Pair]) -> N8nApi:
         return N8nApi(self._client, self.config.connection, headers, timeout_s=self.config.connect_timeout_s)
-
-    def _api_headers(self) -> list[Pair]:
-        """Return the headers for n8n's API; a key without a configured header is sent as X-N8N-API-KEY."""
-        credentials = self.credential.headers
-        if _holds_api_key(self.config):
-            credentials = {API_KEY_HEADER: str(self.config.auth_config["api_key"])}
-        return [*self.config.headers.items(), *credentials.items()]
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         """Call the webhook of one call with its credential and its idempotency key."""

@@ -36,7 +36,11 @@ def parse_note(text: str) -> WorkflowNote:
         problem = f"a note of {len(text):,} characters was not read; at most {MAX_NOTE_CHARS:,} are"
         return WorkflowNote(problems=(problem,))
     if text.lstrip().startswith("{"):
-        return _parse_json_note(text)
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return WorkflowNote(text.strip())
+        return WorkflowNote(input_schema=_schema(value)) if is_object(value) else WorkflowNote(text.strip())
     description, blocks = _split_fences(text)
     schemas: dict[str, JsonSchema] = {}
     problems: list[str] = []
@@ -50,15 +54,6 @@ def parse_note(text: str) -> WorkflowNote:
         elif is_object(value):
             schemas[direction] = _schema(value)
     return WorkflowNote(description, schemas.get("input"), schemas.get("output"), tuple(problems))
-
-
-def _parse_json_note(text: str) -> WorkflowNote:
-    """Parse a note that is one JSON object; any other text is the description."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return WorkflowNote(text.strip())
-    return WorkflowNote(input_schema=_schema(value)) if is_object(value) else WorkflowNote(text.strip())
 
 
 def _split_fences(text: str) -> tuple[str, list[_Block]]:
@@ -128,7 +123,10 @@ def infer_schema(value: Any, depth: int = 0) -> JsonSchema:
         fields = list(value.items())[:_MAX_FIELDS]
         return {"type": "object", "properties": {name: infer_schema(inner, depth + 1) for name, inner in fields}}
     if is_array(value):
-        return _infer_array(value, depth)
+        schemas = [infer_schema(item, depth + 1) for item in value[:_MAX_FIELDS]]
+        if not schemas or any(schema != schemas[0] for schema in schemas):  # items of different kinds
+            return {"type": "array"}
+        return {"type": "array", "items": schemas[0]}
     if isinstance(value, bool):
         return {"type": "boolean"}
     return {"type": "string" if isinstance(value, str) else "number"}
@@ -137,11 +135,3 @@ def infer_schema(value: Any, depth: int = 0) -> JsonSchema:
 class _Block(NamedTuple):
     info: str
     text: str
-
-
-def _infer_array(items: list[Any], depth: int) -> JsonSchema:
-    """Infer the item schema only if all items have the same one."""
-    schemas = [infer_schema(item, depth + 1) for item in items[:_MAX_FIELDS]]
-    if not schemas or any(schema != schemas[0] for schema in schemas):
-        return {"type": "array"}
-    return {"type": "array", "items": schemas[0]}

@@ -51,12 +51,7 @@ class Port(ConfigModel):
     def row_schema(self) -> JsonSchema:
         """Return the JSON Schema of one row; any value may be missing, as in a table."""
         properties = {name: {"anyOf": [COLUMN_SCHEMAS[kind], {"type": "null"}]} for name, kind in self.columns.items()}
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
+        return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 class OutputPort(Port):

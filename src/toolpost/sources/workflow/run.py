@@ -55,7 +55,8 @@ class _Run:
 
     async def take_inputs(self, arguments: Mapping[str, Any]) -> None:
         ports = self._workflow.data.ports.inputs
-        defaults = _defaults(self._workflow.data.inputs)
+        properties: Mapping[str, Any] = self._workflow.data.inputs.get("properties", {})
+        defaults = {name: one["default"] for name, one in properties.items() if is_object(one) and "default" in one}
         self._scope["inputs"] = defaults | {name: value for name, value in arguments.items() if name not in ports}
         tables: dict[str, Any] = {}
         if ports:
@@ -71,17 +72,14 @@ class _Run:
                 if missing == 0:
                     group.create_task(self._run_step(name, group))
         if self._failures:
-            raise self._find_failure()
+            first = self._failures[0]
+            if not self._waiting:
+                raise first
+            # Open questions of other steps can only be denied now.
+            open_ids = ", ".join(asked.pending_id for one in self._waiting for asked in one.questions)
+            raise ToolExecutionError(f"{first.message}; still open are its questions {open_ids}", code=first.error_code)
         if self._waiting:
             self._context.wait_for(*self._waiting)
-
-    def _find_failure(self) -> ToolError:
-        """Return the first failure, with the open questions of other steps, which can only be denied now."""
-        first = self._failures[0]
-        if not self._waiting:
-            return first
-        open_ids = ", ".join(asked.pending_id for one in self._waiting for asked in one.questions)
-        return ToolExecutionError(f"{first.message}; still open are its questions {open_ids}", code=first.error_code)
 
     async def _run_step(self, name: str, group: asyncio.TaskGroup) -> None:
         planned = self._workflow.steps[name]
@@ -194,7 +192,8 @@ class _Run:
                 case Paused():
                     raise _Waiting(outcome)
                 case Failed(error=error):
-                    if attempt > step.retries or not _may_retry(error):
+                    may_retry = error.is_retryable or isinstance(error, ToolExecutionError)
+                    if attempt > step.retries or not may_retry:
                         raise self._error(where, f"{step.tool}: {error.message}", error) from error
                 case _:
                     assert_never(outcome)
@@ -261,13 +260,3 @@ class _Waiting(Exception):  # noqa: N818 - not a failure: the call is paused
     def __init__(self, *paused: Paused) -> None:
         super().__init__()
         self.paused = paused
-
-
-def _may_retry(error: ToolError) -> bool:
-    """Return whether a retry could succeed: not after a rejection, a denial or invalid arguments."""
-    return error.is_retryable or isinstance(error, ToolExecutionError)
-
-
-def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    return {name: one["default"] for name, one in properties.items() if is_object(one) and "default" in one}

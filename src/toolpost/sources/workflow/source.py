@@ -64,7 +64,11 @@ class WorkflowSource(BaseSource):
     def _tools(self, versions: Mapping[str, Mapping[int, Workflow]]) -> dict[str, Tool]:
         """Return the tools by their names within the source; raise ConfigError for an alias of an unknown version."""
         tools: dict[str, Tool] = {}
-        aliased = _aliased_names(self.config.read_options(WorkflowOptions).aliases)
+        aliased = {
+            name
+            for versions in self.config.read_options(WorkflowOptions).aliases.values()
+            for name in ([versions] if isinstance(versions, str) else versions)
+        }
         for name, by_version in versions.items():
             newest = max(by_version)
             for version, workflow in by_version.items():
@@ -97,10 +101,6 @@ class WorkflowSource(BaseSource):
 
     async def invoke(self, call: AuthorizedCall) -> ToolOutput | Question:
         return await run_tool(call)
-
-
-def _aliased_names(aliases: Mapping[str, str | dict[str, int]]) -> set[str]:
-    return {name for versions in aliases.values() for name in ([versions] if isinstance(versions, str) else versions)}
 
 
 def _by_version(workflows: Sequence[tuple[Path, Workflow]]) -> tuple[dict[str, dict[int, Workflow]], list[str]]:
@@ -158,6 +158,7 @@ class WorkflowFunction:
 def _spec(workflow: Workflow, *, name: str, source: str) -> ToolSpec:
     data = workflow.data
     external = data.side_effects == "external"
+    definition = json.dumps(data.model_dump(mode="json"), sort_keys=True)  # whole, so that an approval is bound to it
     steps = " → ".join(workflow.steps) if len(workflow.steps) <= 5 else f"{len(workflow.steps)} steps"
     return ToolSpec(
         name=name,
@@ -172,13 +173,8 @@ def _spec(workflow: Workflow, *, name: str, source: str) -> ToolSpec:
         version=str(workflow.version),
         source=source,
         extra={"workflow": workflow.name},
-        target=ToolTarget("workflow", f"{workflow.name}, version {workflow.version}: {steps}", _detail(workflow)),
+        target=ToolTarget("workflow", f"{workflow.name}, version {workflow.version}: {steps}", definition),
     )
-
-
-def _detail(workflow: Workflow) -> str:
-    """Return the whole definition, so that an approval is bound to it."""
-    return json.dumps(workflow.data.model_dump(mode="json"), sort_keys=True)
 
 
 class SharedWorkflow:
