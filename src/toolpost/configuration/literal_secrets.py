@@ -23,6 +23,9 @@ def literal_secrets(settings: Settings) -> Iterator[str]:
     keys += [secret for webhook in settings.webhooks for secret in (webhook.secret, webhook.previous_secret)]
     keys += [link.embeddings.api_key for link in links if link.embeddings is not None]
     yield from (key.get_secret_value().strip() for key in keys if key is not None)
+    for webhook in settings.webhooks:
+        for value in webhook.headers.values():  # without the scheme of "Bearer TOKEN"
+            yield value.get_secret_value().rpartition(" ")[2]
     if settings.database is not None and (password := urlsplit(settings.database).password):
         yield from (password, unquote(password))
     for source in settings.all_sources():

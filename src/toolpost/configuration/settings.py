@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -27,6 +27,7 @@ from toolpost.builtin.providers.config import ProviderSettings, SearchName
 from toolpost.configuration.defaults import DATA_FOLDER, DEFAULT_FOLDER, FILE_BUILTINS, FILE_NAME, LOCK_NAME
 from toolpost.contracts.callers import CallerScope
 from toolpost.contracts.config_model import ConfigModel, Deferred, SourceModel, to_camel
+from toolpost.contracts.http_syntax import TOKEN
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.contracts.source_kinds import McpTransport, TransportType
 from toolpost.contracts.spec import SideEffects
@@ -435,7 +436,10 @@ class WebhookSettings(ConfigModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", description="Identifies the webhook after a restart")
     url: str = Field(pattern=r"^https?://[^\s#]+$", repr=False)
-    secret: SecretStr = Field(description="whsec_ and the base64 of at least 24 random bytes, such as ${HOOK_SECRET}")
+    secret: SecretStr | None = Field(
+        default=None,
+        description="whsec_ and base64 of at least 24 random bytes, such as ${HOOK_SECRET}; optional with `template`",
+    )
     previous_secret: SecretStr | None = Field(
         default=None, description="Also signs requests, until the receiver uses the new secret"
     )
@@ -446,7 +450,38 @@ class WebhookSettings(ConfigModel):
     principals: list[str] = Field(
         default_factory=lambda: ["*"], min_length=1, description="Only events of these users: patterns of tenant:user"
     )
+    template: Literal["slack", "teams"] | dict[str, Any] | None = Field(
+        default=None, description="The body for a chat, or JSON with placeholders such as {subject} for a mail service"
+    )
+    headers: dict[str, SecretStr] = Field(
+        default_factory=dict, description="More headers, such as Authorization: Bearer ${MAIL_KEY}"
+    )
     enabled: bool = True
+
+    @model_validator(mode="after")
+    def _check_signature(self) -> Self:
+        if self.secret is None and self.template is None:
+            raise ValueError("secret is required without a template: the receiver verifies requests with it")
+        return self
+
+    @field_validator("template")
+    @classmethod
+    def _check_template(cls, template: Any) -> Any:
+        from toolpost.runtime.webhook_messages import placeholders, unknown_placeholders  # noqa: PLC0415
+
+        if isinstance(template, dict) and (unknown := unknown_placeholders(cast("dict[str, Any]", template))):
+            raise ValueError(f"placeholders must be {', '.join(placeholders())}; {unknown[0]!r} is unknown")
+        return template
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, value in headers.items():
+            if not re.fullmatch(TOKEN, name) or not value.get_secret_value().isprintable():
+                raise ValueError(f"{name!r} is not a valid header name, or its value contains control characters")
+            if name.lower() == "content-type" or name.lower().startswith("webhook-"):
+                raise ValueError(f"the header {name!r} is set by Toolpost")
+        return headers
 
     @field_validator("secret", "previous_secret")
     @classmethod
@@ -467,8 +502,8 @@ class WebhookSettings(ConfigModel):
                 raise ValueError(f"must be types of events; none matches {pattern!r}")
         return events
 
-    def to_webhook(self) -> "EventWebhook":
-        """Convert to the type that the runtime takes."""
+    def to_webhook(self, *, console: str = "") -> "EventWebhook":
+        """Convert to the type that the runtime takes; messages for people link to `console`."""
         from toolpost.runtime.webhook_receivers import EventWebhook, webhook_key  # noqa: PLC0415
 
         secrets = [one.get_secret_value() for one in (self.secret, self.previous_secret) if one is not None]
@@ -479,6 +514,9 @@ class WebhookSettings(ConfigModel):
             events=tuple(self.events),
             tools=tuple(self.tools),
             principals=tuple(self.principals),
+            template=self.template,
+            headers=tuple((name, value.get_secret_value()) for name, value in self.headers.items()),
+            console=console,
         )
 
 

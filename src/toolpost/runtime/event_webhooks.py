@@ -20,6 +20,7 @@ from toolpost.contracts.errors import StoreError, ToolError
 from toolpost.contracts.retries import RetryPolicy
 from toolpost.http.response_errors import response_error
 from toolpost.runtime.resilience import backoff
+from toolpost.runtime.webhook_messages import WebhookMessage
 from toolpost.wire.client import HttpClient
 from toolpost.wire.messages import Request
 
@@ -221,8 +222,11 @@ class _Sender:
 
     async def _post(self, event: StoredEvent) -> None:
         data = await self._pending.describe_event(event, by=f"{event.tenant}:webhook")
-        at = datetime.fromtimestamp(event.at, UTC).isoformat()
-        message = {"type": event.code.name, "timestamp": at, "data": {**data, "tenant": event.tenant}}
+        if self.webhook.template is None:
+            at = datetime.fromtimestamp(event.at, UTC).isoformat()
+            message: Any = {"type": event.code.name, "timestamp": at, "data": {**data, "tenant": event.tenant}}
+        else:
+            message = WebhookMessage.of(data, console=self.webhook.console).render(self.webhook.template)
         body = json.dumps(message, separators=(",", ":"), default=str).encode()
         # The hash of the event in the chain: unique, and the same for every delivery.
         message_id, timestamp = f"msg_{event.hash[:20]}", int(time.time())
@@ -230,8 +234,10 @@ class _Sender:
             "Content-Type": "application/json",
             "webhook-id": message_id,
             "webhook-timestamp": str(timestamp),
-            "webhook-signature": self.webhook.sign(message_id, timestamp, body),
+            **dict(self.webhook.headers),
         }
+        if self.webhook.keys:
+            headers["webhook-signature"] = self.webhook.sign(message_id, timestamp, body)
         request = Request("POST", self.webhook.url, tuple(headers.items()), body, follow="none")
         async with await self._client.send(request) as response:
             answer = await response.read()

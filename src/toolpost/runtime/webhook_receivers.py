@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from toolpost.contracts.events import StoredEvent
 from toolpost.contracts.records import represent
+from toolpost.runtime.webhook_messages import Template
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - a prefix of secrets
 _SHORTEST_KEY = 24  # bytes, by the specification
@@ -20,18 +21,22 @@ _SHORTEST_KEY = 24  # bytes, by the specification
 class EventWebhook(Struct, frozen=True, kw_only=True):
     """A receiver of events; patterns (`*`, `?`) of types, tools and `tenant:user` must all match.
 
-    The receiver may verify with any of `keys`, the newest first.
+    The receiver may verify with any of `keys`, the newest first; without keys, requests are not signed. With a
+    `template`, the body is a message for people, and links to the console at `console`.
     """
 
     name: str
     url: str
     keys: tuple[bytes, ...]
+    template: Template | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    console: str = ""
     events: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
     principals: tuple[str, ...] = ("*",)
 
     def __repr__(self) -> str:
-        return represent(self, without=("url", "keys"))
+        return represent(self, without=("url", "keys", "headers"))
 
     def wants(self, event: StoredEvent) -> bool:
         """Return whether an event matches the filters of this webhook."""

@@ -56,7 +56,8 @@ class WebhooksOnDemand:
 
     async def apply(self, settings: Settings) -> None:
         """Send to exactly the enabled webhooks of these settings from now on."""
-        webhooks = [webhook.to_webhook() for webhook in settings.webhooks if webhook.enabled]
+        console = (settings.server.public_url or "").rstrip("/")
+        webhooks = [webhook.to_webhook(console=console) for webhook in settings.webhooks if webhook.enabled]
         if self._open is None:
             if not webhooks:
                 return
