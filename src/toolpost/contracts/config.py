@@ -24,6 +24,23 @@ from toolpost.contracts.source_kinds import TRANSPORTS_GROUP, AuthType, Transpor
 from toolpost.contracts.spec import ReplayClass, SideEffects
 
 HEADER_NAME = rf"^{TOKEN}$"
+OutputCheck = Literal["report", "strict", "off"]
+OptionsModel = TypeVar("OptionsModel", bound=BaseModel)
+_LONGEST_CALL_S = 300.0  # unless `deadline_s` is set
+_TRANSPORT_SCHEMA = {
+    "anyOf": [{"enum": [*TransportType]}, {"type": "string", "pattern": "^[a-z][a-z0-9_-]*$"}],
+    "description": "How the source is reached: one of these, or the transport of an installed plug-in",
+}
+_AUTH_NEEDS = {
+    AuthType.BEARER: ("token",),
+    AuthType.API_KEY: ("api_key",),
+    AuthType.COOKIE: ("value",),
+    AuthType.BASIC: ("username", "password"),
+}
+_AUTH_TAKES = {**_AUTH_NEEDS, AuthType.API_KEY: ("api_key", "header"), AuthType.COOKIE: ("value", "name")}
+# The others use `auth_config` differently, or have no credentials.
+_AUTH_IS_SENT = frozenset({"mcp", "http", "websocket", "webhook", "graphql"})
+_ORIGIN_IS_CHECKED = frozenset({"mcp", "http"})
 
 
 class DeclaredTool(ConfigModel):
@@ -37,43 +54,6 @@ class DeclaredTool(ConfigModel):
     replay: ReplayClass | None = None
     timeout_s: float | None = Field(default=None, gt=0)
     tags: list[str] = Field(default_factory=list[str])
-
-
-OutputCheck = Literal["report", "strict", "off"]
-
-
-_TRANSPORT_SCHEMA = {
-    "anyOf": [{"enum": [*TransportType]}, {"type": "string", "pattern": "^[a-z][a-z0-9_-]*$"}],
-    "description": "How the source is reached: one of these, or the transport of an installed plug-in",
-}
-
-
-def _registered(value: str) -> str:
-    """Return the name of a transport, a built-in one as member of the enum; ValueError if no plug-in has it either."""
-    if value in frozenset(TransportType):
-        return TransportType(value)
-    plugged = {point.name for point in entry_points(group=TRANSPORTS_GROUP)}
-    if value in plugged:
-        return value
-    names = [*(one.value for one in TransportType), *sorted(plugged)]
-    meant = f"; {near}" if (near := did_you_mean(value, names)) else "."
-    raise ValueError(f"no transport is named {value!r}{meant} There are: {', '.join(names)}")
-
-
-_AUTH_NEEDS = {
-    AuthType.BEARER: ("token",),
-    AuthType.API_KEY: ("api_key",),
-    AuthType.COOKIE: ("value",),
-    AuthType.BASIC: ("username", "password"),
-}
-
-
-_AUTH_TAKES = {**_AUTH_NEEDS, AuthType.API_KEY: ("api_key", "header"), AuthType.COOKIE: ("value", "name")}
-# The others use `auth_config` differently, or have no credentials.
-_AUTH_IS_SENT = frozenset({"mcp", "http", "websocket", "webhook", "graphql"})
-
-
-_ORIGIN_IS_CHECKED = frozenset({"mcp", "http"})
 
 
 class ToolOverride(ConfigModel):
@@ -92,7 +72,16 @@ class ToolOverride(ConfigModel):
     outputs: OutputCheck | None = Field(default=None, description="As for the source, for this tool alone")
 
 
-_LONGEST_CALL_S = 300.0  # unless `deadline_s` is set
+def _registered(value: str) -> str:
+    """Return the name of a transport, a built-in one as member of the enum; ValueError if no plug-in has it either."""
+    if value in frozenset(TransportType):
+        return TransportType(value)
+    plugged = {point.name for point in entry_points(group=TRANSPORTS_GROUP)}
+    if value in plugged:
+        return value
+    names = [*(one.value for one in TransportType), *sorted(plugged)]
+    meant = f"; {near}" if (near := did_you_mean(value, names)) else "."
+    raise ValueError(f"no transport is named {value!r}{meant} There are: {', '.join(names)}")
 
 
 def _connection_or_manual(schema: dict[str, Any]) -> None:
@@ -100,9 +89,6 @@ def _connection_or_manual(schema: dict[str, Any]) -> None:
     schema["required"].remove("connection")
     by_manual = {"properties": {"options": {"required": ["manual"]}}, "required": ["options"]}
     schema["anyOf"] = [{"required": ["connection"]}, by_manual]
-
-
-OptionsModel = TypeVar("OptionsModel", bound=BaseModel)
 
 
 class ExternalToolConfig(SourceModel):
