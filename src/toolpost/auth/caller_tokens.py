@@ -14,7 +14,7 @@ from toolpost.schema.json_values import is_array, is_object
 from toolpost.wire.client import HttpClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from joserfc.jwk import KeySet
 
@@ -31,9 +31,7 @@ _INVALID = "invalid_token"
 class CallerTokens:
     """Verify tokens of an issuer for an audience; fetch its keys under the network policy."""
 
-    def __init__(
-        self, issuer: str, audience: str, *, network: NetworkPolicy, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, issuer: str, audience: str, *, network: NetworkPolicy) -> None:
         if find_spec("joserfc") is None:
             raise ConfigError("tokens of callers need the extra oauth: pip install 'toolpost[oauth]'")
         policy = network.for_source(issuer)
@@ -41,7 +39,6 @@ class CallerTokens:
         self._audience = audience
         self._trust = Trust(policy=policy)
         self._client = HttpClient(policy)
-        self._clock = clock
         self._keys: KeySet | None = None
         self._fetched_at = float("-inf")
         self._fetching = asyncio.Lock()
@@ -55,7 +52,7 @@ class CallerTokens:
         if len(token) > _LONGEST:
             raise ToolAuthError("the token is too long", code=_INVALID)
         claims = await self._signed_claims(token)
-        now = self._clock()
+        now = time.time()
         if claims.get("iss") != self._issuer:
             raise ToolAuthError("the token is of another issuer", code=_INVALID)
         if self._audience not in _texts(claims.get("aud")):

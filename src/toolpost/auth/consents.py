@@ -7,13 +7,14 @@ import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from msgspec import Struct, convert
-from msgspec.structs import asdict, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolpost.auth.issuer_registry import PROGRAM, program_key
 from toolpost.auth.oauth.authorization import TRANSACTION_TTL_S, SignInContext, begin_authorization
 from toolpost.auth.oauth.challenges import AuthChallenge, parse_auth_challenge
 from toolpost.auth.oauth.flow import CLIENT_REFUSED, run_flow
+from toolpost.auth.oauth.records import pack_record, unpack_record
 from toolpost.auth.oauth.sign_in import ConsentRedirect, TokenGrant, scopes_to_keep, sign_in
 from toolpost.auth.pending_sign_ins import EncryptedSignIns, PendingSignIn, digest, find_sign_in, redeem
 from toolpost.auth.secret import revealed
@@ -229,16 +230,16 @@ class Consents:
         """Create an invitation and return its URL."""
         secret, expires = secrets.token_urlsafe(32), self._accounts.clock() + INVITATION_TTL_S
         self._learn({secret}, until=expires)
-        body = {
-            "provider": service.provider,
-            "person": list(request.person),
-            "expires": expires,
-            "challenge": asdict(request.challenge),
-            "trace_id": request.trace_id,
-            "tool": request.tool,
-        }
+        invitation = Invitation(
+            provider=service.provider,
+            person=request.person,
+            expires=expires,
+            challenge=request.challenge,
+            trace_id=request.trace_id,
+            tool=request.tool,
+        )
         await self._purge()
-        await self._rows.put(program_key("ticket", digest(secret)), body)
+        await self._rows.put(program_key("ticket", digest(secret)), pack_record(invitation))
         return f"{self.start_url}?ticket={secret}"
 
     async def invitation(self, secret: str) -> Invitation:
@@ -247,7 +248,7 @@ class Consents:
         if row is None or not row.body or float(row.body["expires"]) <= self._accounts.clock():
             message = "This link was used or has expired. If the account is not connected, call the tool again."
             raise ToolAuthError(message, code="oauth_expired")
-        return convert({**row.body, "secret": secret}, Invitation)
+        return unpack_record(Invitation, {**row.body, "secret": secret})
 
     async def start(self, invitation: Invitation, *, browser: str) -> StartedSignIn | ConnectedAccount:
         """Start the sign-in of an invitation in the browser that opened it."""

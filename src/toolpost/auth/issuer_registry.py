@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -72,7 +72,9 @@ class IssuerRegistry:
         """Return the bindings of a service; with `reload`, including those stored by other processes."""
         if reload or provider not in self._known:
             rows = [row for row in await self._list_rows(_BINDING) if row.key.issuer == provider]
-            self._known[provider] = tuple(_read(row) for row in rows)
+            self._known[provider] = tuple(
+                unpack_record(IssuerBinding, {**row.body, "provider": row.key.issuer}) for row in rows
+            )
         return self._known[provider]
 
     async def bind_client(self, provider: str, plan: SignInPlan) -> SignInPlan:
@@ -112,7 +114,9 @@ class IssuerRegistry:
         """Store the binding of a sign-in."""
         provider = binding.provider
         key = TokenKey(PROGRAM, _BINDING, provider, f"{binding.server.issuer} {binding.resource}", binding.client.id)
-        await self._rows.put(key, _pack_binding(binding))
+        if binding.client.origin == "registered":  # its secrets stay in the configuration, where they may change
+            binding = replace(binding, client=replace(binding.client, secret=None, private_key=None))
+        await self._rows.put(key, pack_record(binding))
         for old in (await self.of(provider, reload=True))[_MOST:]:
             gone = f"{old.server.issuer} {old.resource}"
             await self._rows.remove(TokenKey(PROGRAM, _BINDING, provider, gone, old.client.id))
@@ -121,24 +125,3 @@ class IssuerRegistry:
         """Return the rows of a kind, newest first."""
         rows = [row for row in await self._rows.list(tenant=PROGRAM, user=kind) if row.body]
         return sorted(rows, key=lambda row: row.version, reverse=True)
-
-
-def _pack_binding(binding: IssuerBinding) -> dict[str, Any]:
-    client = binding.client
-    if client.origin == "registered":  # its secrets stay in the configuration, where they may change
-        client = replace(client, secret=None, private_key=None)
-    return {
-        "server": pack_record(binding.server),
-        "client": pack_record(client),
-        "resource": binding.resource,
-    }
-
-
-def _read(row: TokenRow) -> IssuerBinding:
-    body = row.body
-    return IssuerBinding(
-        provider=row.key.issuer,
-        server=unpack_record(ServerMetadata, body["server"]),
-        client=unpack_record(Client, body["client"]),
-        resource=str(body["resource"]),
-    )

@@ -47,11 +47,10 @@ class ManagedCredentials:
         provider: str,
         *,
         learn: Callable[[set[str]], None] | None = None,
-        counts: AccountCounts | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.provider = provider
-        self.counts, self.tally = _shared_counts(manager, counts)
+        self.counts, self.tally = _shared_counts(manager)
         self.key = f"consent:{provider}"
         self._manager = manager
         self.learn = learn
@@ -149,13 +148,13 @@ class ManagedCredentials:
             self.tally.resumed(max(0.0, self._clock() - float(asked_at)))
 
 
-def _shared_counts(manager: object, counts: AccountCounts | None) -> tuple[AccountCounts, AccountCounts]:
+def _shared_counts(manager: object) -> tuple[AccountCounts, AccountCounts]:
     """Return the counts to show, and those to add to: a manager with counts updates them itself."""
     shared = getattr(manager, "counts", None)
     if isinstance(shared, AccountCounts):
         return shared, AccountCounts()
-    own = counts or AccountCounts()
-    return own, own
+    counts = AccountCounts()
+    return counts, counts
 
 
 async def _settle(value: object) -> object:

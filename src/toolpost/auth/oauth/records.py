@@ -5,21 +5,16 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from toolpost.auth.keys import UNREADABLE
-from toolpost.auth.oauth.authorization import Transaction
-from toolpost.auth.oauth.client import Client
-from toolpost.auth.oauth.device import DeviceGrant
-from toolpost.auth.oauth.metadata import ServerMetadata
-from toolpost.auth.oauth.tokens import TokenSet
 from toolpost.auth.secret import Secret
 from toolpost.contracts.errors import StoreError
 
-StoredRecord = Client | DeviceGrant | ServerMetadata | TokenSet | Transaction
-Record = TypeVar("Record", Client, DeviceGrant, ServerMetadata, TokenSet, Transaction)
+Record = TypeVar("Record", bound=Struct)
 
 
-def pack_record(record: StoredRecord) -> dict[str, Any]:
+def pack_record(record: Struct) -> dict[str, Any]:
     """Return a record as plain data with its secrets in clear text: encrypt it before storing."""
     data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record, enc_hook=_reveal))
     return data
