@@ -22,7 +22,7 @@ def test_opening_by_a_file_takes_all_that_a_toolbox_takes() -> None:
     opened = inspect.signature(Toolbox.open).parameters.keys()
 
     assert made - opened == {"settings"}
-    assert opened - made == {"config", "only"}
+    assert opened - made == {"config"}
 
 
 async def test_servers_and_credentials_are_given_beside_a_file(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from toolpost.builtin.agent_tools import agent_tools
 from toolpost.builtin.loader import BuiltinParts, Builtins
 from toolpost.builtin.specs import AGENT_TOOLS, COLLECTIONS
 from toolpost.catalog.registry import CatalogChange, ToolRegistry, as_tool
-from toolpost.configuration.loading import fill_settings, parse_settings
-from toolpost.configuration.settings import Settings
+from toolpost.configuration.loading import in_code
 from toolpost.contracts.errors import ConfigError
 from toolpost.stores.agent_records.folders import TASK_FOLDER
 from toolpost.toolbox.box import Toolbox
@@ -23,6 +22,7 @@ from toolpost.toolbox.views import SearchView
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
+    from toolpost.configuration.settings import Settings
     from toolpost.contracts.events import RunEvent
     from toolpost.contracts.spec import CustomTool, Tool, ToolDefinition, ToolSpec
     from toolpost.contracts.storage import EventSink
@@ -54,7 +54,7 @@ class AgentCatalog:
         if self._shared_box is not None and settings is not None:
             raise ConfigError("settings are for tools and registries; an open Toolbox has its own")
         self.is_own = self._shared_box is None
-        self.settings = self._shared_box.settings if self._shared_box is not None else _read_settings(settings)
+        self.settings = in_code(settings).settings if self._shared_box is None else self._shared_box.settings
         self._sink = sink
         self._runs = _RunSink(sink) if sink is not None else None
         if self._shared_box is not None and self._runs is not None:
@@ -179,10 +179,6 @@ def _read_catalog(catalog: Catalog) -> tuple[Toolbox | None, list[Tool], ToolReg
         forms = "an open Toolbox or a search view of it, a ToolRegistry, or a list of tools"
         raise ConfigError(f"catalog is {forms}, not {type(catalog).__name__}")
     return None, [as_tool(tool) for tool in catalog], None
-
-
-def _read_settings(settings: Settings | Mapping[str, Any] | None) -> Settings:
-    return fill_settings(settings if isinstance(settings, Settings) else parse_settings(settings or {}))[0]
 
 
 def _with_artifact_tools(settings: Settings, taken: set[str]) -> list[str] | str:

@@ -193,6 +193,13 @@ def fill_settings(settings: Settings, environ: Mapping[str, str] | None = None) 
     return filled, frozenset(value for value in filler.used if len(value) >= MIN_SECRET)
 
 
+def in_code(settings: Settings | Mapping[str, Any] | None) -> LoadedSettings:
+    """Return settings that were given in code, with their variables substituted."""
+    given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
+    filled, secrets = fill_settings(given)
+    return LoadedSettings(settings=filled, path=None, secrets=secrets)
+
+
 def with_only(loaded: LoadedSettings, names: Collection[str]) -> LoadedSettings:
     """Return a copy in which only the named sources are enabled; the secrets of the others stay redacted."""
     settings = loaded.settings

@@ -66,7 +66,7 @@ class Toolbox:
     the built-in tools selected by `builtins`: "all", "none", or a list of tool and collection names. If `builtins` is
     omitted, the settings decide; in code they default to none. By default everything is stored in SQLite
     in `.toolpost`, and destructive calls require approval. `settings` is an object, or a mapping with the keys of the
-    file.
+    file. With `only`, no other source of the settings is connected or reported.
 
     While the Toolbox is open, `registry`, `store`, `router` and `pending` are its parts, `accounts` connects accounts
     of users, `report` contains the state of each source, and `problems` lists the tools and sources that were skipped,
@@ -90,7 +90,7 @@ class Toolbox:
         self,
         *,
         tools: Sequence[Tool | CustomTool] = (),
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: Settings | LoadedSettings | Mapping[str, Any] | None = None,
         builtins: Sequence[str] | str | None = None,
         on_pending: OnPending | None = None,
         sinks: Sequence[EventSink] = (),
@@ -98,35 +98,41 @@ class Toolbox:
         chat_model: ChatModel | None = None,
         servers: Mapping[str, Any] | None = None,
         store: Store | None = None,
+        only: Collection[str] | None = None,
     ) -> None:
         from toolpost.catalog.registry import ToolRegistry, as_tool  # noqa: PLC0415 - as said above, here and below
-        from toolpost.configuration.loading import fill_settings, parse_settings  # noqa: PLC0415
-        from toolpost.configuration.settings import Settings  # noqa: PLC0415
+        from toolpost.configuration.loading import LoadedSettings, in_code, with_only  # noqa: PLC0415
         from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
         from toolpost.toolbox.wiring import ToolboxInputs  # noqa: PLC0415
 
-        given = settings if isinstance(settings, Settings) else parse_settings(settings or {})
-        own_settings, secrets = fill_settings(given)
-        self.settings: Settings = with_builtins(own_settings, builtins)
-        self.config_path: Path | None = None
+        is_loaded = isinstance(settings, LoadedSettings)
+        loaded = settings if isinstance(settings, LoadedSettings) else in_code(settings)
+        loaded = replace(loaded, settings=with_builtins(loaded.settings, builtins))
+        used = loaded if only is None else with_only(loaded, only)
+        names = frozenset(source.name for source in loaded.settings.all_sources())
+        self.settings: Settings = loaded.settings
+        self.config_path: Path | None = loaded.path
         self.registry = ToolRegistry()
         self._inputs: ToolboxInputs = ToolboxInputs(
-            settings=self.settings,
+            settings=used.settings,
             registry=self.registry,
+            config=loaded.path,
             tools=[as_tool(tool) for tool in tools],
             sinks=sinks,
             on_pending=on_pending,
-            secrets=secrets,
+            secrets=used.secrets,
+            absent=names.difference(names if only is None else only),
             credentials=credentials or {},
             chat_model=chat_model,
             servers=servers or {},
             store=store,
+            resolved=is_loaded,
         )
         self._exit = AsyncExitStack()
         self._principals = PrincipalCache()
         self._reloading = asyncio.Lock()
-        self._only: Collection[str] | None = None
-        self._builtins: Sequence[str] | str | None = None
+        self._only = only
+        self._builtins = builtins if is_loaded else None  # for files that are loaded later
         self._parts: ToolboxParts | None = None
 
     @classmethod
@@ -147,32 +153,24 @@ class Toolbox:
         """Create a Toolbox from a file, by default `toolpost.yaml` of the working folder, or else the defaults.
 
         The other arguments are those of `Toolbox()`. As on the command line, all built-in tools are included unless the
-        file or `builtins` selects others. With `only`, no other source of the file is connected or reported.
+        file or `builtins` selects others.
         """
-        from toolpost.configuration.loading import LoadedSettings, load_settings, with_only  # noqa: PLC0415
-        from toolpost.toolbox.local_tools import with_builtins  # noqa: PLC0415
+        from toolpost.configuration.loading import LoadedSettings, load_settings  # noqa: PLC0415
 
         if not isinstance(config, LoadedSettings):
             config = load_settings(None if config is None else Path(config))
-        loaded = replace(config, settings=with_builtins(config.settings, builtins))
-        box = cls(
+        return cls(
             tools=tools,
+            settings=config,
+            builtins=builtins,
             on_pending=on_pending,
             sinks=sinks,
             credentials=credentials,
             chat_model=chat_model,
             servers=servers,
             store=store,
+            only=only,
         )
-        box.settings, box.config_path = loaded.settings, loaded.path
-        box._only, box._builtins = only, builtins
-        used = loaded if only is None else with_only(loaded, only)
-        names = {source.name for source in loaded.settings.all_sources()}
-        absent = frozenset(names.difference(names if only is None else only))
-        box._inputs = box._inputs._replace(
-            settings=used.settings, config=loaded.path, secrets=used.secrets, absent=absent, resolved=True
-        )
-        return box
 
     async def __aenter__(self) -> Self:
         if self._parts is not None:
