@@ -1,4 +1,4 @@
-"""Check an answer before its pending action is claimed, so that a refused answer leaves the action open."""
+"""Check an answer before its pending action is claimed: a refused answer leaves the action open."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ from toolpost.contracts.storage import JournalEntry
 from toolpost.runtime.persistence import dump_context
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolpost.contracts.calls import RequestedCall
     from toolpost.contracts.sources import ToolSource
     from toolpost.policy.rules import Verdict
@@ -259,20 +261,15 @@ class InFlightCalls:
 
     async def stop_all(self, *, patience_s: float = 5.0) -> None:
         """Cancel every call except that of the current task, and wait until they have ended."""
-        loop, me = asyncio.get_running_loop(), asyncio.current_task()
-        until = loop.time() + patience_s
+        me = asyncio.current_task()
         others = [attempt for attempt in self._attempts if attempt.task is not me]
         for attempt in others:
             attempt.stop("stopping" if PARKED in attempt.request.answers else "cancelled")
-        while loop.time() < until and not self._attempts.isdisjoint(others):  # noqa: ASYNC110 - see below
-            await asyncio.sleep(0.005)  # the tasks belong to the callers and continue, so they cannot be awaited
+        await _poll(lambda: self._attempts.isdisjoint(others), within_s=patience_s)
 
-    async def finish(self, *, within_s: float) -> None:
-        """Wait until no call is running, for at most `within_s` seconds."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + within_s
-        while loop.time() < until and self._attempts:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.01)
+    async def finish(self, source: ToolSource | None = None, *, within_s: float) -> None:
+        """Wait until no call is running, or none on a source, for at most `within_s` seconds."""
+        await _poll(lambda: not any(_runs_on(attempt, source) for attempt in self._attempts), within_s=within_s)
 
     async def park_all(self, *, patience_s: float = 5.0) -> None:
         """Stop every call and wait until all have ended; repeatable calls resume in another process.
@@ -289,13 +286,6 @@ class InFlightCalls:
                 if attempt.stopped is None and now - outer_at.get(call_id, 0.0) > _OUTER_S:
                     attempt.stop("stopping")
             await asyncio.sleep(0.005)
-
-    async def finish_on(self, source: ToolSource, *, within_s: float) -> None:
-        """Wait until no call is running on a source, for at most `within_s` seconds."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + within_s
-        while loop.time() < until and any(_runs_on(attempt, source) for attempt in self._attempts):  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.01)
 
     def _arm(self, when: float) -> None:
         if self._timer is not None:
@@ -317,5 +307,13 @@ class InFlightCalls:
             self._arm(min(min(attempt.deadline, attempt.expires) for attempt in self._attempts))
 
 
-def _runs_on(attempt: Attempt, source: ToolSource) -> bool:
-    return attempt.runtime is not None and attempt.runtime.entry.source is source
+def _runs_on(attempt: Attempt, source: ToolSource | None) -> bool:
+    return source is None or (attempt.runtime is not None and attempt.runtime.entry.source is source)
+
+
+async def _poll(is_done: Callable[[], bool], *, within_s: float) -> None:
+    """Wait for calls by polling: their tasks belong to the callers and continue, so they cannot be awaited."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within_s
+    while loop.time() < until and not is_done():  # noqa: ASYNC110 - as the docstring says
+        await asyncio.sleep(0.005)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -53,6 +55,25 @@ class BackgroundTasks:
                     return await write()
 
         self.start(retry())
+
+    def notify(
+        self, handler: Callable[[T], Awaitable[None] | None], value: T, *, log: logging.Logger, name: str
+    ) -> None:
+        """Call a handler without waiting for a coroutine; exceptions are logged as failures of `name`."""
+
+        async def finish(handled: Awaitable[None]) -> None:
+            try:
+                await handled
+            except Exception:
+                log.exception("%s", name)
+
+        try:
+            handled = handler(value)
+        except Exception:
+            log.exception("%s", name)
+        else:
+            if inspect.isawaitable(handled):
+                self.start(finish(handled))
 
     async def finish(self, *, patience_s: float) -> None:
         """Wait for running tasks, and cancel those that take longer than `patience_s`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import inspect
 import itertools
 import logging
 import time
@@ -86,16 +85,8 @@ class EventBus:
             self.history.append(event)
         for code, handler in tuple(self._handlers):
             if code is None or code == event.code:
-                self._handle(handler, event)
-
-    def _handle(self, handler: Handler, event: RunEvent) -> None:
-        try:
-            handled = handler(event)
-        except Exception:  # noqa: BLE001 - foreign code; one subscriber must not affect the others
-            _log.exception("an event subscriber failed on %s", event.code.name)
-        else:
-            if inspect.isawaitable(handled):
-                self._background.start(_finish(handled, event))
+                name = f"an event subscriber failed on {event.code.name}"
+                self._background.notify(handler, event, log=_log, name=name)
 
 
 class EventQueue:
@@ -134,13 +125,6 @@ def fan_out(sinks: Sequence[EventSink]) -> Emit:
                 _log.exception("an event sink failed on %s", event.code.name)
 
     return emit
-
-
-async def _finish(handled: Awaitable[None], event: RunEvent) -> None:
-    try:
-        await handled
-    except Exception:  # noqa: BLE001 - foreign code
-        _log.exception("an event subscriber failed on %s", event.code.name)
 
 
 def _is_current(loop: asyncio.AbstractEventLoop) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 from collections import deque
@@ -18,7 +17,7 @@ from toolpost.runtime.event_bus import Emit, fan_out
 from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.callers import CallerKey
@@ -103,17 +102,7 @@ class EventEmitter:
         facts = {"pending_id": action_id, "kind": question.kind, "prompt": question.prompt}
         self.emit(call, code, {**facts, "arguments": dict(question.arguments), "target": dict(question.target)})
         if self._on_pending is not None and question.kind not in _UNASKED:
-            self._notify(self._on_pending, action)
-
-    def _notify(self, on_pending: OnPending, action: PendingAction) -> None:
-        """Call `on_pending` without waiting for a coroutine; its exceptions do not affect the question."""
-        try:
-            handled = on_pending(action)
-        except Exception:  # noqa: BLE001 - foreign code
-            _log.exception("on_pending failed on %s", action.id)
-        else:
-            if inspect.isawaitable(handled):
-                self._background.start(_finish_notification(handled, action.id))
+            self._background.notify(self._on_pending, action, log=_log, name=f"on_pending failed on {action.id}")
 
     def emit_catalog_changes(self, changes: Iterable[CatalogChange]) -> None:
         """Emit an event for each tool that was added, removed or changed, in batches."""
@@ -157,13 +146,6 @@ class EventEmitter:
         run_id = f"source_{name}" if tenant == LOCAL_TENANT else f"source_{tenant}_{name}"
         call = CallRef(run_id, "", "", tenant, "toolpost", "", self._redactor.plain)
         self.emit(call, code, {"source": name, **facts})
-
-
-async def _finish_notification(handled: Awaitable[None], action_id: str) -> None:
-    try:
-        await handled
-    except Exception:  # noqa: BLE001 - foreign code
-        _log.exception("on_pending failed on %s", action_id)
 
 
 class NotJson(JsonText):

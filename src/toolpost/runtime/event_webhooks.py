@@ -1,4 +1,4 @@
-"""Send events of the log to webhooks: signed, in order, at least once, from where each webhook was.
+"""Send events of the log to webhooks: signed, in order, at least once, from the position of each webhook.
 
 Requests are those of Standard Webhooks (https://www.standardwebhooks.com): a receiver verifies `webhook-signature` over
 `webhook-id`, `webhook-timestamp` and the raw body, and knows a repeated delivery by its `webhook-id`.
@@ -50,8 +50,8 @@ _GONE = 410
 class EventWebhooks:
     """Follow the event log for every webhook.
 
-    Of all processes on a data folder one sends for a webhook. A receiver that is down is tried again and again, with
-    growing pauses: its events stay in the log, and neither calls nor other webhooks wait for it.
+    One process of a data folder sends for a webhook. If a receiver is down, requests are retried with backoff. Its
+    events stay in the log, and calls and other webhooks do not wait for it.
     """
 
     def __init__(self, store: Store, pending: PendingActions, network: NetworkPolicy) -> None:
@@ -143,7 +143,7 @@ class _Sender:
         self._task = asyncio.get_running_loop().create_task(self._run(newest))
 
     async def stop(self) -> None:
-        """Stop, so that another process can continue."""
+        """Stop, and release the webhook to other processes."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -153,7 +153,7 @@ class _Sender:
                 await self._store.webhooks.release(self.webhook.name)
 
     async def reach(self, position: int) -> None:
-        """Wait until the webhook has come to an event; not where it is slow or fails, or another process sends."""
+        """Wait until the webhook has reached an event, unless it is slow or fails, or another process sends."""
         with suppress(TimeoutError):
             while self.is_behind(position):
                 self._moved.clear()
@@ -161,7 +161,7 @@ class _Sender:
                     await self._moved.wait()
 
     def is_behind(self, position: int) -> bool:
-        """Return whether events up to a position are still to be sent, and neither fail nor are another's to send."""
+        """Return whether this process still has to send events up to a position, and sending does not fail."""
         now = self._progress
         return now is not None and now.position < position and not now.failures
 
@@ -250,7 +250,7 @@ class _Sender:
         wait_s = min(backoff(min(tries, _MOST_DOUBLINGS), error, _RETRIES), _LONGEST_WAIT_S)
         is_gone = error.status_code == _GONE
         if tries == 1 or is_gone:
-            then = "not sent any more" if is_gone else "kept in the log, and sent when it answers"
+            then = "no longer sent" if is_gone else "kept in the log, and sent when it answers"
             _log.warning("webhook %r fails; its events are %s: %s", self.webhook.name, then, error)
         progress = self._progress = replace(
             progress,

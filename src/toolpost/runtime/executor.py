@@ -34,7 +34,7 @@ class ToolExecutor:
     """Run tools for an agent that updates its own state before the end of a call is emitted.
 
     `execute` emits TOOL_CALL_REQUESTED immediately and never the completion: the host calls `emit_completion` when its
-    state is up to date, so that no subscriber sees the end of a call with an outdated state. Failures are results; only
+    state is up to date; subscribers then never see the end of a call with an outdated state. Failures are results; only
     a pause and cancellation are raised. At most `max_concurrent` tools run concurrently.
 
     `Toolbox.executor` creates one with the policy and the store of a Toolbox. With your own registry, nothing is stored

@@ -52,7 +52,7 @@ def failure_of(raised: BaseException, tool_name: str) -> ToolError:
 
 
 def stopped_error(attempt: Attempt) -> ToolError:
-    """Return the error of a call that timed out, was cancelled, or whose caller was cancelled."""
+    """Return the error of a call that timed out or was cancelled, or of a cancelled caller."""
     name = attempt.call.tool_name
     doubt = _doubt(attempt)
     if attempt.stopped == "timeout":

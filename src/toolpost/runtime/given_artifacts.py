@@ -26,8 +26,8 @@ async def give_artifacts(
 ) -> tuple[list[dict[str, Any]], list[ArtifactRef]]:
     """Copy the artifacts of `by` that changed arguments name to the user of the call.
 
-    Return the changes that name the copies, and the copies. A call reads the artifacts of its own user alone, and an
-    answerer gives away no others than her own. What the call named before is not given: the answerer did not name it.
+    Return the changes that name the copies, and the copies. A call reads only the artifacts of its own user, and an
+    answerer can give only their own. Artifacts that the call named before are not given.
     """
     owner, own = action.asked_by, list[ArtifactRef]()
     for artifact_id in sorted(

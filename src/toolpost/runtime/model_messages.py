@@ -146,7 +146,7 @@ def _plain(value: Any) -> Any:
 def model_text(outcome: Outcome) -> str:
     """Return the text of an outcome for a model's messages.
 
-    The result of a configured source stands inside marks, after a warning not to follow what it says, unless the
+    The result of a configured source is inside delimiters, after a warning not to follow its instructions, unless the
     operator trusts the source.
     """
     if isinstance(outcome, Completed):
@@ -162,7 +162,7 @@ def _result_text(outcome: Completed) -> str:
     if OUTPUT_ISSUES in outcome.meta:
         text = f"{text}\n{_violation_note(outcome.meta[OUTPUT_ISSUES])}"
     trust = outcome.meta.get("trust")
-    if trust != UNTRUSTED or text.startswith(WARNING):  # a tool has marked it already
+    if trust != UNTRUSTED or text.startswith(WARNING):  # a tool has delimited it already
         return clean_text(text).text if trust == TRUSTED else text
     return tool_results(text, str(outcome.meta.get("origin") or outcome.tool_name))
 

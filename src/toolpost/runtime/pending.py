@@ -165,7 +165,7 @@ class PendingActions:
                 paused = await self._pause_of(action, by=by)
                 if is_late or paused.pending_id == action.id:  # else the caller would not wait at all
                     return paused
-            # Looked at now and then in any case: another call around this one may pause meanwhile.
+            # Checked periodically in any case: another parent call may pause concurrently.
             left_s = min(look_s, deadline - time.monotonic())
             before = state
             state = await self._store.pending.wait([action.id, outermost.id], before, timeout_s=max(0.0, left_s))

@@ -100,9 +100,8 @@ class Recovery:
         """Expire pending actions and recover the calls of terminated processes."""
         for action in await self._store.pending.expire(time.time()):
             await self._end_unanswered(action)
-        orphans = (
-            await self._store.events.adopt_orphans()
-        )  # first, because events of this process would make it the owner of these runs
+        # First, because events of this process would make it the owner of these runs.
+        orphans = await self._store.events.adopt_orphans()
         intents = await self._store.journal.adopt_orphans()
         for entry in sorted(intents, key=_depth, reverse=True):  # nested calls first: a parent call may wait for them
             await self._recover_intent(entry)
@@ -128,15 +127,15 @@ class Recovery:
         return len(closed)
 
     async def _end_unanswered(self, action: PendingAction) -> None:
-        """End a call whose question was closed without an answer."""
+        """End a call with a question that was closed without an answer."""
         end = self._reporter.expire if action.status == "expired" else self._reporter.cancel
         await self._actions.settle(action, outcome_to_dict(end(action)), action.status)
         await self._actions.resume_outer(action)
 
     async def _resume_waiting(self) -> None:
-        """Run calls again whose definition was accepted elsewhere, or whose inner call has ended.
+        """Rerun calls if their definition was accepted elsewhere, or their nested call has ended.
 
-        The process that ended an inner call may have died before it could.
+        The process that ended a nested call may have terminated before it resumed the parent call.
         """
         waiting = await self._store.pending.list(limit=_MOST_OUTER)
         await self._actions.continue_accepted(waiting)
@@ -164,8 +163,8 @@ class Recovery:
         """Recover a call that began and never ended: create a question for an unsafe one, fail the others.
 
         The intent of an answered call is removed instead, because no caller waits to call again: its answer is still
-        claimed and is then carried out once more. So it is with one that resumes, whatever it did: its effects are
-        those of the calls inside it. Where it was not answered before, it waits for those that a person is asked about.
+        claimed and is then carried out again. The same applies to a call that resumes, because its effects are those of
+        its nested calls. If such a call was not answered before, it waits for the questions of its nested calls.
         """
         if await self._store.pending.list(tenant=entry.principal.tenant, call_id=entry.call_id, limit=1):
             await self._store.journal.forget(entry.call_id, "")  # it had paused, and its question is open
@@ -251,7 +250,7 @@ class Recovery:
             self._waiting.append(action)
             return
         if not self._actions.can_run(action):  # it never began; a process with the tool can take the answer again
-            self._reporter.emit_pause(action, action)  # first, so that the log shows the reason
+            self._reporter.emit_pause(action, action)  # first, to show the reason in the log
             await self._store.pending.settle(action.id, "open", reopen=True)
             return
         if action.question.kind == "restart" or self._router.resumes(action.tool_name):

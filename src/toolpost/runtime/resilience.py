@@ -26,18 +26,6 @@ class CircuitBreaker:
     `admit` and `succeeded` need not be called.
     """
 
-    __slots__ = (
-        "_clock",
-        "_incident",
-        "_on_state",
-        "_opened_at",
-        "_probing",
-        "cooldown_s",
-        "failures",
-        "name",
-        "threshold",
-    )
-
     def __init__(
         self,
         name: str,
@@ -134,7 +122,7 @@ def backoff(
 
 
 class RetryBudget:
-    """Limit retries to a share of calls, so that retries do not make an outage worse.
+    """Limit retries to a share of calls, because retries make an outage worse.
 
     A retry spends one of `capacity`; a successful call returns `ratio` of one.
     """

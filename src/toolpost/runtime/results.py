@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _encode = compact_encoder(allow_nan=False)
 _PREVIEW_CHARS = 1000
-_PREVIEW_SEARCHED = 4000  # redacted before the cut, so that no part of a secret remains at the end
-_READABLE = "artifact_read and artifact_search get at the rest"
+_PREVIEW_SEARCHED = 4000  # redacted before the cut, which could split a secret
+_READABLE = "artifact_read and artifact_search read the rest"
 _UNREADABLE = "no tool here reads the rest; the collection artifact_tools of the built-in tools would"
 _MOST_ISSUES = 5
 _SUMMARY_CHARS = 2000  # events of a longer result contain its type and size instead
@@ -110,7 +110,7 @@ class ResultProcessor:
             content["next"] = _READABLE if readable else _UNREADABLE
         if "note" in meta:
             content["note"] = meta["note"]
-        return content, f"{media_type}, {ref.size} bytes, kept as {ref.id}", None, ref.id, meta
+        return content, f"{media_type}, {ref.size} bytes, stored as {ref.id}", None, ref.id, meta
 
 
 def _report_issues(content: Any, runtime: ToolRuntime, meta: Mapping[str, Any]) -> Mapping[str, Any]:

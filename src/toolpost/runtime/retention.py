@@ -1,4 +1,4 @@
-"""Prune and erase the data of a Toolbox: the records of its store, and the records of agents beside it."""
+"""Prune and erase the data of a Toolbox: the records of its store and of its agents."""
 
 from __future__ import annotations
 

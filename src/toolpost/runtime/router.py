@@ -70,7 +70,7 @@ _tool_log = logging.getLogger("toolpost.tools")
 _DEADLINE_SHARE = 0.98  # a call fails with the error of a source that does not connect, not with that of its deadline
 # Saves 0.3 µs per call, with that of the emitter (measured 2026-11): the lookup of an enum member runs Python code.
 _REQUESTED, _STARTED = EventCode.TOOL_CALL_REQUESTED, EventCode.TOOL_CALL_STARTED
-_REFUSALS = frozenset({401, 403})  # a refused request has no effect, so that it may be sent again
+_REFUSALS = frozenset({401, 403})  # a refused request has no effect, and may be sent again
 _MOST_RENEWALS = 2
 _WORTH_RETRYING = 0.5  # of the duration of an attempt that timed out; with less time left, the call is not retried
 _now = time.monotonic
@@ -243,8 +243,8 @@ class ToolRouter:
     async def resume(self, request: RequestedCall) -> Outcome:
         """Run a paused call again from its start, with one more answer.
 
-        Raise StoreError if the store failed before the call began: nothing ran and no end was emitted, so that the
-        question can be answered again.
+        Raise StoreError if the store failed before the call began: nothing ran and no end was emitted, and
+        the question can be answered again.
         """
         running = self._run(request, snapshot_arguments(request.arguments))
         return await (running if self.tracer is None else self.tracer.trace(request, running))
@@ -472,7 +472,7 @@ class ToolRouter:
             if outcome.call_id != attempt.request.call_id:
                 self.emitter.emit_end(attempt.call, _repeated(attempt, outcome))
             return
-        if not attempt.announced:  # its source never connected, so that no schema marks secret arguments
+        if not attempt.announced:  # its source never connected, so no schema marks secret arguments
             arguments: object = attempt.original_arguments
             self._emit_requested(attempt, dict.fromkeys(arguments, MASK) if is_object(arguments) else {})
         if attempt.runtime is not None:

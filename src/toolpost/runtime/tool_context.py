@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from toolpost.runtime.attempt import Attempt, InFlightCalls
     from toolpost.runtime.event_emitter import EventEmitter
 
-_VALUES_AT_ONCE, _VALUES_PER_SECOND = 1000, 100.0  # of a stream, so that a fast one does not fill the log
+_VALUES_AT_ONCE, _VALUES_PER_SECOND = 1000, 100.0  # of a stream; a fast one must not fill the log
 _MOST_NESTED = 20  # depth of nested calls, which stops tools that call themselves
 
 

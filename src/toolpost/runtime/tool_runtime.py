@@ -42,38 +42,6 @@ class ToolRuntime:
     A call uses the same runtime until its end, even if its tool or its source is replaced while it runs.
     """
 
-    __slots__ = (
-        "_called",
-        "_is_valid",
-        "_redactor",
-        "access",
-        "asks_midway",
-        "attempt_s",
-        "cache_ttl_s",
-        "counts",
-        "deadline_s",
-        "entry",
-        "hosts",
-        "journaled",
-        "limiters",
-        "name",
-        "origin",
-        "output",
-        "output_check",
-        "output_fits",
-        "own_attempt_s",
-        "previewer",
-        "redact",
-        "retry_policy",
-        "secret_paths",
-        "spec",
-        "start",
-        "tool",
-        "upstream",
-        "verdict",
-        "verdicts",
-    )
-
     def __init__(
         self,
         entry: Entry,
@@ -230,7 +198,7 @@ class ToolRuntimes:
 
     def _forget(self, name: str, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            task.exception()  # retrieved here, because possibly no call waits any more
+            task.exception()  # retrieved here, because no call may be waiting for it
         if name in self._preparing and self._preparing[name][1] is task:
             del self._preparing[name]
 

@@ -72,7 +72,7 @@ class StandaloneRouter:
             pinning=Pinning(None if lock is None else Lock(Path(lock).absolute())),
         )
         self.sources = SourceManager(
-            catalog or registry, authorizer, factory, finish_calls=self.router.inflight.finish_on
+            catalog or registry, authorizer, factory, finish_calls=self.router.inflight.finish
         )
 
     async def call(

@@ -186,7 +186,7 @@ async def open_parts(inputs: ToolboxInputs, closing: AsyncExitStack) -> ToolboxP
         factory,
         index=index,
         overrides=settings.overrides,
-        finish_calls=router.inflight.finish_on,
+        finish_calls=router.inflight.finish,
         protected=protected,
     )
     closing.push_async_callback(sources.close)
