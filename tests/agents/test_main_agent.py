@@ -330,7 +330,7 @@ async def test_what_came_of_a_call_of_its_own_is_heard_after_a_restart(tmp_path:
             async with MainAgent(box, rules, user=ANN, on_reply=said.append) as agent:
                 await agent.send("web", "well?")
                 await idle(agent)
-                while agent._waiting:  # noqa: SLF001
+                while agent._session.waiting:  # noqa: SLF001
                     await asyncio.sleep(0.01)
                 await idle(agent)
 
