@@ -151,7 +151,7 @@ async def test_of_more_calls_than_may_be_made_at_once_none_is_made(options: dict
     assert len(refused) == most + 1
     assert f"{most + 1} concurrent calls are too many, and none of them was made; the maximum is {most}" in refused[0]
     hint = most if options.get("planning_hints") == {"max_parallel": 2} else "70"
-    told = f"Call at most {hint} tools at once." in model.requests[0][0]["content"]
+    told = f"Call at most {hint} tools in one reply." in model.requests[0][0]["content"]
     assert told is ("planning_hints" in options)
 
 

@@ -329,7 +329,7 @@ async def test_a_call_that_was_approved_elsewhere_and_then_asked_on_waits_for_th
     assert model.results == ["soup ordered"]
 
 
-@pytest.mark.parametrize(("limit_s", "shown"), [(60.0, "at last"), (0.05, "let go on, and is not done yet")])
+@pytest.mark.parametrize(("limit_s", "shown"), [(60.0, "at last"), (0.05, "resumed and has not ended yet")])
 async def test_an_answer_that_is_being_carried_out_elsewhere_is_waited_for_but_not_for_ever(
     limit_s: float, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolpost.agents")
 INSTRUCTIONS = (
     "You work on one task, in the background and without a person to talk to. Call tools where they help. When the "
-    "task is done, or cannot be done, say what came of it without calling a tool: that text is the result of the task."
+    "task is done, or cannot be done, state the outcome without calling a tool: that text is the result of the task."
 )
 BUDGET = Budget(steps=25, time_s=3600.0)
 NEED_INFO = "need_more_info"
@@ -222,8 +222,10 @@ class Agent:
                 task.interrupted = _interrupted_calls(task, logged.messages)
                 self._recorder.record(task, EventCode.TASK_RESUMED, {"reason": RESTARTED if was_killed else "started"})
             open_ids = {*(waiting.call_id for waiting in task.waiting), *(call.id for call in task.interrupted)}
-            task.conversation.messages = [
-                one for one in task.conversation.messages if not _is_placeholder(one, open_ids)
+            task.conversation.messages = [  # without the placeholder results of calls that still wait
+                one
+                for one in task.conversation.messages
+                if one.get("tool_call_id") not in open_ids or one.get("content") != CANCELLED
             ]
             self._start(task)
 
@@ -510,11 +512,6 @@ def _waiting_of(logged: LoggedTask) -> list[WaitingStep]:
         step = PlanStep(id=str(facts.get("stepId")), tool_name=name, params=params)
         waiting.append(WaitingStep(step, call_id, str(facts.get("pendingId")), str(facts.get("question"))))
     return waiting
-
-
-def _is_placeholder(message: dict[str, Any], open_ids: set[str]) -> bool:
-    """Return whether a message is the placeholder result of a call that still waits."""
-    return message.get("tool_call_id") in open_ids and message.get("content") == CANCELLED
 
 
 def collection_members(box: Toolbox, names: Sequence[str]) -> list[str]:

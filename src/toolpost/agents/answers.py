@@ -148,7 +148,7 @@ def as_actions(messages: Sequence[Mapping[str, Any]], rules: str) -> list[dict[s
 
 
 def _say(shown: list[dict[str, Any]], role: str, text: str) -> None:
-    """Add a message, to the one before it where that has the same role: not all models take two of one role."""
+    """Add a message, or append it to one of the same role: some models reject two in a row."""
     if shown and shown[-1]["role"] == role:
         shown[-1]["content"] += f"\n\n{text}"
     else:

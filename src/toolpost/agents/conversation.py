@@ -32,18 +32,18 @@ _ROLES = frozenset({"system", "user", "assistant", "tool"})
 _KNOWN = "\n\nWhat is known:\n"
 _CHARS_A_TOKEN = 4  # estimate for models that report no usage
 _NEXT = {
-    "tool_not_found": "Call one of the tools that you were given, or go on without it.",
+    "tool_not_found": "Call one of the tools that you were given, or continue without it.",
     "validation_failed": "Correct the arguments and call it again.",
-    TOO_MANY_CALLS: "Make fewer calls at once.",
-    "approval_denied": "Do not call it again: go on without it, or say that it was refused.",
-    "permission_denied": "It is not allowed: go on without it, or say so.",
+    TOO_MANY_CALLS: "Make fewer calls in one reply.",
+    "approval_denied": "Do not call it again: continue without it, or say that it was denied.",
+    "permission_denied": "It is not allowed: continue without it, or say so.",
     "auth_required": "Do not call it again: say that the account has to be connected.",
     "rate_limited": "Do something else first, or say that it is busy.",
-    "source_down": "It cannot be reached now: go on without it, or say so.",
-    "connection_failed": "It cannot be reached now: go on without it, or say so.",
-    "circuit_open": "It cannot be reached now: go on without it, or say so.",
-    "timeout": "Find out whether it has happened before you call it again.",
-    "cancelled": "Do not call it again unless you are asked to.",
+    "source_down": "It cannot be reached now: continue without it, or say so.",
+    "connection_failed": "It cannot be reached now: continue without it, or say so.",
+    "circuit_open": "It cannot be reached now: continue without it, or say so.",
+    "timeout": "Check whether it took effect before you call it again.",
+    "cancelled": "Do not call it again unless you are told to.",
 }
 _ELSE = "Try it in another way, or say what went wrong."
 
@@ -195,7 +195,7 @@ class Conversation(Struct, kw_only=True):
             used = Usage(size, len(json.dumps(reply.message, ensure_ascii=False)) // _CHARS_A_TOKEN, used.cost)
         if self.budget.cost is not None and used.cost is None:
             name = f" {reply.model!r}" if reply.model else ""
-            raise ConfigError(f"the cost of model{name} is not known, so that it cannot be limited; limit the tokens")
+            raise ConfigError(f"the cost of model{name} is not known and cannot be limited; limit the tokens")
         before = self.usage
         cost = before.cost if used.cost is None else (before.cost or 0.0) + used.cost
         self.usage = Usage(before.input_tokens + used.input_tokens, before.output_tokens + used.output_tokens, cost)
@@ -298,5 +298,5 @@ def _copy_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
         raise ConfigError(f"messages are not JSON: {error}; give those of an earlier PlannerFinish") from error
     if not is_array(copied) or not all(is_object(each) and each.get("role") in _ROLES for each in copied):
         roles = ", ".join(sorted(_ROLES))
-        raise ConfigError(f"messages is a list of objects whose role is one of {roles}, such as finish.messages")
+        raise ConfigError(f"messages is a list of objects with a role of {roles}, such as finish.messages")
     return copied

@@ -420,7 +420,7 @@ class ReactPlanner:
     def _rules(self, rules: str) -> str:
         if self._hints.max_parallel is None:
             return rules
-        return f"\nCall at most {self._hints.max_parallel} tools at once.{rules}"
+        return f"\nCall at most {self._hints.max_parallel} tools in one reply.{rules}"
 
     async def _take_calls(self, run: Run, calls: list[PlannerCall]) -> results.PlannerFinish | None:
         """Make the calls of a reply, unless the budget is used up: their results would not be read."""
@@ -724,7 +724,7 @@ class RunCalls:
             "",
             run.conversation.run_id,
             call.name,
-            errors.ToolTimeoutError("the call was let go on, and is not done yet"),
+            errors.ToolTimeoutError("the call was resumed and has not ended yet"),
         )
 
     async def answer(self, run: Run, answers: Mapping[str, Any], *, by: str) -> None:

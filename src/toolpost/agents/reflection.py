@@ -44,7 +44,7 @@ _MOST_FACTS = 40_000
 
 REVIEW = """You review a task after a step has failed. Answer with one JSON object and nothing else:
 {"verdict": "complete" | "continue" | "replan", "assessment": "...", "lessons": ["..."], "next_focus": "..."}
-continue: ignore the error and go on. replan: the plan has to change, perhaps with another tool.
+continue: ignore the error. replan: the plan has to change, perhaps with another tool.
 complete: the task is finished despite the error; the assessment is then its result."""
 _SCHEMA = {
     "type": "object",

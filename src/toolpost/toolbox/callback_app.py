@@ -128,7 +128,7 @@ class CallbackApp:
         return self._connected(started.provider)
 
     async def _finish(self, visit: _Visit) -> HtmlPage:
-        """Finish the sign-in and redirect, so that code and state leave the address bar."""
+        """Finish the sign-in and redirect, which removes code and state from the address bar."""
         provider = visit.fields.get("connected", "")
         if provider and visit.cookie and _fits(visit, provider):
             return self._connected(provider)

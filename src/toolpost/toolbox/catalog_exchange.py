@@ -79,7 +79,7 @@ class CatalogExchange:
         await self._exchange(new, prepared, problems, answered=True, instead_of=old)
 
     async def readmit_collided(self) -> None:
-        """Put tools into the catalog whose names were taken, and may be free now."""
+        """Retry tools with names that were taken and may be free now."""
         for managed in list(self._index.by_name.values()):
             listing = managed.tools.listing
             if listing.collided and managed.source is not None:

@@ -125,7 +125,7 @@ class BlockingMCPClient:
 
     def _disconnect_at_exit(self) -> None:
         """Disconnect if the program exits without closing; the thread stops afterwards."""
-        with contextlib.suppress(Exception):  # errors cannot be reported any more
+        with contextlib.suppress(Exception):  # errors cannot be reported at exit
             self._thread.run(self._client.__aexit__(None, None, None), timeout_s=EXIT_PATIENCE_S)
 
 

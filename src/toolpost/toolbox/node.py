@@ -1,4 +1,4 @@
-"""ToolNode: one external tool source whose tools are registered in a shared registry."""
+"""ToolNode: one external tool source that registers its tools in a shared registry."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class SourceIndex:
         return {bare_name(tool): tools.pins.pin(tool) for tool in tools.listing.tools.values()}
 
     def collisions(self, name: str) -> Mapping[str, str]:
-        """Return the tools of a source whose names were taken, with the problem."""
+        """Return the tools of a source that collided with other names, with the problem."""
         return self.by_name[name].tools.listing.collisions
 
     def start(self, managed: ManagedSource) -> asyncio.Task[None]:

@@ -33,7 +33,7 @@ _GRACE_S = 30.0
 
 
 class FinishCalls(Protocol):
-    """Wait until no call runs on a source any more, for at most `within_s` seconds."""
+    """Wait until no call runs on a source, for at most `within_s` seconds."""
 
     def __call__(self, source: ToolSource, *, within_s: float) -> Awaitable[None]: ...
 
@@ -293,12 +293,12 @@ class SourceManager:
             managed = self.index.by_name.get(name)
             if managed is None:
                 if config is not None:
-                    await self._protect_files(config)  # before the caller goes on: connecting may take longer
+                    await self._protect_files(config)  # before this returns: connecting may take longer
                     self._add_later(config)
                     changes.added.append(name)
             elif not managed.declared:
                 if config is not None and config != managed.given:
-                    changes.failed[name] = "this program has put a source of its own in the place of this name"
+                    changes.failed[name] = "this program has replaced the source of this name by another"
             elif config is None:
                 await self._remove(managed)
                 self._close_later(managed)

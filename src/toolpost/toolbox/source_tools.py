@@ -269,7 +269,7 @@ class SourceTools:
             self.commit(self.draft(()))
 
     def _release(self, tool: Tool, source: ToolSource) -> None:
-        """Register a tool that was blocked, so that its calls run."""
+        """Register a tool that was blocked; its calls then run."""
         if self.listing.tools.get(tool.spec.name) is tool:
             contents = self._registry.draft()
             contents.place(self._new_entry(tool, source), replace=True)

@@ -71,9 +71,7 @@ class StandaloneRouter:
             services=Services(servers=servers or {}, network=network or NetworkPolicy()),
             pinning=Pinning(None if lock is None else Lock(Path(lock).absolute())),
         )
-        self.sources = SourceManager(
-            catalog or registry, authorizer, factory, finish_calls=self.router.inflight.finish
-        )
+        self.sources = SourceManager(catalog or registry, authorizer, factory, finish_calls=self.router.inflight.finish)
 
     async def call(
         self, name: str, arguments: Any, context: ToolContext | None, *, correlation_id: str = ""

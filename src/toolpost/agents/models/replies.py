@@ -12,14 +12,7 @@ from toolpost.schema.json_values import as_object, is_array, is_object
 from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Callable,
-        Coroutine,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 
     from opentelemetry.trace import Tracer
 
@@ -81,7 +74,7 @@ async def _request(
         async with limit:
             if _is_streaming(model):
                 return await _read_stream(
-                    model.stream(messages, tools=tools, response_schema=response_schema), on_delta or _ignore
+                    model.stream(messages, tools=tools, response_schema=response_schema), on_delta or (lambda _: None)
                 )
             reply = read_reply(await model.complete(messages, tools=tools))
     except ToolError:
@@ -183,7 +176,3 @@ def _json_object(reply: object) -> dict[str, Any]:
 
 def _count(data: Mapping[str, Any], *names: str) -> int:
     return next((value for name in names if isinstance(value := data.get(name), int)), 0)
-
-
-def _ignore(delta: TextDelta | ToolCallDelta) -> None:
-    """Ignore a piece."""

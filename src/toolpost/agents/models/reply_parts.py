@@ -12,16 +12,9 @@ from toolpost.contracts.chat import ModelReply, TextDelta, ToolCallDelta, Usage
 from toolpost.schema.json_values import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Iterable,
-        Iterator,
-        Mapping,
-    )
+    from collections.abc import Iterable, Iterator, Mapping
 
     from toolpost.schema.provider_view import ToolView
-
-    OnDelta = Callable[[TextDelta | ToolCallDelta], object]
 
 REASONING = "reasoning"
 """The member of a message with a provider's own items, which only the same API gets back."""

@@ -11,14 +11,7 @@ from toolpost.contracts.retries import RetryPolicy
 from toolpost.runtime.resilience import backoff, may_repeat
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        Callable,
-    )
-
-    from toolpost.contracts.chat import TextDelta, ToolCallDelta
-
-    OnDelta = Callable[[TextDelta | ToolCallDelta], object]
+    from collections.abc import AsyncGenerator, Callable
 
 T = TypeVar("T")
 OVERLOADED = 529  # Anthropic's status for an overloaded API; not a standard code
