@@ -40,7 +40,7 @@ class Accounts:
     ) -> None:
         self.rows = rows
         self.clock = clock
-        self.learn = learn or (lambda _secrets: None)
+        self.learn: Callable[[set[str]], None] = learn or (lambda _secrets: None)
         self.issuers = IssuerRegistry(rows)
         self._vault = Vault(rows, learn=self.learn, clock=clock)
         self._refresher = TokenRefresher(self._vault)

@@ -41,7 +41,7 @@ class FunctionTool:
     """A Python function with a record; it can still be called as a function."""
 
     __slots__ = (
-        *("__dict__", "_context_parameter", "_convert", "_direct", "_on_loop", "_render", "fn", "previewer", "spec"),
+        *("__dict__", "_context_parameter", "_convert", "_direct", "_on_loop", "_previewer", "_render", "fn", "spec"),
     )
     is_checked = False
     """Whether both schemas are known to be valid and need no check."""
@@ -54,7 +54,7 @@ class FunctionTool:
         self._convert = shape.convert
         self._render = shape.render
         self._context_parameter = shape.context_parameter
-        self.previewer = previewer
+        self._previewer = previewer
         is_async = inspect.iscoroutinefunction(fn)
         self._on_loop = is_async or inspect.isasyncgenfunction(fn)
         self._direct = is_async and self._context_parameter is None
@@ -91,10 +91,15 @@ class FunctionTool:
         """Whether the function takes a context, which can ask questions and call other tools."""
         return self._context_parameter is not None
 
+    @property
+    def previewer(self) -> Preview | None:
+        """The function that previews a call, if the tool has one."""
+        return self._previewer
+
     def renamed(self, spec: ToolSpec) -> FunctionTool:
         """Return the same function with another record."""
         copy = object.__new__(FunctionTool)
-        for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_on_loop", "previewer"):
+        for slot in ("fn", "_convert", "_direct", "_render", "_context_parameter", "_on_loop", "_previewer"):
             setattr(copy, slot, getattr(self, slot))
         copy.spec = spec
         return copy
