@@ -221,7 +221,9 @@ class StoredEvent(Struct, frozen=True, kw_only=True):
 
 
 class EventFilter(Struct, frozen=True, kw_only=True):
-    """Filter of events by tool (`*` matches any characters), by codes (empty: all), by time, by user and by caller.
+    """Filter of events by tool, by codes (empty: all), by time, by user and by caller.
+
+    In `tool`, `*` matches any characters: `mail.*` are the tools of the source `mail`.
 
     `caller` is the id of the gateway's caller that made the call, such as `key:ID`.
     """
@@ -235,8 +237,9 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Filter of runs by user, by the gateway's caller of one of their calls, by start time, and by status."""
+    """Filter of runs by tool, as in EventFilter, by user, by a caller of the gateway, by start time, and by status."""
 
+    tool: str | None = None
     user: str | None = None
     caller: str | None = None
     since: float | None = None

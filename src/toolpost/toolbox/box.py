@@ -450,7 +450,7 @@ class Toolbox:
         only: RunFilter | None = None,
         all_tenants: bool = False,
     ) -> list[RunSummary]:
-        """Return the newest runs of the user's tenant; `only` filters by user, caller, time and status.
+        """Return the newest runs of the user's tenant; `only` filters by tool, user, caller, time and status.
 
         `all_tenants` is for the operator.
         """

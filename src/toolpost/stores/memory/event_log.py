@@ -332,7 +332,8 @@ def _matches(event: StoredEvent, only: EventFilter) -> bool:
 
 def _is_wanted(head: RunHead, only: RunFilter) -> bool:
     return (
-        only.user in (None, head.user)
+        (only.tool is None or fnmatchcase(head.tool_name, only.tool))
+        and only.user in (None, head.user)
         and only.status in (None, head.status)
         and _is_within(head.started_at, only.since, only.until)
     )

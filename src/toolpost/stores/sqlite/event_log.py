@@ -146,7 +146,7 @@ class SQLiteEventLog:
         sql = _RUNS + _CALLED + _where(tenant=tenant) + _filter_runs(only)
         sql += (_BEFORE if before is not None else "") + " ORDER BY nr DESC"
         values = {"tenant": tenant, "before": before}
-        values |= {name: getattr(only, name) for name in ("user", "since", "until", "status")}
+        values |= {name: getattr(only, name) for name in ("tool", "user", "since", "until", "status")}
 
         def work(db: sqlite3.Connection) -> list[RunSummary]:
             called = None if only.caller is None else {nr for nr, _ in _calls_by(db, only.caller)}
@@ -219,7 +219,8 @@ def _matches(event: StoredEvent, only: EventFilter) -> bool:
 
 
 def _filter_runs(only: RunFilter) -> str:
-    sql = " AND user = :user" if only.user is not None else ""
+    sql = " AND tool_name GLOB :tool" if only.tool is not None else ""
+    sql += " AND user = :user" if only.user is not None else ""
     sql += " AND started_at >= :since" if only.since is not None else ""
     sql += " AND started_at <= :until" if only.until is not None else ""
     return sql + (" AND status = :status" if only.status is not None else "")

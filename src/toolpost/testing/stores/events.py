@@ -127,14 +127,14 @@ class EventLogTests(StoreFixtures):
         assert await found(EventFilter(until=2000.0)) == send + read
         assert await found(EventFilter(codes=frozenset({REQUESTED})), limit=2, newest=True) == [read[0], get[0]]
 
-    async def test_runs_and_events_are_filtered_by_user_caller_time_and_status(self, store: Store) -> None:
+    async def test_runs_and_events_are_filtered_by_tool_user_caller_time_and_status(self, store: Store) -> None:
         for run_id, who, at, end, facts in (
             ("run_1", ANN, 100.0, COMPLETED, {}),
             ("run_2", BOB, 200.0, FAILED, {CALLER: "key:one"}),
             # The arguments name the caller of another run.
             ("run_3", BOB, 300.0, COMPLETED, {CALLER: "key:two", "params": {CALLER: "key:one"}}),
         ):
-            call = call_ref(run_id, f"call_of_{run_id}", who=who)
+            call = call_ref(run_id, f"call_of_{run_id}", who=who, tool="web.get" if who is ANN else "mail.send")
             await emit(store, event(call=call, at=at, facts=facts), event(end, call=call, at=at + 1))
 
         async def runs(only: RunFilter, limit: int = 50) -> list[str]:
@@ -145,6 +145,8 @@ class EventLogTests(StoreFixtures):
 
         assert await runs(RunFilter()) == ["run_3", "run_2", "run_1"]
         assert await runs(RunFilter(user="bob")) == ["run_3", "run_2"]
+        assert await runs(RunFilter(tool="mail.*")) == ["run_3", "run_2"]
+        assert await runs(RunFilter(tool="web.get")) == ["run_1"]
         assert await runs(RunFilter(caller="key:one")) == ["run_2"]
         assert await runs(RunFilter(status="completed")) == ["run_3", "run_1"]
         assert await runs(RunFilter(status="completed"), limit=1) == ["run_3"]

@@ -31,6 +31,9 @@ CREATE TABLE runs (
     UNIQUE (run_id, tenant)
 );
 CREATE INDEX runs_open ON runs (owner) WHERE open_calls > 0;
+CREATE INDEX runs_user ON runs (tenant, user, nr);
+CREATE INDEX runs_tool ON runs (tool_name, nr);
+CREATE INDEX runs_started ON runs (started_at);
 
 -- The number of runs and events that the log should contain: one row. Without a key, the log is new.
 CREATE TABLE ledger (
