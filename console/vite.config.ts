@@ -7,6 +7,8 @@ export default defineConfig(({ mode }) => {
   const proxied = { target: gateway, changeOrigin: true, headers: { origin: gateway } };
   return {
     plugins: [react()],
+    // Relative references, so that the console works behind a proxy that adds a path prefix.
+    base: './',
     build: {
       outDir: '../src/toolpost/console/static',
       emptyOutDir: true,

@@ -1,3 +1,5 @@
+import './api/arrival'; // First of all: takes secrets out of the address.
+
 import { CSPProvider } from '@base-ui/react/csp-provider';
 import { Tooltip } from '@base-ui/react/tooltip';
 import { QueryClientProvider } from '@tanstack/react-query';
@@ -6,6 +8,7 @@ import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 
 import { queryClient } from './api/query-client';
+import { redeemArrivedTicket } from './pages/sign-in/ticket';
 import { router } from './routes';
 import { listenToKeys } from './shell/keys';
 import { applyPreferences } from './shell/preferences';
@@ -15,6 +18,7 @@ import { Toasts } from './ui/Toast';
 
 applyPreferences();
 listenToKeys();
+void redeemArrivedTicket();
 
 const place = document.getElementById('root');
 if (!place) throw new Error('index.html has no #root');

@@ -2,6 +2,7 @@
 
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 
+import { BASE_PATH } from './api/address';
 import { given, number, oneOf, text, texts } from './search-params';
 import { Root } from './shell/Root';
 import { NoSuchPage } from './shell/NoSuchPage';
@@ -190,6 +191,7 @@ export const router = createRouter({
     signIn,
     oauthCallback,
   ]),
+  basepath: BASE_PATH,
   defaultPreload: 'intent',
   scrollRestoration: true,
 });

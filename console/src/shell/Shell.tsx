@@ -2,6 +2,7 @@ import { Outlet, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 
 import { words } from '../words';
+import { Banner } from './Banner';
 import { BottomBar } from './BottomBar';
 import { KeyHelp } from './KeyHelp';
 import { useKeys, type KeyMap } from './keys';
@@ -24,6 +25,7 @@ export function Shell() {
       </a>
       <Sidebar onFind={() => undefined} />
       <main id="page" className={styles.main}>
+        <Banner />
         <Outlet />
       </main>
       <BottomBar />

@@ -1,5 +1,7 @@
 import { Link } from '@tanstack/react-router';
 
+import { useMe } from '../api/session';
+import { Foreign } from '../ui/Foreign';
 import { Glyph } from '../ui/Glyph';
 import { FindIcon, SettingsIcon } from '../ui/icons';
 import { Kbd } from '../ui/Kbd';
@@ -8,16 +10,22 @@ import { words } from '../words';
 import { useCounts } from './counts';
 import { Entry } from './Entry';
 import { MODIFIER } from './keys';
+import { LiveMark } from './LiveMark';
 import { NAVIGATION } from './navigation';
+import { PersonMenu } from './PersonMenu';
 import styles from './Shell.module.css';
 
 export function Sidebar({ onFind }: { onFind: () => void }) {
   const counts = useCounts();
+  const { tenant } = useMe();
   return (
     <aside className={styles.side}>
       <div className={styles.brand}>
         <Mark />
         <span className={styles.word}>{words.product}</span>
+        <span className={`${styles.tenant ?? ''} ${styles.word ?? ''} cut`} title={words.shell.tenant}>
+          <Foreign text={tenant} />
+        </span>
       </div>
       <button type="button" className={styles.find} onClick={onFind} title={words.shell.find}>
         <Glyph icon={FindIcon} size={14} />
@@ -36,6 +44,7 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
         ))}
       </nav>
       <div className={styles.foot}>
+        <LiveMark />
         <Link
           to="/settings/$section"
           params={{ section: 'appearance' }}
@@ -46,6 +55,7 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
           <Glyph icon={SettingsIcon} />
         </Link>
       </div>
+      <PersonMenu />
     </aside>
   );
 }

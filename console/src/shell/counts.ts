@@ -1,5 +1,10 @@
-/** The figures beside the entries of the sidebar. */
+/** The figures beside the entries of the sidebar. A figure that is not known is left out. */
 
+import { useQuery } from '@tanstack/react-query';
+
+import { openCardsQuery, sourcesQuery } from '../api/queries';
+import { useMe } from '../api/session';
+import { mayAnswer } from '../cards/answering';
 import type { Tone } from '../ui/tone';
 import type { PagePath } from './navigation';
 
@@ -12,5 +17,13 @@ export interface Count {
 }
 
 export function useCounts(): Partial<Record<PagePath, Count>> {
-  return {};
+  const me = useMe();
+  const cards = useQuery(openCardsQuery).data ?? [];
+  const sources = useQuery(sourcesQuery).data ?? [];
+  const mine = cards.filter((card) => mayAnswer(card, me)).length;
+  const down = sources.some((source) => source.state === 'down');
+  return {
+    ...(mine > 0 && { '/approvals': { count: mine, hot: true } }),
+    ...(sources.length > 0 && { '/sources': { count: sources.length, tone: down ? 'fail' : undefined } }),
+  };
 }

@@ -1,0 +1,103 @@
+/** What pages fetch, with the keys by which events find it in the cache. */
+
+import { queryOptions } from '@tanstack/react-query';
+
+import { isLive, listening } from '../live/live';
+import { api, body } from './client';
+import type { Card } from './types';
+
+const POLL_MS = 10_000;
+/** Fresh as long as events arrive; asked for again every ten seconds while they do not. */
+const KEPT_BY_EVENTS = {
+  staleTime: Infinity,
+  refetchInterval: () => (isLive() ? false : POLL_MS),
+} as const;
+const PAGE = 100;
+
+export const keys = {
+  openCards: ['pending', 'open'],
+  card: (id: string) => ['pending', 'card', id],
+  closedCards: ['pending', 'closed'],
+  runs: ['runs'],
+  run: (id: string) => ['run', id],
+  tools: ['tools'],
+  tool: (name: string) => ['tool', name],
+  sources: ['sources'],
+  source: (name: string) => ['source', name],
+  accounts: ['accounts'],
+  stats: ['stats'],
+  callerKeys: ['keys'],
+  sessions: ['sessions'],
+} as const;
+
+/** All open questions that the caller sees, by page after page. */
+export const openCardsQuery = queryOptions({
+  queryKey: keys.openCards,
+  queryFn: async ({ signal }) => {
+    await listening();
+    return listCards('open', signal);
+  },
+  ...KEPT_BY_EVENTS,
+});
+
+export const cardQuery = (id: string) =>
+  queryOptions({
+    queryKey: keys.card(id),
+    queryFn: ({ signal }) =>
+      body(api.GET('/api/v1/pending/{pending_id}', { params: { path: { pending_id: id } }, signal })),
+    ...KEPT_BY_EVENTS,
+  });
+
+export const sourcesQuery = queryOptions({
+  queryKey: keys.sources,
+  queryFn: async ({ signal }) => {
+    await listening();
+    return body(api.GET('/api/v1/sources', { signal }));
+  },
+  ...KEPT_BY_EVENTS,
+});
+
+export const accountsQuery = queryOptions({
+  queryKey: keys.accounts,
+  queryFn: ({ signal }) => body(api.GET('/api/v1/accounts', { signal })),
+  ...KEPT_BY_EVENTS,
+});
+
+export const toolQuery = (name: string) =>
+  queryOptions({
+    queryKey: keys.tool(name),
+    queryFn: ({ signal }) => body(api.GET('/api/v1/tools/{name}', { params: { path: { name } }, signal })),
+  });
+
+export const runQuery = (id: string) =>
+  queryOptions({
+    queryKey: keys.run(id),
+    queryFn: ({ signal }) => body(api.GET('/api/v1/runs/{run_id}', { params: { path: { run_id: id } }, signal })),
+    ...KEPT_BY_EVENTS,
+  });
+
+export const runsQuery = queryOptions({
+  queryKey: keys.runs,
+  queryFn: async ({ signal }) => {
+    await listening();
+    return body(api.GET('/api/v1/runs', { params: { query: { limit: PAGE } }, signal }));
+  },
+});
+
+export const statsQuery = queryOptions({
+  queryKey: keys.stats,
+  queryFn: ({ signal }) => body(api.GET('/api/v1/stats', { signal })),
+});
+
+async function listCards(status: Card['status'], signal: AbortSignal): Promise<Card[]> {
+  const cards: Card[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await body(
+      api.GET('/api/v1/pending', { params: { query: { status, limit: PAGE, ...(cursor ? { cursor } : {}) } }, signal }),
+    );
+    cards.push(...page.items);
+    cursor = page.next ?? undefined;
+  } while (cursor);
+  return cards;
+}

@@ -1,0 +1,17 @@
+/** The objects of the API by their names. */
+
+import type { CardExtras } from './provisional';
+import type { components } from './schema';
+
+type Schemas = components['schemas'];
+
+export type Account = Schemas['Account'];
+export type Answer = Schemas['Answer'];
+export type Artifact = Schemas['Artifact'];
+export type Card = Schemas['Card'] & CardExtras;
+export type Event = Schemas['Event'];
+export type Outcome = Schemas['Outcome'];
+export type Run = Schemas['Run'];
+export type Source = Schemas['Source'];
+export type Stats = Schemas['Stats'];
+export type Tool = Schemas['Tool'];
