@@ -126,7 +126,7 @@ def test_a_call_that_lacks_an_account_offers_to_sign_in_at_once(
         come_back(re.findall(r"http://\S+", shown)[-1])
         return b""
 
-    typed: dict[str, bytes | Callable[[str], bytes]] = {"sign in later: ": b"y\n", "Ctrl-C gives up": sign_in}
+    typed: dict[str, bytes | Callable[[str], bytes]] = {"sign in later: ": b"y\n", "Ctrl-C cancels": sign_in}
     done = at_a_terminal(configured, typed, *CALL)
     later = at_a_terminal(configured, {}, *CALL)
 
@@ -204,7 +204,7 @@ def test_nobody_is_waited_for_longer_than_said(configured: Path) -> None:
         done = waiting.done()
 
     assert (done.code, done.json["error"]["error_code"]) == (1, "timeout")
-    assert re.search(r"allow it there for this program, or choose its port with --port", done.out)
+    assert re.search(r"register it there, or choose the port with --port", done.out)
 
 
 def test_a_port_can_be_chosen_and_must_be_free(configured: Path, toolpost: Run, port: int) -> None:
@@ -254,7 +254,7 @@ def test_a_service_that_cannot_be_told_is_said_to_know_still(api: NotesApi, home
     gone = toolpost("accounts", "disconnect", "notes")
     listed = toolpost("accounts", "list")
 
-    assert (gone.code, "End it in the settings of your account" in gone.err) == (1, True)
+    assert (gone.code, "Revoke it in the settings of your account" in gone.err) == (1, True)
     assert "Notes of Ann & Co" in listed.out
     assert "toolpost accounts connect SERVICE" in listed.err
 
@@ -285,7 +285,7 @@ def test_events_of_a_forgotten_person_say_nothing_any_more(toolpost: Run) -> Non
     events = toolpost("events", "--user", "acme:bob").out
 
     assert "Remove all that is kept of acme:ann" in unasked.err
-    assert "Add --yes to agree" in unasked.err
+    assert "To confirm, add --yes" in unasked.err
     assert (listed["run_id"], listed["user"], listed["status"]) == (called["run_id"], "", "completed")
     assert events.count("local.add  (forgotten)") == 3
     assert "acme:(forgotten)" in toolpost("runs", "list", "--user", "acme:bob").out
@@ -299,7 +299,7 @@ def test_nobody_is_no_person_to_forget(toolpost: Run) -> None:
 
 def test_without_services_there_is_nothing_to_list_and_still_somebody_to_forget(toolpost: Run) -> None:
     assert toolpost("accounts", "list", "--json").json == []
-    assert "No source here is for accounts" in toolpost("accounts", "list").out
+    assert "No source uses accounts" in toolpost("accounts", "list").out
     assert toolpost("accounts", "forget", "acme:ann", "--yes", "--json").json["services_told"] == {}
     refused = toolpost("accounts", "connect", "notes", "--json")
     assert (refused.code, "auth_type: oauth2_user" in refused.out) == (1, True)

@@ -104,12 +104,12 @@ def test_a_run_whose_model_fails_goes_on_with_its_token_and_another_budget(toolp
 @pytest.mark.parametrize(
     ("lines", "options", "told"),
     [
-        ([ADD, ADD], ["--budget", "steps=1"], "the steps of the run are used up"),
+        ([ADD, ADD], ["--budget", "steps=1"], "the steps limit of the run was reached"),
         ([{"role": "assistant", "content": "", "tool_calls": []}], [], "the model said nothing"),
         (["No tools."], ["--tools", "local.ad"], 'Did you mean "local.add"?'),
         ([tool_calls(("rm_rf", {}))] * 3, [], 'Tool "rm_rf" not found'),
         ([tool_calls(*[("local__wipe", {"name": "disk"})] * 200)] * 3, [], "200 concurrent calls are too many"),
-        ([ADD] * 20, ["--budget", "steps=3"], "the steps of the run are used up"),
+        ([ADD] * 20, ["--budget", "steps=3"], "the steps limit of the run was reached"),
     ],
 )
 def test_a_run_without_an_answer_fails_and_says_why(
@@ -156,11 +156,11 @@ def test_only_the_sources_of_the_tools_are_started(toolpost: Run, home: Path) ->
         (["run"], "give a request, or --resume TOKEN"),
         (["run", "x", "--resume", "y"], "not both"),
         (["run", " "], "the request is empty"),
-        (["run", "x", "--budget", "cents=3"], "'cents=3' is no limit"),
-        (["run", "x", "--budget", "steps=few"], "'few' is no number"),
+        (["run", "x", "--budget", "cents=3"], "'cents=3' is not a limit"),
+        (["run", "x", "--budget", "steps=few"], "'few' is not a number"),
         (["run", "x", "--budget", "cost=0"], "must be more than 0"),
         (["run", "x", "--instructions", "@none.txt"], "none.txt: No such file"),
-        (["chat"], "there is no terminal to talk at"),
+        (["chat"], "this needs a terminal"),
     ],
 )
 def test_a_wrong_command_line_is_refused(words: list[str], told: str, toolpost: Run) -> None:
@@ -181,7 +181,7 @@ def test_at_a_terminal_the_person_is_asked_at_once_and_the_answer_is_streamed(ho
         done = at_a_terminal(home, {"decide later: ": b"y\n"}, "run", "Wipe the disk.", "--model", model, columns=100)
 
     assert (done.code, done.out.count("It is wiped.")) == (0, 1), done.out
-    assert 'local.wipe name="disk": waits for a person' in done.out
+    assert 'local.wipe name="disk": is waiting for an answer' in done.out
     assert (home / "wiped.txt").read_text() == "disk\n"
 
 
@@ -195,7 +195,7 @@ def test_each_question_of_a_workflow_is_asked_once(home: Path, answers: list[str
     (home / "pair.yaml").write_text(f"{{name: pair, steps: {{{steps}}}}}")
     with (home / "toolpost.yaml").open("a") as config:
         config.write("  - {name: flows, transport: workflow, connection: ./pair.yaml}\n")
-    prompts = ("decide later: ", "nothing to decide later: ")
+    prompts = ("decide later: ", "Enter to decide later: ")
     typed = {prompt: f"{answer}\n".encode() for prompt, answer in zip(prompts, answers, strict=False)}
     with provider(tool_calls(("flows__pair", {})), "Done.") as (_, model):
         done = at_a_terminal(home, typed, "run", "Wipe both.", "--model", model, columns=100)
@@ -214,7 +214,7 @@ def test_an_interrupt_stops_the_calls_and_tells_what_was_done(home: Path) -> Non
         done = at_a_terminal(home, {"local.wait ·": b"\x03"}, "run", "Wait.", "--model", model, columns=100)
 
     assert (done.code, "stopped: local.add completed, local.wait was stopped." in done.out) == (130, True), done.out
-    assert "goes on with the run" in done.out
+    assert "To resume the run" in done.out
 
 
 @pytest.mark.programs
@@ -224,7 +224,7 @@ def test_a_conversation_goes_on_and_is_kept_if_asked(home: Path) -> None:
         typed = {"> ": b'"""What is\n', ". ": b'19 + 23?"""\n', "2 steps": b"Wait.\n", "local.wait ·": b"\x03"}
         typed |= {"local.wait was stopped": b"/tools\n", "8 tools": b"/quit\n"}
         first = at_a_terminal(home, typed, *words, "--model", model, columns=100)
-        typed = {"goes on after 1 request": b"Again?\n", "1 step": b"\x04"}
+        typed = {"continues after 1 request": b"Again?\n", "1 step": b"\x04"}
         second = at_a_terminal(home, typed, *words, "--model", model, columns=100)
 
     assert (first.code, second.code, "As I said." in second.out) == (0, 0, True), first.out + second.out

@@ -49,10 +49,10 @@ def test_a_value_that_does_not_fit_is_a_failed_call(toolpost: Run, echo: tuple[s
     [
         (["zip"], "'zip' is not NAME=VALUE"),
         (["=1"], "'=1' is not NAME=VALUE"),
-        (["zip=1", "zip=2"], "zip is given twice"),
-        (["zip=1", "--args", '{"zip": "2"}'], "zip is given twice"),
-        (["zip=1", "zip.code=2"], "zip.code: 'zip' is no object"),
-        (["zip=1", "--args", "[]"], "only arguments that are an object have room"),
+        (["zip=1", "zip=2"], "zip is repeated"),
+        (["zip=1", "--args", '{"zip": "2"}'], "zip is repeated"),
+        (["zip=1", "zip.code=2"], "zip.code: 'zip' is not an object"),
+        (["zip=1", "--args", "[]"], "the arguments must be an object"),
     ],
 )
 def test_what_is_no_pair_is_a_wrong_command_line(

@@ -39,9 +39,9 @@ def test_a_local_file_goes_to_a_tool_as_an_artifact_and_comes_back_as_a_file(
         (["--file", "body"], "write ARGUMENT=PATH"),
         (["--file", "body.=a.png"], "write ARGUMENT=PATH"),
         (["--file", "body=none.png"], "none.png: No such file"),
-        (["--file", "body.it=a.png", "--args", '{"body": 1}'], "'body' is no object in --args"),
-        (["--file", "body=a.png", "--args", "[]"], "only arguments that are an object"),
-        (["--file", "body=a.png", "--idempotency-key", "k"], "would not be the same call"),
+        (["--file", "body.it=a.png", "--args", '{"body": 1}'], "'body' is not an object in --args"),
+        (["--file", "body=a.png", "--args", "[]"], "the arguments must be an object"),
+        (["--file", "body=a.png", "--idempotency-key", "k"], "would differ from the first"),
     ],
 )
 @pytest.mark.usefixtures("picture")
@@ -71,7 +71,7 @@ def test_an_artifact_is_saved_once_to_a_file_or_given_to_a_pipe(child: Run, home
 
     assert (piped.code, piped.out) == (0, "x" * 100_000)
     assert (refused.code, (home / "there.txt").read_text()) == (1, "mine")
-    assert "there is a file 'there.txt' already" in refused.err
+    assert "the file 'there.txt' already exists" in refused.err
     assert (told.json["file"], told.json["artifact"]["size"]) == ("new.txt", 100_000)
 
 

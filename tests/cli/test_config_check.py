@@ -28,8 +28,8 @@ def test_a_guard_that_guards_nothing_is_wrong(toolpost: Run, home: Path, written
 
     assert (done.code, told.code, done.json["status"], done.json["warnings"]) == (1, 1, "failed", [])
     assert said in done.json["problems"][0]
-    assert "wrong: " in told.err
-    assert "Something is wrong; see above." in told.err
+    assert "error: " in told.err
+    assert "The configuration has errors; see above." in told.err
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_only_does_nothing_is_a_warning(toolpost: Run, home: Path, written:
     assert (done.code, told.code, done.json["status"]) == (0, 0, "ok")
     assert done.json["warnings"] == done.json["problems"]
     assert f"warning: {done.json['warnings'][0]}" in told.err
-    assert "The configuration holds." in told.err
+    assert "The configuration is valid." in told.err
 
 
 def test_a_source_that_does_not_answer_is_told_with_its_address(toolpost: Run, home: Path) -> None:

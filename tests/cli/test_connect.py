@@ -90,13 +90,13 @@ def test_a_server_that_cannot_be_connected_stays_in_the_file_and_that_is_told(to
     again = toolpost("tools", "connect", "no-such-program --flag", "--yes", "--force", "--json")
 
     assert done.code == 1
-    assert "'small' is in toolpost.yaml now, but it cannot be connected" in done.err
+    assert "'small' is in toolpost.yaml now, but cannot be connected" in done.err
     assert "refused: [redacted]" in done.err
-    assert "`toolpost config check --connect` tries again, `toolpost tools disconnect small` takes it out." in done.err
+    assert "`toolpost config check --connect` tries again, `toolpost tools disconnect small` removes it." in done.err
     assert "wrong-s3cret" not in done.out + done.err
     assert (again.code, again.json["status"], again.json["written"]) == (1, "failed", True)
     assert again.json["error"]["error_code"] == "connection_failed"
-    assert "there is no no-such-program on the PATH" in again.err
+    assert "no-such-program is not on the PATH" in again.err
     assert list(_sources(home)) == ["local", "small", "no-such-program"]
 
 
@@ -166,7 +166,7 @@ def test_nobody_is_asked_without_a_terminal(toolpost: Run, child: Run, home: Pat
 
     assert done.code == 1
     assert "server-everything@" in done.out
-    assert "Add --yes" in done.err
+    assert "add --yes" in done.err
     assert (as_json.code, as_json.json["error"]["error_code"]) == (1, "confirmation_needed")
     assert (home / "toolpost.yaml").read_text() == before
 
@@ -197,8 +197,8 @@ def test_who_interrupts_a_connection_is_told_what_is_in_the_file(home: Path) -> 
     )
 
     assert done.code == 130
-    assert "interrupted; 'silent' is in toolpost.yaml now, and is not connected." in done.out
-    assert "`toolpost tools disconnect silent` takes it out." in done.out
+    assert "interrupted; 'silent' is in toolpost.yaml now and is not connected." in done.out
+    assert "`toolpost tools disconnect silent` removes it." in done.out
     assert "silent" in _sources(home)
 
 
@@ -258,9 +258,9 @@ def test_a_document_in_a_file_takes_the_header_as_the_credential(toolpost: Run, 
 @pytest.mark.parametrize(
     ("file", "option", "message"),
     [
-        ("tools.py", ("--header", "X-Key: a"), "tools.py describes no API; only requests have headers"),
-        ("tools.py", ("--env", "A=b"), "only a program that is started has one"),
-        ("tools.py", ("--cwd", "."), "only a program that is started has one"),
+        ("tools.py", ("--header", "X-Key: a"), "tools.py does not describe an API; only requests have headers"),
+        ("tools.py", ("--env", "A=b"), "only a program has one"),
+        ("tools.py", ("--cwd", "."), "only a program has one"),
         ("tools.py", ("--transport", "sse"), "only an MCP server has one, and this is a file"),
     ],
 )
@@ -364,14 +364,14 @@ def test_a_name_that_is_taken_is_refused(toolpost: Run) -> None:
     done = toolpost("tools", "connect", "everything", "--name", "local", "--yes")
 
     assert done.code == 1
-    assert "toolpost.yaml has a source named 'local' already; give another name with --name" in done.err
+    assert "toolpost.yaml already has a source named 'local'; give another name with --name" in done.err
 
 
 def test_a_package_without_a_version_is_told(toolpost: Run) -> None:
     loose = toolpost("tools", "connect", "npx -y @acme/notes", "--dry-run")
     fixed = toolpost("tools", "connect", "npx -y @acme/notes@1.0.0", "--dry-run")
 
-    assert "@acme/notes has no version, so every start runs whatever is newest" in loose.err
+    assert "@acme/notes has no version, so every start runs the newest one" in loose.err
     assert "has no version" not in fixed.err
 
 

@@ -55,7 +55,7 @@ def test_the_entry_goes_and_every_other_byte_stays(
     assert done.code == 0, done.err
     assert (home / "toolpost.yaml").read_bytes().decode() == after
     assert name in done.out
-    assert f"'{name}' is out of toolpost.yaml" in done.err
+    assert f"'{name}' from toolpost.yaml" in done.err
 
 
 def test_a_source_that_is_not_there_is_told_with_the_nearest(toolpost: Run, home: Path) -> None:

@@ -31,7 +31,7 @@ def test_a_healthy_folder_is_told_to_be_well(toolpost: Run, home: Path) -> None:
     assert found["key file"]["detail"].endswith("(mode 0600)")
     assert found["database"]["detail"].startswith("version ")
     assert "python, 8 tools" in found["source local"]["detail"]
-    assert "All is well." in toolpost("doctor").err
+    assert "All checks passed." in toolpost("doctor").err
 
 
 def test_looking_leaves_no_trace(toolpost: Run, home: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_source_that_fails_is_shown_with_its_reason(toolpost: Run, home: Path)
     assert done.code == 1
     assert checks(done)["source odd"]["state"] == "broken"
     assert "gone.py" in checks(done)["source odd"]["detail"]
-    assert "Something is broken" in toolpost("doctor").err
+    assert "A check failed" in toolpost("doctor").err
 
 
 def test_a_wrong_configuration_is_one_of_the_findings(toolpost: Run, home: Path) -> None:
@@ -72,7 +72,8 @@ def test_a_wrong_configuration_is_one_of_the_findings(toolpost: Run, home: Path)
 
 
 @pytest.mark.parametrize(
-    ("data_dir", "said"), [("file", "is not a folder"), ("file/below", "cannot be made"), ("fresh/below", "made at")]
+    ("data_dir", "said"),
+    [("file", "is not a folder"), ("file/below", "cannot be created"), ("fresh/below", "created at")],
 )
 def test_the_data_folder_is_looked_at(toolpost: Run, home: Path, data_dir: str, said: str) -> None:
     (home / "file").write_text("")
@@ -81,7 +82,7 @@ def test_the_data_folder_is_looked_at(toolpost: Run, home: Path, data_dir: str, 
     done = toolpost("doctor", "--json")
 
     assert said in checks(done)["data folder"]["detail"]
-    assert done.code == (0 if said == "made at" else 1)
+    assert done.code == (0 if said == "created at" else 1)
 
 
 def test_open_doors_and_a_newer_database_are_found(toolpost: Run, home: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_configuration_that_holds_is_told_as_it_was_read(toolpost: Run, home: 
     assert done.json["allowed_paths"] == [str(home / "data")]
     [local] = done.json["sources"]
     assert local == {"name": "local", "transport": "python", "ok": True, "tools": 8, "error": None, "state": "up"}
-    assert "The configuration holds." in toolpost("config", "check", "--connect").err
+    assert "The configuration is valid." in toolpost("config", "check", "--connect").err
 
 
 def test_a_configuration_with_a_broken_source_does_not_hold(toolpost: Run, home: Path) -> None:

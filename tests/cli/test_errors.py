@@ -170,7 +170,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure_that_says_why(
         )
 
     assert done.returncode == 1
-    assert done.stderr.count("the answer could not be written to stdout: No space left on device; make room") == 1
+    assert done.stderr.count("the answer could not be written to stdout: No space left on device; free some space") == 1
     assert "Traceback" not in done.stderr
 
 

@@ -43,7 +43,7 @@ def test_help_can_be_asked_for_in_three_ways(toolpost: Run) -> None:
     [
         (["runs", "list", "--limit", "0"], "must be greater than or equal to 1"),
         (["tools", "list", "--category", "furniture"], ": 'furniture' is not one of"),
-        (["tools", "list", "--user", ""], "'' is nobody; write TENANT:USER"),
+        (["tools", "list", "--user", ""], "'' is not a principal; write TENANT:USER"),
         (["tools", "list", "--user", "a:b:c"], "'a:b:c' has more than one colon; write TENANT:USER"),
     ],
 )
@@ -92,14 +92,14 @@ def test_the_check_of_a_configuration_starts_nothing_unless_it_is_asked_to(toolp
 
     assert (quiet.code, quiet.json["sources"][0]["ok"], before) == (0, None, False)
     assert (connected.code, connected.json["sources"][0]["ok"], (home / "started").exists()) == (0, True, True)
-    assert "not started; --connect does" in toolpost("config", "check").out
+    assert "not started; use --connect" in toolpost("config", "check").out
 
 
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("{name: a, transport: mcp, connection: no-such-program --all}", "there is no no-such-program on the PATH"),
-        ("{name: a, transport: python, connection: ./gone.py}", "there is no file"),
+        ("{name: a, transport: mcp, connection: no-such-program --all}", "no-such-program is not on the PATH"),
+        ("{name: a, transport: python, connection: ./gone.py}", "gone.py does not exist"),
     ],
 )
 def test_the_check_tells_what_cannot_start_without_trying(toolpost: Run, home: Path, written: str, said: str) -> None:
@@ -119,11 +119,11 @@ def test_connect_writes_nothing_that_is_known_not_to_start(toolpost: Run, home: 
     forced = toolpost("tools", "connect", "no-such-program --all", "--yes", "--force")
 
     assert (refused.code, refused.json["error"]["error_code"]) == (1, "cannot_start")
-    assert "With --force it is written all the same." in refused.json["error"]["message"]
+    assert "With --force, it is written nevertheless." in refused.json["error"]["message"]
     assert kept == before
     assert forced.code == 1
     assert "no-such-program --all" in (home / "toolpost.yaml").read_text()
-    assert "`toolpost tools disconnect no-such-program` takes it out." in forced.err
+    assert "`toolpost tools disconnect no-such-program` removes it." in forced.err
 
 
 def test_the_presets_are_listed(toolpost: Run) -> None:

@@ -43,7 +43,7 @@ def test_doctor_finds_what_is_wrong(full: Run) -> None:
 
     [space] = [check for check in done.json["checks"] if check["name"] == "free space"]
     assert (done.code, done.json["status"], space["state"]) == (1, "failed", "broken")
-    assert "the disk is full; make room" in space["detail"]
+    assert "the disk is full; free some space" in space["detail"]
 
 
 def test_an_artifact_that_has_no_room_leaves_no_part_of_a_file(toolpost: Run, small_disk: Path) -> None:
@@ -52,7 +52,7 @@ def test_an_artifact_that_has_no_room_leaves_no_part_of_a_file(toolpost: Run, sm
 
     done = toolpost("artifacts", "save", kept, str(small_disk / "saved"))
 
-    assert (done.code, "No space left on device; make room there" in done.err) == (1, True)
+    assert (done.code, "No space left on device; free some space, or name another file" in done.err) == (1, True)
     assert [file.name for file in small_disk.iterdir()] == ["filler"]
 
 

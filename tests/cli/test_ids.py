@@ -37,7 +37,7 @@ def test_a_beginning_of_several_ids_answers_none(toolpost: Run, home: Path) -> N
 
     several, too_short = toolpost("pending", "approve", shared), toolpost("pending", "approve", "ask_")
 
-    assert (several.code, f"{shared!r} is how several ids begin: ask_" in several.err) == (1, True), several.err
+    assert (several.code, f"{shared!r} is ambiguous: it matches ask_" in several.err) == (1, True), several.err
     assert (too_short.code, "not found" in too_short.err) == (1, True), too_short.err
     assert not (home / "wiped.txt").exists()
 

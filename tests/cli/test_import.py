@@ -62,20 +62,20 @@ def test_a_package_without_a_version_is_told(toolpost: Run, home: Path) -> None:
 
     done = toolpost("import", ".mcp.json", "--dry-run")
 
-    assert "@acme/notes has no version, so every start runs whatever is newest" in done.err
+    assert "@acme/notes has no version, so every start runs the newest one" in done.err
 
 
 def test_what_was_changed_or_left_out_is_told(toolpost: Run, mcp_json: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_TOKEN", raising=False)
     done = toolpost("import", ".mcp.json", "--yes")
 
-    assert "local: left out, because toolpost.yaml has a source of that name" in done.err
+    assert "local: skipped, because toolpost.yaml already has a source of that name" in done.err
     assert "my docs: renamed to my-docs" in done.err
     assert "envFile" not in done.err
     assert "3 sources written to toolpost.yaml; nothing was started." in done.err
     assert "Set GITHUB_TOKEN: env GITHUB_TOKEN of 'trace'." in done.err
     assert "Set FAR_AUTHORIZATION: header Authorization of 'far'." in done.err
-    assert "Until then every command goes on without " in done.err
+    assert "Until then, commands skip " in done.err
     assert SECRET not in done.out + done.err
 
 
@@ -109,7 +109,7 @@ def test_without_a_terminal_and_without_a_yes_nothing_is_written(toolpost: Run, 
     done = toolpost("import", ".mcp.json")
 
     assert done.code == 1
-    assert "Add --yes" in done.err
+    assert "add --yes" in done.err
     assert (home / "toolpost.yaml").read_text() == before
 
 
@@ -120,7 +120,7 @@ def test_what_is_there_already_is_nothing_to_add(toolpost: Run, home: Path) -> N
     done = toolpost("import", ".mcp.json")
 
     assert done.code == 0
-    assert "There is nothing in .mcp.json to add to toolpost.yaml." in done.err
+    assert ".mcp.json contains no new sources for toolpost.yaml." in done.err
     assert (home / "toolpost.yaml").read_text() == before
 
 
@@ -173,7 +173,7 @@ def test_without_a_file_those_that_can_be_found_are_listed(
 
     assert done.code == 0
     assert "trace, far, local, my-docs" in done.out
-    assert "`toolpost import FILE` takes the servers of one over." in done.err
+    assert "`toolpost import FILE` imports the servers of one." in done.err
     assert set(listed) == {str(mcp_json), str(home / ".vscode" / "mcp.json"), str(cursor)}
     assert listed[str(cursor)]["servers"] == ["one"]
     assert "line 1, column 2" in listed[str(home / ".vscode" / "mcp.json")]["error"]
@@ -238,7 +238,7 @@ def test_trust_waits_for_the_variables_that_a_server_needs(toolpost: Run, home: 
 @pytest.mark.usefixtures("small_json")
 @pytest.mark.parametrize(("sees", "trusts"), [(b"y\n", b"y\n"), (b"y\n", b"n\n"), (b"n\n", None)])
 def test_a_person_may_look_at_the_claims_and_decide(home: Path, sees: bytes, trusts: bytes | None) -> None:
-    answers = {"to toolpost.yaml? [y/N]": b"y\n", "what their tools claim?": sees}
+    answers = {"to toolpost.yaml? [y/N]": b"y\n", "to see their tool annotations?": sees}
     done = at_a_terminal(home, answers | ({"Trust small?": trusts} if trusts else {}), "import", ".mcp.json")
     assert done.code == 0
     assert ("reads only" in done.out) is (trusts is not None)

@@ -28,7 +28,7 @@ def test_older_keys_are_kept_unless_they_are_retired(toolpost: Run) -> None:
     rotated = toolpost("keys", "rotate")
 
     assert rotated.code == 0
-    assert "The older ones are kept, and open what they encrypted." in rotated.err
+    assert "The older keys were kept and still decrypt data that they encrypted." in rotated.err
 
 
 def test_a_key_of_a_caller_is_shown_once_listed_without_its_secret_and_revoked(toolpost: Run) -> None:
@@ -65,7 +65,7 @@ def test_of_a_key_of_another_tenant_it_is_said_where_it_is_listed(toolpost: Run)
     missed = toolpost("keys", "revoke", key_id)
 
     assert "`toolpost keys list --user acme:bot` shows the keys of its tenant." in created.err
-    assert "in the tenant 'local'" in missed.err
+    assert "the tenant 'local' has no key" in missed.err
     assert "--user TENANT:USER" in missed.err
     assert toolpost("keys", "revoke", key_id, "--user", "acme:ann").code == 0
 
@@ -87,7 +87,7 @@ def test_a_key_for_an_agent_cannot_have_the_scope_to_answer(toolpost: Run) -> No
     unknown = toolpost("keys", "create", "bot", "--scope", "calls")
 
     assert (both.code, both.json["error"]["error_code"]) == (1, "key_scopes")
-    assert (unknown.code, "no scope" in unknown.err) == (2, True)
+    assert (unknown.code, "not a scope" in unknown.err) == (2, True)
 
 
 def test_it_is_told_whose_keys_are_listed_and_how_to_see_those_of_others(toolpost: Run) -> None:
@@ -97,9 +97,9 @@ def test_it_is_told_whose_keys_are_listed_and_how_to_see_those_of_others(toolpos
     ours = toolpost("keys", "list")
     theirs = toolpost("keys", "list", "--user", "acme:ann")
 
-    assert "no keys of callers in the tenant 'local'" in nothing.out
+    assert "The tenant 'local' has no caller keys" in nothing.out
     assert ("ours" in ours.out, "bot" in ours.out) == (True, False)
-    assert "the tenant 'local'. --user TENANT:USER shows those of another tenant." in ours.err
+    assert "the tenant 'local'. --user TENANT:USER shows the keys of another tenant." in ours.err
     assert ("ours" in theirs.out, "bot" in theirs.out) == (False, True)
     assert "the tenant 'acme'." in theirs.err
 

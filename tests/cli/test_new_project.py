@@ -66,7 +66,7 @@ def test_no_file_is_replaced(toolpost: Run, home: Path) -> None:
 
     done = toolpost("new", ".", "--template", "agent")
 
-    assert (done.code, "toolpost.yaml, tools.py: there already" in done.err) == (1, True)
+    assert (done.code, "toolpost.yaml, tools.py already exists" in done.err) == (1, True)
     assert (home / "tools.py").read_text() == before
     assert not (home / "agent.py").exists()
 

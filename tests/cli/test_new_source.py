@@ -113,7 +113,7 @@ def test_where_nothing_answers_nothing_is_written(toolpost: Run, home: Path, mor
     done = toolpost("tools", "connect", "http://127.0.0.1:1/openapi.json?key=zzz-key", "--json", *more)
 
     assert (done.code, done.json["error"]["error_code"]) == (1, "not_recognised")
-    assert "what is at http://127.0.0.1:1/openapi.json was not recognised, and nothing was written" in done.out
+    assert "http://127.0.0.1:1/openapi.json was not recognized, and nothing was written" in done.out
     assert "zzz" not in done.out + done.err
     assert (home / "toolpost.yaml").read_text() == before
 
@@ -131,7 +131,7 @@ async def test_what_does_not_say_what_it_is_is_not_written_unless_one_says_it(
         await asyncio.to_thread(child, *told)
 
     assert done.code == 1
-    assert "was not recognised" in done.err
+    assert "was not recognized" in done.err
     assert all(f"{site.url}/{place}" in done.err for place in ("openapi.json", "mcp", "sse"))
     assert "--transport streamable_http" in done.err
     assert written(home, "told")["transport"] == "mcp"
@@ -157,7 +157,7 @@ def test_a_file_is_told_by_its_content(
     done = toolpost("tools", "connect", f"./sub/{name}", "--name", "mine", "--yes")
 
     assert done.code == 0, done.err
-    assert f"mine is what this file describes:\n  ./sub/{name}\n" in done.out
+    assert f"mine is described by this file:\n  ./sub/{name}\n" in done.out
     assert "on the PATH" not in done.err
     assert written(home, "mine") == {"name": "mine", "transport": transport, "connection": f"./sub/{name}"}
     assert ("mine.look" if transport == "http" else "mine.add") in done.out
@@ -190,7 +190,7 @@ async def test_an_address_that_does_not_speak_mcp_is_told_without_the_traceback_
         options = ("--name", "hook", "--transport", "streamable_http", "--yes")
         done = await asyncio.to_thread(child, "tools", "connect", f"{site.url}/hook", *options)
 
-    assert (done.code, "'hook' is in toolpost.yaml now, but it cannot be connected" in done.err) == (1, True)
+    assert (done.code, "'hook' is in toolpost.yaml now, but cannot be connected" in done.err) == (1, True)
     assert "Traceback" not in done.err
 
 
@@ -199,7 +199,7 @@ async def test_an_address_that_does_not_speak_mcp_is_told_without_the_traceback_
     [
         ("books.graphql", "type Query {\n  title: String\n}\n", "options.schema_file (docs/sources/graphql.md)"),
         ("mcp.json", '{"mcpServers": {"a": {"command": "a"}}}', "to use them, run `toolpost import mcp.json`"),
-        ("other.json", '{"hello": "world"}', "neither the document of an API nor a UTCP manual"),
+        ("other.json", '{"hello": "world"}', "neither an API document nor a UTCP manual"),
         ("server.py", "print(1)\n", "if it is an MCP server, give its whole command: 'python server.py'"),
     ],
 )
@@ -217,17 +217,17 @@ def test_a_file_that_is_no_source_is_told_as_what_it_is(
 @pytest.mark.parametrize(
     ("what", "code", "told"),
     [
-        ("./none.json", "file_missing", "there is no file './none.json'"),
-        ("none.graphql", "file_missing", "there is no file 'none.graphql'"),
-        ("tools/none", "file_missing", "there is no file 'tools/none'"),
-        ("none.py", "file_missing", "there is no file 'none.py'"),
+        ("./none.json", "file_missing", "the file './none.json' does not exist"),
+        ("none.graphql", "file_missing", "the file 'none.graphql' does not exist"),
+        ("tools/none", "file_missing", "the file 'tools/none' does not exist"),
+        ("none.py", "file_missing", "the file 'none.py' does not exist"),
         (".", "file_missing", "'.' is a folder; give a file in it"),
         ("127.0.0.1:8801", "file_missing", "write http://127.0.0.1:8801, or https://"),
         ("localhost/openapi.json", "file_missing", "write http://localhost/openapi.json, or https://"),
         ("api.example.com", "file_missing", "write http://api.example.com, or https://"),
         ("ftp://127.0.0.1/x", "scheme_unknown", "give an address with http:// or https://"),
-        ("ws://127.0.0.1:1/feed", "messages_undeclared", "in a source with `transport: websocket`: "),
-        ("wss://a.example/feed", "messages_undeclared", "declare them by hand"),
+        ("ws://127.0.0.1:1/feed", "messages_undeclared", "write a source with `transport: websocket`: "),
+        ("wss://a.example/feed", "messages_undeclared", "write a source"),
     ],
 )
 def test_what_cannot_be_looked_at_is_told_without_a_list_of_presets(

@@ -152,7 +152,7 @@ def test_the_hint_names_nobody_where_an_agent_asked(toolpost: Run, home: Path) -
         shown = toolpost("pending", "show", pending_id, "--user", looking).err
         assert f"pending approve {pending_id} --user {named}`" in shown
     assert "--user local:NAME` runs it" in by_two
-    assert "Only local:* or acme:* may answer. Whoever asked may not approve (four_eyes)." in by_two
+    assert "Only local:* or acme:* may answer. The requesting user may not approve (four_eyes)." in by_two
 
 
 def test_what_a_file_would_lose_is_shown_at_the_terminal(toolpost: Run, home: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_password_is_not_shown_to_the_one_who_approves_and_is_used_all_the_sam
 def test_answered_questions_are_listed_when_asked_for(toolpost: Run, paused: str) -> None:
     toolpost("pending", "approve", paused)
 
-    assert "Nothing waits" in toolpost("pending", "list").out
+    assert "No pending action is open" in toolpost("pending", "list").out
     [kept] = toolpost("pending", "list", "--status", "all", "--json").json
     assert (kept["id"], kept["status"]) == (paused, "answered")
     assert kept["answered_by"].startswith("local:")
@@ -200,7 +200,7 @@ def test_an_approval_takes_no_other_decision(toolpost: Run, paused: str) -> None
     done = toolpost("pending", "answer", paused, "--decision", "happened", "--json")
 
     assert (done.code, done.json["status"]) == (1, "failed")
-    assert "takes approve, deny" in done.json["error"]["message"]
+    assert "accepts approve, deny" in done.json["error"]["message"]
 
 
 HANG = '''
@@ -241,11 +241,11 @@ def test_who_answers_in_the_wrong_way_is_told_the_right_one(toolpost: Run, home:
     settled = toolpost("pending", "answer", asked, "--decision", "not_happened")
 
     for done in told:
-        assert (done.code, "takes happened, not_happened, rerun, not " in done.err) == (1, True)
+        assert (done.code, "accepts happened, not_happened, rerun, not " in done.err) == (1, True)
         assert f"`toolpost pending answer {asked} --decision happened` (or not_happened, or rerun)" in done.err
         assert "tools show" not in done.err
-    assert (settled.code, "takes" in settled.err) == (1, False)
-    assert "Nothing waits" in toolpost("pending", "list").out
+    assert (settled.code, "accepts" in settled.err) == (1, False)
+    assert "No pending action is open" in toolpost("pending", "list").out
 
 
 def test_a_command_that_people_are_told_to_run_works_as_it_is_printed(toolpost: Run, home: Path) -> None:
@@ -266,9 +266,9 @@ def test_a_command_that_people_are_told_to_run_works_as_it_is_printed(toolpost: 
 
 
 def test_a_list_without_questions_says_for_whom_it_looked(toolpost: Run, paused: str) -> None:
-    assert "Nothing waits for an answer in the tenant 'acme'" in toolpost("pending", "list", "--user", "acme:ann").out
+    assert "No pending action is open in the tenant 'acme'" in toolpost("pending", "list", "--user", "acme:ann").out
     assert "No pending action is denied in the tenant 'local'" in toolpost("pending", "list", "--status", "denied").out
-    assert "There is no pending action" in toolpost("pending", "list", "--status", "all", "--user", "acme:ann").out
+    assert "No pending actions" in toolpost("pending", "list", "--status", "all", "--user", "acme:ann").out
 
 
 @pytest.mark.parametrize("words", ["pending show x", "pending approve x", "runs show x", "events --run x"])

@@ -56,7 +56,7 @@ server.run(show_banner=False)
 
 
 def test_a_question_is_asked_at_the_terminal_and_the_call_goes_on(home: Path) -> None:
-    typed = {f"Which colour?\r\nYour answer, JSON or text; nothing to {LATER}": b"red\n"}
+    typed = {f"Which colour?\r\nYour answer, JSON or text; Enter to {LATER}": b"red\n"}
     done = at_a_terminal(home, typed, *ASK, cold=True)
 
     assert (done.code, "painted red" in done.out) == (0, True)
@@ -88,7 +88,7 @@ def older_server(home: Path) -> Path:
 
 def test_an_older_server_gets_all_its_answers_in_the_one_call(older_server: Path) -> None:
     typed = {"value (string, required, Value): ": b"42\n"}
-    typed |= {"value (integer, required, Value): ": b"old\n", "That does not fit: ": b"41\n"}
+    typed |= {"value (integer, required, Value): ": b"old\n", "Invalid value: ": b"41\n"}
 
     done = at_a_terminal(older_server, typed, "tools", "call", "old.register")
 
@@ -97,7 +97,7 @@ def test_an_older_server_gets_all_its_answers_in_the_one_call(older_server: Path
 
 @pytest.mark.parametrize("called", ["old.order", "flows.shop"])
 def test_a_form_is_asked_for_field_by_field(older_server: Path, called: str) -> None:
-    typed = {"item (string, required, What you want): ": b"\n", "That does not fit: it is required": b"tea\n"}
+    typed = {"item (string, required, What you want): ": b"\n", "Invalid value: a value is required": b"tea\n"}
     typed |= {"count (integer, required, Count): ": b"0\n", "expected at least 1": b"2\n"}
     typed |= {"size ('small' or 'large', Size) [small]: ": b"\n", "gift (boolean, Gift) [false]: ": b"yes\n"}
 
@@ -144,8 +144,8 @@ def test_an_answer_needs_a_value_or_a_terminal_to_ask_at(child: Run, home: Path)
     left = at_a_terminal(home, {LATER: b"\n"}, "pending", "answer", asked)
     given = at_a_terminal(home, {LATER: b"red\n"}, "pending", "answer", asked)
 
-    assert (refused.code, "give the answer; null, too, is written out" in refused.err) == (2, True)
-    assert (left.code, "stays open" in left.out) == (1, True)
+    assert (refused.code, "give the answer; for no value, write null" in refused.err) == (2, True)
+    assert (left.code, "is still open" in left.out) == (1, True)
     assert (given.code, "painted red" in given.out) == (0, True)
 
 
@@ -233,7 +233,7 @@ def test_a_pasted_line_is_not_read() -> None:
 
 def test_the_first_approval_of_the_readme_is_what_a_terminal_shows(home: Path) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    shown = readme.partition("At a terminal you are asked at once:\n\n```sh\n")[2].partition("```")[0]
+    shown = readme.partition("At a terminal, the command prompts you:\n\n```sh\n")[2].partition("```")[0]
     command, *lines = shown.splitlines()
     code = next(block for block in readme.split("```python\n") if "def delete(" in block).partition("```")[0]
     (home / "tools.py").write_text(code)
@@ -247,8 +247,8 @@ def test_the_first_approval_of_the_readme_is_what_a_terminal_shows(home: Path) -
 
 def test_the_unknown_end_of_a_call_is_asked_for_at_the_terminal(home: Path, toolpost: Run) -> None:
     asked = interrupted(home, toolpost)
-    typed = {"Did it happen?": b"maybe\n", "runs it again, nothing to decide later: ": b"y\n"}
+    typed = {"Did it happen?": b"maybe\n", "to run it again, Enter to decide later: ": b"y\n"}
     done = at_a_terminal(home, typed, "pending", "answer", asked)
 
     assert done.code == 0
-    assert "Did it happen? y it did, n it did not, r runs it again" in done.out
+    assert "Did it happen? y for yes, n for no, r to run it again" in done.out

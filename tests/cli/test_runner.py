@@ -216,7 +216,7 @@ def test_a_source_that_is_not_there_is_told_with_the_nearest_name(toolpost: Run,
     turned_off = toolpost(*words.split(), "--source", "quiet")
 
     assert (near.code, near.json["error"]["error_code"]) == (1, "source_not_found")
-    assert near.json["error"]["message"] == "there is no source 'thrid'; did you mean 'third'?"
+    assert near.json["error"]["message"] == "unknown source 'thrid'; did you mean 'third'?"
     assert (far.code, "there are: odd, other, quiet, third" in far.err) == (1, True)
     assert (turned_off.code, "enabled: false" in turned_off.err) == (1, True)
     assert started(home) == []

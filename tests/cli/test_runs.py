@@ -111,12 +111,12 @@ def test_cancelling_a_run_that_has_ended_says_how(toolpost: Run, id_of: str) -> 
     done = toolpost("runs", "cancel", called[id_of])
 
     assert done.code == 1
-    assert f"Run '{called['run_id']}' has ended: completed. There is nothing to cancel." in done.err
+    assert f"Run '{called['run_id']}' has ended: completed. It cannot be cancelled." in done.err
     assert toolpost("runs", "cancel", called[id_of], "--json").json["error"]["error_code"] == "run_ended"
 
 
 def test_where_nothing_has_happened_a_sentence_says_so(toolpost: Run) -> None:
-    assert "Nothing has happened yet for" in toolpost("events").out
+    assert "No events yet for" in toolpost("events").out
     assert "No runs yet for" in toolpost("runs", "list").out
     assert "No artifacts for" in toolpost("artifacts", "list").out
     assert [toolpost(*words, "--json").json for words in (("runs", "list"), ("artifacts", "list"))] == [[], []]
@@ -136,14 +136,14 @@ def test_events_can_be_chosen_by_number_tool_type_and_time(toolpost: Run) -> Non
     assert shown("--type", "tool_call_failed", "--type", "410") == ["local.add 410", "local.wait 420"]
     assert len(shown("--since", "1h", "--tool", "local.*")) == 5
     assert shown("--since", "2999-01-01") == []
-    assert "No event is like that." in toolpost("events", "--since", "2999-01-01").out
+    assert "No events match." in toolpost("events", "--since", "2999-01-01").out
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--type", "TOOL_CALL_FALED"], "did you mean TOOL_CALL_FAILED?"),
-        (["--since", "yesterday"], "'yesterday' is no time: write how long ago"),
+        (["--since", "yesterday"], "'yesterday' is not a time: write how long ago"),
     ],
 )
 def test_a_choice_that_means_nothing_is_a_wrong_command_line(toolpost: Run, options: list[str], told: str) -> None:
@@ -159,7 +159,7 @@ def test_only_the_last_events_are_shown_unless_more_are_asked_for(toolpost: Run)
     usual = toolpost("events", "--tool", "local.add")
 
     assert len(usual.out.splitlines()) == 50
-    assert "These are the last 50; -n 200 shows more, --after 0 all." in usual.err
+    assert "These are the last 50 events; -n 200 shows more, --after 0 shows all." in usual.err
     assert len(toolpost("events", "--tool", "local.add", "--after", "0").out.splitlines()) == 54
 
 
@@ -181,7 +181,7 @@ def test_what_was_changed_from_outside_is_found(toolpost: Run, home: Path) -> No
 
     after = toolpost("runs", "verify", "--json")
 
-    assert [(done.code, done.out) for done in before] == [(0, "verified: nothing was changed from outside.\n")] * 2
+    assert [(done.code, done.out) for done in before] == [(0, "verified: no changes found.\n")] * 2
     assert (after.code, after.json["status"]) == (1, "changed")
     assert "events 1 to 3 were changed" in after.json["problems"][0]
 

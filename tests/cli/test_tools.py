@@ -60,7 +60,7 @@ def test_tools_are_searched_by_what_they_do(toolpost: Run) -> None:
     assert [tool["name"] for tool in found.json] == ["local.add"]
     assert "Add two numbers." in shown.out
     assert (missed.out, missed.code) == ("", 0)
-    assert "Nothing was found for 'nmbers'. Did you mean 'numbers'?" in missed.err
+    assert "No tools match 'nmbers'. Did you mean 'numbers'?" in missed.err
     assert "no collection 'none-such'" in toolpost("tools", "search", "add", "--collection", "none-such").err
 
 
@@ -95,7 +95,7 @@ def test_the_tools_of_a_collection_are_listed(toolpost: Run, home: Path) -> None
     assert "no collection 'sum'; there are: " in unknown.json["error"]["message"]
     assert "did you mean 'file_tools'?" in toolpost("tools", "list", "--collection", "fil_tools").err
     assert "sums" in unknown.json["error"]["message"]
-    assert "There are no such tools." in toolpost("tools", "list", "--tag", "nobody-has-it").err
+    assert "No tools match." in toolpost("tools", "list", "--tag", "nobody-has-it").err
 
 
 @pytest.mark.programs
@@ -164,7 +164,7 @@ def test_people_are_told_why_a_call_failed_and_what_to_do(toolpost: Run) -> None
 
     assert (done.code, done.out) == (1, "")
     assert "failed: Parameter validation failed" in done.err
-    assert "`toolpost tools show local.add` shows what it takes." in done.err
+    assert "`toolpost tools show local.add` shows its arguments." in done.err
 
 
 def test_a_call_that_takes_too_long_fails(toolpost: Run) -> None:
@@ -337,7 +337,7 @@ def test_a_search_goes_on_page_by_page(toolpost: Run, home: Path) -> None:
     first = toolpost(*search)
     pages = [toolpost(*search, "--page", str(number), "--json").json for number in (1, 2, 3, 4)]
 
-    assert "There are more: add --page 2." in first.err
+    assert "For more, add --page 2." in first.err
     assert [len(page) for page in pages] == [2, 2, 1, 0]
     assert len({spec["name"] for page in pages for spec in page}) == 5
-    assert "There is no page 4" in toolpost(*search, "--page", "4").err
+    assert "Page 4" in toolpost(*search, "--page", "4").err

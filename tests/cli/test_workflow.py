@@ -27,7 +27,7 @@ def test_wrong_arguments_of_a_file_are_told_with_where_to_look(toolpost: Run, ho
     (home / "twice.yaml").write_text(FLOW)
     done = toolpost("workflow", "run", "twice.yaml", "txt=a")
     assert done.code == 1
-    assert "`inputs` in twice.yaml says what it takes." in done.err
+    assert "See `inputs` in twice.yaml for the accepted arguments." in done.err
     assert "tools show" not in done.err  # it is in no catalog
 
 
@@ -44,11 +44,11 @@ def test_a_check_names_what_the_catalog_does_not_have(toolpost: Run, home: Path)
     assert bad["faults"] == [
         f"{twice} step 'first' calls 'base64_encod', which is not in the catalog; did you mean 'base64_encode'?",
         f"{twice} step 'second' calls 'base64_encode' without its argument 'text'",
-        f"{twice} step 'second' calls 'base64_encode' with 'txt', which it does not take",
+        f"{twice} step 'second' calls 'base64_encode' with 'txt', which it does not accept",
     ]
     (home / "flows" / "none.yaml").write_text("steps: 3")
     shown = toolpost("workflow", "check", "flows").out.splitlines()
-    assert shown[0] == "flows/good.yaml: nothing is wrong"
+    assert shown[0] == "flows/good.yaml: no faults"
     assert shown[1].startswith("flows/none.yaml: name: Field required")
     assert shown[2:] == [f"flows/wrong.yaml: {fault}" for fault in bad["faults"]]
 
@@ -116,7 +116,7 @@ def test_a_run_that_takes_too_long_is_told_where_to_give_it_longer(toolpost: Run
         "name: slow\ntimeout_s: 0.05\nsteps: {wait: {tool: local.wait, arguments: {seconds: 60}}}\n"
     )
     done = toolpost("workflow", "run", "slow.yaml")
-    assert (done.code, done.err.splitlines()[-1]) == (1, "`timeout_s` in slow.yaml gives it longer.")
+    assert (done.code, done.err.splitlines()[-1]) == (1, "To allow more time, raise `timeout_s` in slow.yaml.")
 
 
 def test_the_usage_names_what_is_repeated_once(toolpost: Run) -> None:
@@ -183,14 +183,14 @@ def test_a_no_to_one_call_of_a_workflow_says_what_was_not_run_and_what_came_of_i
     denied = toolpost("pending", "deny", second["id"], "--reason", "still needed")
 
     assert denied.code == 0
-    assert denied.out == "denied: local.wipe was not run, and its caller is told so.\n"
+    assert denied.out == "denied: local.wipe was not run, and its caller is notified.\n"
     assert "failed: workflow 'pair' (version 1): step 'second': local.wipe:" in denied.err
 
 
 def test_the_command_that_goes_on_with_a_workflow_says_whose_it_is(toolpost: Run, home: Path) -> None:
     (home / "my flow.yaml").write_text("{name: flow, steps: {ask: {tool: local.ask}}}")
     paused = toolpost("workflow", "run", "my flow.yaml", "--user", "acme:ann")
-    command = shlex.split(paused.err.partition("After the answer it goes on: toolpost ")[2].splitlines()[0])
+    command = shlex.split(paused.err.partition("To resume after the answer: toolpost ")[2].splitlines()[0])
     waiting = toolpost("pending", "list", "--json", "--user", "acme:ann").json
     toolpost("pending", "answer", waiting[0]["id"], "red", "--user", "acme:ann")
     done = toolpost(*command, "--json")

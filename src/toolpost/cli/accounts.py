@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from toolpost.toolbox.accounts import AccountManager, AccountState
     from toolpost.toolbox.box import Toolbox
 
-_REMOVED_LABELS = {"events": "what events said", "runs": "names on runs"}
+_REMOVED_LABELS = {"events": "contents of events", "runs": "names on runs"}
 _NOT_REVOKED = (
-    "{services} could not be told, or has no way to be told: what was granted there may live on. "
-    "End it in the settings of your account at the service."
+    "{services} could not be reached for revocation, or does not support it: the grant may still be valid there. "
+    "Revoke it in the settings of your account at the service."
 )
 _STATUS_TEXTS = {
     "missing": "none",
-    "doubtful": "sign in again: what became of its last renewal is unknown",
-    "revoked": "sign in again: it was ended at the service",
+    "doubtful": "sign in again: the outcome of the last token refresh is unknown",
+    "revoked": "sign in again: it was revoked at the service",
 }
 
-app = Commands(help="Connect accounts of your own to the sources that need them.", no_args_is_help=True)
+app = Commands(help="Connect your accounts to the sources that need them.", no_args_is_help=True)
 
 
 def _parse_person(text: str) -> str:
@@ -42,14 +42,16 @@ def _parse_person(text: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
-Service = Annotated[str, typer.Argument(metavar="SERVICE", help="The service, as `accounts list` names it.")]
-Person = Annotated[str, typer.Argument(metavar="USER", help="Whom to forget: TENANT:USER.", callback=_parse_person)]
-Device = Annotated[bool, typer.Option("--device", help="By a code that you enter in a browser on any machine.")]
-NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the address; do not open it.")]
+Service = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service; see `accounts list`.")]
+Person = Annotated[str, typer.Argument(metavar="USER", help="The user to erase: TENANT:USER.", callback=_parse_person)]
+Device = Annotated[
+    bool, typer.Option("--device", help="Sign in with a code that you enter in a browser on any machine.")
+]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address without opening it.")]
 Port = Annotated[
     int | None,
     typer.Option(
-        "--port", min=1, max=65535, show_default="21917, or a free one", help="Where the browser comes back to."
+        "--port", min=1, max=65535, show_default="21917, or a free one", help="Port for the redirect of the browser."
     ),
 ]
 Timeout = Annotated[
@@ -58,16 +60,16 @@ Timeout = Annotated[
         "--timeout",
         metavar="DURATION",
         show_default="5m",
-        help="How long to wait for you.",
+        help="Time limit of the sign-in.",
         parser=parse_duration_option,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 
 
 @app.command("list")
 def list_accounts(common: CommonOptions) -> None:
-    """List the services, and how you stand there."""
+    """List services and the status of your account at each."""
 
     async def work(box: Toolbox, output: Output) -> int:
         manager = _account_manager(box, output)
@@ -89,8 +91,8 @@ def connect(
 ) -> None:
     """Sign in to a service.
 
-    Opens a browser and waits until it comes back to this machine. Calls that waited
-    for the account then go on. Exits 1 when nothing was connected.
+    Opens a browser and waits for its redirect to this machine. Calls that waited for the account then resume. Exits
+    with 1 if no account was connected.
     """
     from toolpost.cli.sign_in import SIGN_IN_TIMEOUT_S, SignInOptions, sign_in
 
@@ -107,10 +109,10 @@ def connect(
 
 @app.command("disconnect")
 def disconnect(common: CommonOptions, service: Service) -> None:
-    """Let an account go.
+    """Disconnect an account.
 
-    Its tokens are removed here and ended at the service. Exits 1 when there was no
-    account, or when the service did not hear of it.
+    Deletes its tokens and revokes them at the service. Exits with 1 if there was no account, or if the service could
+    not be reached for revocation or does not support it.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -133,7 +135,7 @@ def disconnect(common: CommonOptions, service: Service) -> None:
 
 @app.command("forget")
 def forget(common: CommonOptions, person: Person, yes: Yes = False) -> None:
-    """Remove all that is kept of a user.
+    """Erase all stored data of a user.
 
     Accounts are disconnected; pending actions, results, artifacts, task logs and sessions are removed, and so is what
     events say of them. Exits 1 when a service did not hear of it, or when calls of theirs are still under way.
@@ -180,7 +182,7 @@ def _show_list(states: list[AccountState], output: Output) -> None:
         output.document([state._asdict() for state in states])
         return
     if not states:
-        output.text("No source here is for accounts of your own.")
+        output.text("No source uses accounts of users.")
         return
     rows = [
         (
@@ -194,7 +196,7 @@ def _show_list(states: list[AccountState], output: Output) -> None:
     ]
     output.table(["Service", "Name", "Account", "Scopes", "Since"], rows)
     if any(state.status != "connected" for state in states):
-        output.note(f"`toolpost accounts connect SERVICE{output.options}` signs you in.")
+        output.note(f"`toolpost accounts connect SERVICE{output.options}` connects one.")
 
 
 def _show_forgotten(person: str, revoked: dict[str, bool], removed: dict[str, int], output: Output) -> int:
@@ -214,5 +216,5 @@ def _show_forgotten(person: str, revoked: dict[str, bool], removed: dict[str, in
     if not_revoked:
         output.note(_NOT_REVOKED.format(services=", ".join(not_revoked)))
     if left:
-        output.note(f"{left} calls or sessions of theirs are under way and were left to end; run this again then.")
+        output.note(f"{left} calls or sessions of the user are still running; run this again when they have ended.")
     return FAILED if not_revoked or left else 0

@@ -37,13 +37,11 @@ if TYPE_CHECKING:
 MODEL_VARIABLE = "TOOLPOST_MODEL"
 _STEPS = 20
 _NO_MODEL = (
-    "no chat model is named: give --model NAME, set TOOLPOST_MODEL, or write `model: NAME` into toolpost.yaml, "
-    "where NAME is one such as gpt-4.1, claude-sonnet-4-5, ollama/llama3.2 or http://127.0.0.1:8080/v1#NAME"
+    "no chat model is configured: give --model NAME, set TOOLPOST_MODEL, or write `model: NAME` into toolpost.yaml, "
+    "for example gpt-4.1, claude-sonnet-4-5, ollama/llama3.2 or http://127.0.0.1:8080/v1#NAME"
 )
 
-Request = Annotated[
-    str | None, typer.Argument(metavar="REQUEST", help="What the model is to do; - reads it from stdin.")
-]
+Request = Annotated[str | None, typer.Argument(metavar="REQUEST", help="The task of the model; - reads it from stdin.")]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -64,7 +62,7 @@ Limits = Annotated[
     typer.Option(
         "--budget",
         metavar="LIMITS",
-        help=f"What it may use: steps=20,time=5m,tokens=50000,cost=0.50; {_STEPS} steps unless said.",
+        help=f"Limits of the run, for example steps=20,time=5m,tokens=50000,cost=0.50. [default: steps={_STEPS}]",
     ),
 ]
 Mode = Annotated[
@@ -72,21 +70,25 @@ Mode = Annotated[
     typer.Option("--mode", help="json: for a model that cannot call functions and writes JSON instead."),
 ]
 Instructions = Annotated[
-    str | None, typer.Option("--instructions", metavar="TEXT", help="How the model is to work: a text, or @FILE.")
+    str | None, typer.Option("--instructions", metavar="TEXT", help="Instructions for the model: a text, or @FILE.")
 ]
 Resume = Annotated[
-    str | None, typer.Option("--resume", metavar="TOKEN", help="Go on with a run that paused or was stopped.")
+    str | None, typer.Option("--resume", metavar="TOKEN", help="Resume a run that paused or was stopped.")
 ]
 _BLOCK = '"""'
 _HELP = f"""\
 /tools  the tools that the model can call
-/new    begin a new conversation
-/quit   end it, as Ctrl-D does
-{_BLOCK}     begins and ends a text of several lines
+/new    start a new conversation
+/quit   end the conversation, like Ctrl-D
+{_BLOCK}     starts and ends a text of several lines
 Ctrl-C stops the model and its calls."""
 Keep = Annotated[
     str | None,
-    typer.Option("--keep", metavar="NAME", help="Keep the conversation in the data folder, and go on with it later."),
+    typer.Option(
+        "--keep",
+        metavar="NAME",
+        help="Store the conversation in the data folder under this name, to continue it later.",
+    ),
 ]
 
 
@@ -131,12 +133,12 @@ def run_agent(
 ) -> None:
     """Let a chat model answer a request with tools.
 
-    What a person has to decide is asked at the terminal. Exits 0 with an answer, 1 without one, 3 paused until a
-    person answers.
+    Questions and approvals are prompted at the terminal. Exits with 0 for an answer, 1 without one, and 3 if the run
+    paused until someone answers.
     """
     options = read_options(model, tools, budget, mode, instructions)
     if (request is None) == (resume is None):
-        both = "" if request is None else "; not both, because a run goes on with the request that it began with"
+        both = "" if request is None else "; not both, because a resumed run keeps its request"
         raise typer.BadParameter(f"give a request, or --resume TOKEN{both}", param_hint="REQUEST")
     query = sys.stdin.read() if request == "-" else request or ""
     if resume is None and not query.strip():
@@ -183,12 +185,14 @@ def parse_budget(written: Sequence[str]) -> Budget:
     for pair in (part.strip() for text in written for part in text.split(",")):
         name, _, value = pair.partition("=")
         if name not in parsers:
-            message = f"{pair!r} is no limit; write steps=20, time=5m, tokens=50000 or cost=0.50, with commas between"
+            message = (
+                f"{pair!r} is not a limit; write steps=20, time=5m, tokens=50000 or cost=0.50, with commas between"
+            )
             raise typer.BadParameter(message, param_hint="--budget")
         try:
             limits["time_s" if name == "time" else name] = parsers[name](value.replace("_", ""))
         except ValueError:
-            raise typer.BadParameter(f"{pair!r}: {value!r} is no number", param_hint="--budget") from None
+            raise typer.BadParameter(f"{pair!r}: {value!r} is not a number", param_hint="--budget") from None
     try:
         return Budget(**limits)
     except ConfigError as error:
@@ -347,7 +351,7 @@ class TerminalAgent:
                 paused = await self._paused(question.pending_id)
                 if paused is not None:
                     self._output.text(describe_pause(paused, self._output.options))
-            self._output.text(f"{self._resume_command()} then goes on with the run.")
+            self._output.text(f"To resume the run after the answer: {self._resume_command()}")
         return EXIT_CODES["paused"]
 
     def show_failure(self, error: ToolError) -> int:
@@ -365,13 +369,13 @@ class TerminalAgent:
             self._last_line("cancelled")
             return
         calls, run_id = self._view.describe_calls(), self._view.run_id
-        more = f" `toolpost runs show {run_id}{self._output.options}` tells more." if calls else ""
+        more = f" `toolpost runs show {run_id}{self._output.options}` shows details." if calls else ""
         self._output.note(f"stopped: {calls or 'no tool was called'}.{more}")
         self._offer_resume()
 
     def _offer_resume(self) -> None:
         if self._token:
-            self._output.note(f"{self._resume_command()} goes on with the run.")
+            self._output.note(f"To resume the run: {self._resume_command()}")
 
     def _resume_command(self) -> str:
         return (
@@ -405,9 +409,13 @@ def _failure(finish: PlannerFinish) -> ToolError:
     """Return why a run that ended has no answer."""
     if finish.reason == "budget_exhausted":
         kind = finish.metadata["budget"]
-        message = f"the {kind} of the run is used up" if kind == "time" else f"the {kind} of the run are used up"
-        return ToolError(f"{message} before there was an answer; --budget {kind}=... gives more", code=finish.reason)
-    return ToolError(f"there is no answer: {finish.metadata.get('problem', 'the model gave up')}", code=finish.reason)
+        message = (
+            f"the {kind} limit of the run was reached before there was an answer; raise it with --budget {kind}=..."
+        )
+        return ToolError(message, code=finish.reason)
+    return ToolError(
+        f"the run has no answer: {finish.metadata.get('problem', 'the model stopped')}", code=finish.reason
+    )
 
 
 def chat(
@@ -421,21 +429,23 @@ def chat(
 ) -> None:
     """Talk to a chat model that calls tools.
 
-    /help tells what else can be written. The conversation is not kept, unless --keep names it. The budget is that of
-    one request.
+    Type /help for the commands of a conversation. The conversation is stored only with --keep. The budget applies to
+    each request.
     """
     options = read_options(model, tools, budget, mode, instructions)
     if not is_interactive():
-        raise typer.BadParameter("there is no terminal to talk at; `toolpost run REQUEST` needs none")
+        raise typer.BadParameter("this needs a terminal; `toolpost run REQUEST` does not")
 
     async def work(box: Toolbox, output: Output) -> int:
         history = History(box, common.user, keep)
         messages = await history.load()
         async with open_agent(box, output, options, common.user) as agent:
             before = sum(message["role"] == "user" for message in messages)
-            output.note(f"{agent.model_name} with {count_tools(len(agent.tools))}. /help tells what can be written.")
+            output.note(f"{agent.model_name} with {count_tools(len(agent.tools))}. /help lists the commands.")
             if before:
-                output.note(f"The conversation {keep!r} goes on after {count(before, 'request')}; /new begins another.")
+                output.note(
+                    f"The conversation {keep!r} continues after {count(before, 'request')}; /new starts another."
+                )
             await _talk(agent, output, history, messages)
         return 0
 
@@ -472,7 +482,7 @@ async def _talk(agent: TerminalAgent, output: Output, history: History, messages
         elif request == "/new":
             messages = []
             await history.save(messages)
-            output.note("A new conversation begins.")
+            output.note("A new conversation starts.")
         elif request.startswith("/"):
             output.note(_HELP)
         else:

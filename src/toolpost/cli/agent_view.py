@@ -122,7 +122,7 @@ class AgentView:
             case "completed":
                 state = f"completed in {ended.duration_ms:.0f} ms"
             case "paused":
-                state = "waits for a person"
+                state = "is waiting for an answer"
             case _:
                 state = f"failed: {_FAILED.sub('', ended.text.partition(_NEWLINE)[0])}"
         call = ended.tool_name if started is None else f"{started.tool_name} {describe_arguments(started.arguments)}"

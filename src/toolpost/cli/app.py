@@ -111,9 +111,7 @@ def _no_options() -> None:
 
 
 def _everywhere(
-    version: Annotated[
-        bool, typer.Option("--version", "-V", help="Show the version and leave.", is_eager=True)
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version and exit.", is_eager=True)] = False,
     config: Annotated[str | None, typer.Option("--config", hidden=True)] = None,
     user: Annotated[str | None, typer.Option("--user", hidden=True)] = None,
     json: Annotated[bool | None, typer.Option("--json", hidden=True)] = None,
@@ -127,16 +125,16 @@ def _everywhere(
 
 
 def _help(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]", help="The command to tell about.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]", help="The command to explain.")] = None,
 ) -> None:
-    """Tell what a command does, or which there are."""
+    """Show help for a command, or list all commands."""
     raise typer.Exit(run([*(words or ()), "--help"]))
 
 
 def _demo(common: CommonOptions) -> None:
-    """See it work, in a folder of its own.
+    """Run a short demo in a temporary folder.
 
-    Tools are listed, called, refused, paused, approved and finished.
+    Lists and calls tools, and shows calls that are rejected, paused, approved and completed.
     """
     from toolpost.cli import demo
 
@@ -145,9 +143,9 @@ def _demo(common: CommonOptions) -> None:
 
 def _bench(
     common: CommonOptions,
-    quick: Annotated[bool, typer.Option("--quick", help="Rougher figures in a fraction of the time.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure less precisely, in a fraction of the time.")] = False,
 ) -> None:
-    """Measure what a call costs here."""
+    """Measure the cost of a call on this machine."""
     from functools import partial
 
     from toolpost.cli.bench import bench

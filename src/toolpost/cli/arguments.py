@@ -40,7 +40,7 @@ def read_text(text: str, *, option: str) -> str:
     except OSError as error:
         raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint=option) from None
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{text}: it is no text in UTF-8: {error.reason}", param_hint=option) from None
+        raise typer.BadParameter(f"{text}: it is not UTF-8 text: {error.reason}", param_hint=option) from None
 
 
 def read_json_or_text(text: str) -> Any:
@@ -80,11 +80,11 @@ def add_pairs(written: Sequence[str], arguments: Any) -> list[Pair]:
     """Parse NAME=VALUE pairs and add their values to the arguments as text; raise a BadParameter for a wrong pair."""
     pairs = [_parse_pair(text) for text in written]
     if pairs and not is_object(arguments):
-        raise typer.BadParameter("only arguments that are an object have room for it", param_hint=_PARAM)
+        raise typer.BadParameter("the arguments must be an object", param_hint=_PARAM)
     for place, value in pairs:
         holder = _parent_object(arguments, place, param_hint=_PARAM)
         if place[-1] in holder:
-            raise typer.BadParameter(f"{'.'.join(place)} is given twice", param_hint=_PARAM)
+            raise typer.BadParameter(f"{'.'.join(place)} is repeated", param_hint=_PARAM)
         holder[place[-1]] = value
     return pairs
 
@@ -123,7 +123,7 @@ def read_file_args(text: Sequence[str], arguments: Any) -> list[FileArgument]:
     """Read the files of `ARGUMENT=PATH` options; raise a BadParameter for a wrong option or an unreadable file."""
     files = [_parse_file(pair) for pair in text]
     if files and not is_object(arguments):
-        raise typer.BadParameter("only arguments that are an object have room for files", param_hint="--args")
+        raise typer.BadParameter("the arguments must be an object to contain files", param_hint="--args")
     for file in files:
         _parent_object(arguments, file.place, param_hint=_FILE_PARAM)
     return files
@@ -177,6 +177,6 @@ def _parent_object(arguments: dict[str, Any], place: tuple[str, ...], *, param_h
         inner = parent.setdefault(step, {})
         if not is_object(inner):
             where = " in --args" if param_hint == _FILE_PARAM else ""
-            raise typer.BadParameter(f"{'.'.join(place)}: {step!r} is no object{where}", param_hint=param_hint)
+            raise typer.BadParameter(f"{'.'.join(place)}: {step!r} is not an object{where}", param_hint=param_hint)
         parent = inner
     return parent

@@ -133,7 +133,9 @@ def _user(ctx: typer.Context, text: str) -> str:
     try:
         return str(Principal.parse(text))
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is nobody; write TENANT:USER, or USER for one of local") from None
+        raise typer.BadParameter(
+            f"{text!r} is not a principal; write TENANT:USER, or USER for the tenant local"
+        ) from None
 
 
 def _is_given(ctx: typer.Context) -> bool:
@@ -181,10 +183,10 @@ Config = Annotated[
 User = Annotated[
     str,
     typer.Option(
-        "--user", metavar="TENANT:USER", help="Whom the command acts for.", callback=_user, show_default="local:LOGIN"
+        "--user", metavar="TENANT:USER", help="Principal to act as.", callback=_user, show_default="local:LOGIN"
     ),
 ]
-AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Of every tenant; for the operator.")]
+AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Include all tenants; only for the operator.")]
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]

@@ -171,7 +171,7 @@ async def resolve_id(box: Toolbox, kind: IdKind, text: str, *, user: str) -> str
         return ids[0]
     more = " and others" if len(ids) > _SHOWN_IDS else ""
     raise ToolError(
-        f"{text!r} is how several ids begin: {', '.join(ids[:_SHOWN_IDS])}{more}; write more of it",
+        f"{text!r} is ambiguous: it matches {', '.join(ids[:_SHOWN_IDS])}{more}. Use a longer prefix",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="id_ambiguous",
     )

@@ -30,30 +30,31 @@ Target = Annotated[
     list[str],
     typer.Argument(
         metavar="WHAT",
-        help="A preset, a URL, a document's file, or a command: in quotes, or its words after --.",
+        help="A preset, a URL, the file of a document, or a command: in quotes, or its words after --.",
         autocompletion=completion.preset_names,
     ),
 ]
 Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="The source's name, instead of one made from WHAT.")
+    str | None, typer.Option("--name", metavar="NAME", help="Name of the source. [default: derived from WHAT]")
 ]
 Env = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the program; NAME alone hands on your own."),
+    typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the program; NAME alone passes on your own."),
 ]
 Header = Annotated[
     list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="A header for each request to the URL.")
 ]
-Cwd = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The folder to start the program in.")]
+Cwd = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="Working directory of the program.")]
 TransportOption = Annotated[
-    TransportChoice, typer.Option("--transport", help="How an MCP server is spoken to; a URL is not asked what it is.")
+    TransportChoice,
+    typer.Option("--transport", help="Transport of an MCP server; with a transport, the URL is not probed."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written and started.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Let what it claims of its tools count, and pin them in toolpost.lock.")
+    bool, typer.Option("--trust", help="Trust the source's tool annotations, and pin its tools in toolpost.lock.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write it although something is missing that it needs to start.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write and start nothing.")]
+Force = Annotated[bool, typer.Option("--force", help="Write the source even if a requirement to start it is missing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write and start nothing.")]
 
 
 def connect(
@@ -72,12 +73,12 @@ def connect(
 ) -> None:
     """Add a source to the configuration and show its tools.
 
-    It is an MCP server, an API, a UTCP manual, an n8n or a file of Python tools.
-    A URL is asked what it is, a file is told by its content; what is not recognised, or is known
-    to lack something, is not written. Shows the exact command or address and asks first. Secrets are
-    not written: the configuration refers to variables, which you are told to set. What the source
-    claims of its tools is shown, and counts only after another yes, or with --trust. Exits 1 when
-    the server cannot be connected; it is in the file then all the same.
+    A source is an MCP server, an API, a UTCP manual, an n8n instance or a file of Python tools. Detects the type of a
+    URL by probing it, and of a file by its content. Does not write a source that is not recognized or whose
+    requirements are missing. Shows the exact command or address and asks for confirmation. Secrets are never written:
+    the configuration refers to variables, and the command reports which to set. Tool annotations are shown and trusted
+    only after a second confirmation or with --trust. Exits with 1 if the connection fails; the source stays in the
+    file.
     """
     from toolpost.cli.new_source import ConnectArguments, connect_source, plan_source
     from toolpost.contracts.source_kinds import McpTransport
@@ -100,7 +101,7 @@ def connect(
 
 
 def list_presets(common: CommonOptions) -> None:
-    """List the servers that `tools connect` knows by name."""
+    """List the presets of `tools connect`."""
 
     async def work(output: Output) -> int:
         from toolpost.connecting.presets import PACKAGES
@@ -113,7 +114,7 @@ def list_presets(common: CommonOptions) -> None:
             for name, one in PACKAGES.items()
         ]
         output.table(["Preset", "Package", "Reads"], rows)
-        output.note("`toolpost tools connect NAME` adds one; with --dry-run it only shows what would be written.")
+        output.note("`toolpost tools connect NAME` adds one; with --dry-run, it only shows the changes.")
         return 0
 
     run_command(work, common)
@@ -130,15 +131,17 @@ def _package_document(package: Package) -> dict[str, Any]:
 
 ConnectedName = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="The source, as the file names it.", autocompletion=completion.source_names),
+    typer.Argument(
+        metavar="NAME", help="Name of the source in the configuration.", autocompletion=completion.source_names
+    ),
 ]
 
 
 def disconnect(common: CommonOptions, name: ConnectedName) -> None:
-    """Take a source out of the configuration.
+    """Remove a source from the configuration.
 
-    Its entry goes, comments and all the rest of the file stay; what was taken out is shown, to be pasted back.
-    Accounts, runs and artifacts of its tools are kept.
+    Removes its entry, and keeps comments and the rest of the file. Prints the removed entry, to paste it back if
+    needed. Accounts, runs and artifacts of its tools are kept.
     """
 
     async def work(output: Output) -> int:
@@ -150,7 +153,7 @@ def disconnect(common: CommonOptions, name: ConnectedName) -> None:
             output.document({"status": "ok", "config": str(path), "source": name, "removed": taken, "error": None})
         else:
             output.text(taken.rstrip("\n"))
-            output.note(f"{name!r} is out of {path.name}; this was its entry.")
+            output.note(f"removed: {name!r} from {path.name}; this was its entry.")
         return 0
 
     run_command(work, common)
@@ -158,9 +161,11 @@ def disconnect(common: CommonOptions, name: ConnectedName) -> None:
 
 ImportFile = Annotated[
     Path | None,
-    typer.Argument(metavar="FILE", help="Such as .mcp.json; without one, those that can be found are listed."),
+    typer.Argument(
+        metavar="FILE", help="The file to import, such as .mcp.json. If omitted, lists the files that are found."
+    ),
 ]
-ImportYes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this may be written.")]
+ImportYes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 
 
 def import_servers(
@@ -170,12 +175,11 @@ def import_servers(
     yes: ImportYes = False,
     trust: Trust = False,
 ) -> None:
-    """Take over the MCP servers of another program's file.
+    """Import the MCP servers of another program's file.
 
-    Reads .mcp.json and the files of Claude, Cursor, VS Code, Windsurf, Zed and
-    Gemini. Shows every command, asks, and writes. Secrets are not copied: the
-    configuration refers to variables, which you are told to set. Starts nothing, unless you
-    want to see what the tools claim, or take that on trust with --trust.
+    Reads .mcp.json and the files of Claude, Cursor, VS Code, Windsurf, Zed and Gemini. Shows every command, asks for
+    confirmation, and writes. Secrets are not copied: the configuration refers to variables, and the command reports
+    which to set. Starts nothing, unless you confirm to see the tool annotations or give --trust.
     """
 
     async def work(output: Output) -> int:

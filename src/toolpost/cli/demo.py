@@ -160,23 +160,25 @@ async def _calls(stage: Stage) -> AsyncIterator[DemoStep]:
     refused = await stage.call("shop.find_order", wrong)
     yield _outcome("Wrong arguments never reach the tool", wrong, refused, "failed", "order_id")
     unknown = await stage.call("shop.find_oder", {"order_id": 2})
-    yield _outcome("An unknown tool is told with the nearest", {"order_id": 2}, unknown, "failed", "Did you mean")
+    yield _outcome(
+        "The error for an unknown tool names the nearest", {"order_id": 2}, unknown, "failed", "Did you mean"
+    )
     raised = await stage.call("shop.find_order", {"order_id": 4711})
-    yield _outcome("A tool that raises harms nobody", {"order_id": 4711}, raised, "failed", "LookupError")
+    yield _outcome("An exception in a tool is a failed call", {"order_id": 4711}, raised, "failed", "LookupError")
 
 
 async def _approval(stage: Stage) -> AsyncIterator[DemoStep]:
     arguments = {"order_id": 2}
     paused = await stage.call("shop.delete_order", arguments)
-    yield _outcome("A destructive call waits for a person", arguments, paused, "paused", "destructive")
+    yield _outcome("A destructive call waits for approval", arguments, paused, "paused", "destructive")
     pending_id = _pending_id(paused)
     yield await _refused(
-        "Another tenant does not even see it", stage.box.approve(pending_id, by=OUTSIDER), OUTSIDER, "pending_not_found"
+        "Another tenant cannot see it", stage.box.approve(pending_id, by=OUTSIDER), OUTSIDER, "pending_not_found"
     )
     command = ["pending", "approve", pending_id, "--user", PERSON, "--json"]
     code, answer = await asyncio.to_thread(other_process, stage.folder, command)
     yield DemoStep(
-        title="A person approves it in another process, and it runs there",
+        title="An approver approves it in another process, and it runs there",
         did=f"toolpost {' '.join(command)}",
         expected="approved",
         status="approved" if code == 0 else "failed",
@@ -195,15 +197,15 @@ async def _approval(stage: Stage) -> AsyncIterator[DemoStep]:
 async def _denial(stage: Stage) -> AsyncIterator[DemoStep]:
     arguments = {"order_id": 3, "text": "You won!"}
     paused = await stage.call("shop.email_customer", arguments)
-    yield _outcome("A mail cannot be taken back, and waits too", arguments, paused, "paused", "marked destructive")
+    yield _outcome("A mail cannot be undone, and waits too", arguments, paused, "paused", "marked destructive")
     denied = await stage.box.deny(_pending_id(paused), by=PERSON, reason="we do not send that")
-    step = _outcome("A person denies it, with a reason", arguments, denied, "failed", "we do not send that")
+    step = _outcome("An approver denies it, with a reason", arguments, denied, "failed", "we do not send that")
     yield _with_check(step, fine=stage.count_notes("mailed 'You won!'") == 0)
 
 
 async def _input(stage: Stage) -> AsyncIterator[DemoStep]:
     paused = await stage.call("shop.ship_order", {"order_id": 5})
-    yield _outcome("A tool can ask a person (ctx.pause)", {"order_id": 5}, paused, "paused", "Where does")
+    yield _outcome("A tool can ask a question (ctx.pause)", {"order_id": 5}, paused, "paused", "Where does")
     shipped = await stage.box.answer(_pending_id(paused), "12 Long Lane", by=PERSON)
     ran, reserved = stage.count_notes("began to ship"), stage.count_notes("reserved")
     step = _outcome("The answer runs it again from the top", {"order_id": 5}, shipped, "completed", "12 Long Lane")
@@ -213,12 +215,12 @@ async def _input(stage: Stage) -> AsyncIterator[DemoStep]:
 
 async def _artifact(stage: Stage) -> AsyncIterator[DemoStep]:
     large = await stage.call("shop.export_orders", {})
-    step = _outcome("A large result is kept whole, and a preview handed on", {}, large, "completed", "artifact_id")
+    step = _outcome("A large result is stored, and a preview is returned", {}, large, "completed", "artifact_id")
     artifact_ids = large.artifacts if isinstance(large, Completed) else ()
     yield _with_check(step, fine=len(artifact_ids) == 1)
     reading = {"artifact_id": "".join(artifact_ids), "offset": 40_000, "limit": 60}
     part = await stage.call("artifact_read", reading)
-    yield _outcome("artifact_read gets at the rest", reading, part, "completed", "next_offset", show="content")
+    yield _outcome("artifact_read reads the rest", reading, part, "completed", "next_offset", show="content")
     search = {"artifact_id": "".join(artifact_ids), "query": "customer 777"}
     hits = await stage.call("artifact_search", search)
     yield _outcome("artifact_search finds a place in it", search, hits, "completed", "customer 777", show="matches")
@@ -228,7 +230,7 @@ async def _retries(stage: Stage) -> AsyncIterator[DemoStep]:
     rate = await stage.call("shop.exchange_rate", {"currency": "USD"})
     events = await stage.box.events(user=AGENT, run_id=rate.run_id)
     retried = [event for event in events if event.code is EventCode.CALL_RETRIED]
-    step = _outcome("What only reads is tried again", {"currency": "USD"}, rate, "completed", "1.08")
+    step = _outcome("A read-only call is retried", {"currency": "USD"}, rate, "completed", "1.08")
     waits = ", ".join(f"{event.payload['wait_s']:.2f} s" for event in retried)
     yield _with_check(step, says=f"It failed {len(retried)} times and waited {waits}.", fine=len(retried) == 2)
 
@@ -371,14 +373,14 @@ def _panel(step: DemoStep, number: int) -> Panel:
     if step.more is not None:
         parts.append(step.more)
     if not step.ok:
-        parts.append(Text(f"This is not what was expected: {step.expected}", style="bold red"))
+        parts.append(Text(f"Expected: {step.expected}", style="bold red"))
     return Panel(Group(*parts), title=f"{number}. {step.title}", title_align="left", border_style="dim")
 
 
 def _summary(steps: list[DemoStep], seconds: float) -> Panel:
     good = sum(step.ok for step in steps)
-    result = f"{good} of {len(steps)} steps came out as expected, in {seconds:.1f} s."
-    after = f"Next: make your own tools in twelve lines: {document_hint()}\n`toolpost --help` shows the commands."
+    result = f"{good} of {len(steps)} steps succeeded, in {seconds:.1f} s."
+    after = f"Next: write your own tools in twelve lines: {document_hint()}\n`toolpost --help` shows the commands."
     return Panel(f"{result}\n{after}", border_style="green" if good == len(steps) else "red")
 
 
@@ -410,7 +412,7 @@ def export_orders(ctx: ToolContext) -> list[Order]:
 
 @tool(side_effects="write", destructive=True, tags=["orders"])
 def delete_order(order_id: OrderId, ctx: ToolContext) -> str:
-    """Delete an order for good."""
+    """Delete an order permanently."""
     remaining_orders = [order for order in _orders(ctx) if order["id"] != order_id]
     (_folder(ctx) / ORDERS_FILE).write_text(jsonlib.dumps(remaining_orders), encoding="utf-8")
     return f"order {order_id} is deleted"

@@ -48,7 +48,7 @@ class Check(NamedTuple):
     detail: str
 
 
-Connect = Annotated[bool, typer.Option("--connect", help="Start every source once, and count its tools.")]
+Connect = Annotated[bool, typer.Option("--connect", help="Start every source once and count its tools.")]
 
 config_app = Commands(help="Check the configuration.", no_args_is_help=True)
 
@@ -60,10 +60,10 @@ def _group() -> None:
 
 @config_app.command("check")
 def check(common: CommonOptions, connect: Connect = False) -> None:
-    """Read it and say what is wrong, without starting anything.
+    """Validate the configuration without starting any source.
 
-    With --connect every source is started once, and its tools are counted. Exits 1 when something is wrong: a
-    source that fails or cannot start, or a rule that forbids nothing. All else is a warning.
+    With --connect, starts every source once and counts its tools. Exits with 1 on errors: a source that fails or cannot
+    start, or a deny rule or `hide` override that blocks nothing. Other findings are warnings.
     """
 
     async def work(output: Output) -> int:
@@ -151,35 +151,39 @@ def _path_text(path: Path | None) -> str | None:
 def _print_config(document: dict[str, Any], output: Output) -> None:
     policy = document["policy"]
     rows = [
-        ("file", document["path"] or "none; the defaults hold"),
-        ("data folder", document["data_dir"] or "none; everything is kept in memory"),
+        ("file", document["path"] or "none; the defaults apply"),
+        ("data folder", document["data_dir"] or "none; all data is in memory"),
         ("policy", policy if isinstance(policy, str) else f"{len(policy)} rules"),
         ("files allowed in", "\n".join(document["allowed_paths"]) or "no folder"),
     ]
     rows += [(f"source {source['name']}", _state_text(source)) for source in document["sources"]]
     rows += [(f"source {name}", "disabled") for name in document["disabled"]]
     if document["inherited"]:
-        rows.append(("variables passed on to programs", ", ".join(document["inherited"])))
+        rows.append(("variables passed to programs", ", ".join(document["inherited"])))
     if document["withheld"]:
-        rows.append(("withheld: a login or a token", f"{', '.join(document['withheld'])}; name them in `env`"))
+        rows.append(
+            ("withheld because of credentials", f"{', '.join(document['withheld'])}; to pass them, name them in `env`")
+        )
     output.table(["", "read as"], rows)
     for problem in document["problems"]:
-        output.note(f"{'warning' if problem in document['warnings'] else 'wrong'}: {problem}")
-    output.note("The configuration holds." if document["status"] == "ok" else "Something is wrong; see above.")
+        output.note(f"{'warning' if problem in document['warnings'] else 'error'}: {problem}")
+    output.note(
+        "The configuration is valid." if document["status"] == "ok" else "The configuration has errors; see above."
+    )
 
 
 def _state_text(source: dict[str, Any]) -> str:
     if source["ok"] is None:
-        return f"{source['transport']}, not started; --connect does"
+        return f"{source['transport']}, not started; use --connect"
     if source["ok"]:
         return f"ok: {source['transport']}, {count_tools(source['tools'])}"
     return f"failed: {source['error']}"
 
 
 def doctor(common: CommonOptions) -> None:
-    """Look for what is broken.
+    """Check everything that calls depend on.
 
-    Everything that calls depend on is looked at; exits 1 when something is broken.
+    Checks the installation, the configuration, the data folder and the sources. Exits with 1 if a check fails.
     """
 
     async def work(output: Output) -> int:
@@ -190,7 +194,7 @@ def doctor(common: CommonOptions) -> None:
             output.document({"status": "failed" if broken else "ok", "checks": checks})
         else:
             output.table(["Check", "State", ""], results)
-            output.note("Something is broken; see above." if broken else "All is well.")
+            output.note("A check failed; see above." if broken else "All checks passed.")
         return int(broken)
 
     run_command(work, common)
@@ -205,7 +209,7 @@ async def _run_checks(config: Path | None, output: Output) -> list[Check]:
         loaded = load_settings(config)
     except ToolError as error:
         return [*checks, Check("configuration", "broken", str(error))]
-    checks.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults hold"))
+    checks.append(Check("configuration", "ok", str(loaded.path) if loaded.path else "none; the defaults apply"))
     checks.extend(check_data_folder(loaded.settings))
     return [*checks, *await _check_sources(loaded, output)]
 
@@ -246,7 +250,7 @@ def check_data_folder(settings: Settings) -> Iterator[Check]:
     """Check permissions, free space, database and key file of the data folder."""
     folder = settings.data_dir
     if folder is None:
-        yield Check("data folder", "note", "none: everything is kept in memory and lost at the end")
+        yield Check("data folder", "note", "none: all data is in memory and lost at exit")
         return
     if not folder.exists():
         yield _creatable(folder)
@@ -277,7 +281,7 @@ def _platform() -> Check:
     name = f"{platform.system()} {platform.release()} ({platform.machine()})"
     if platform.system() == "Linux":
         return Check("platform", "ok", name)
-    return Check("platform", "note", f"{name}: there are no sandboxes")
+    return Check("platform", "note", f"{name}: sandboxes are not available")
 
 
 def _processes() -> Check:
@@ -313,8 +317,8 @@ def _plugins() -> Iterator[Check]:
 def _creatable(folder: Path) -> Check:
     nearest = next(parent for parent in folder.parents if parent.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return Check("data folder", "ok", f"{folder}: made at the first call")
-    return Check("data folder", "broken", f"{folder} cannot be made: {nearest} is not a folder you may write to")
+        return Check("data folder", "ok", f"{folder}: created at the first call")
+    return Check("data folder", "broken", f"{folder} cannot be created: {nearest} is not a writable folder")
 
 
 def _writable(folder: Path) -> Check:
@@ -324,7 +328,9 @@ def _writable(folder: Path) -> Check:
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check("data folder", "broken", f"{place} is read-only; give this user write permission or set data_dir")
     if _mode(folder) & 0o077:
-        return Check("data folder", "note", f"{place}: others on this machine can look in; chmod 700 keeps it private")
+        return Check(
+            "data folder", "note", f"{place}: other users of this machine can read it; chmod 700 makes it private"
+        )
     return Check("data folder", "ok", place)
 
 
@@ -333,7 +339,7 @@ def _space(folder: Path) -> Check:
     megabytes = f"{free // (1024 * 1024)} MB"
     if free < _NO_SPACE:
         return Check(
-            "free space", "broken", f"{megabytes}: the disk is full; make room or set data_dir to another folder"
+            "free space", "broken", f"{megabytes}: the disk is full; free some space or set data_dir to another folder"
         )
     return Check("free space", "ok" if free >= _LOW_SPACE else "note", megabytes)
 
@@ -354,9 +360,9 @@ def _keys(folder: Path) -> Iterator[Check]:
 
     key = folder / KEY_FILE
     if not key.exists():
-        yield Check("key file", "ok", "not made yet")
+        yield Check("key file", "ok", "not created yet")
     elif _mode(key) & 0o077:
-        yield Check("key file", "broken", f"{key} has mode {_mode(key):04o}; others can read it: chmod 600 {key}")
+        yield Check("key file", "broken", f"{key} has mode {_mode(key):04o}; other users can read it: chmod 600 {key}")
     else:
         yield Check("key file", "ok", f"{key} (mode {_mode(key):04o})")
 

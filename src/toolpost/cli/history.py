@@ -38,35 +38,37 @@ _PROGRESS = "PROGRESS"
 _TYPES = {code.name: code for code in EventCode} | {_PROGRESS: EventCode.SUBAGENT_ACTION}
 _STDOUT = Path("-")
 
-runs_app = Commands(help="See, cancel and verify runs.", no_args_is_help=True)
+runs_app = Commands(help="List, show, cancel and verify runs.", no_args_is_help=True)
 
 RunId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The run's id, or how it begins, as `runs list` shows it.",
+        help="ID of the run, or a unique prefix; see `runs list`.",
         autocompletion=completion.run_ids,
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show the traceback of an exception that a tool's own code raised, too.")
+    bool, typer.Option("--verbose", "-v", help="Also show the traceback of an exception raised by a tool's own code.")
 ]
 _RECENT = 1000  # runs among which an ended call is looked for
-RunLimit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
+RunLimit = Annotated[int, typer.Option("--limit", min=1, help="Show at most N, newest first.")]
 
 
 ForUser = Annotated[
-    str | None, typer.Option("--for", metavar="USER", help="Only for this user: the name, without the tenant.")
+    str | None, typer.Option("--for", metavar="USER", help="Only for this user: the name without the tenant.")
 ]
 ByKey = Annotated[
     str | None,
-    typer.Option("--key", metavar="ID", help="Only calls that came with this key of a caller; `keys list` shows ids."),
+    typer.Option("--key", metavar="ID", help="Only calls made with this caller key; see `keys list`."),
 ]
 Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Only later ones: 10m, 2h, 7d, or a date and time.")
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only after this time: 10m, 2h, 7d ago, or a date and time."),
 ]
 Until = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Only earlier ones: 10m, 2h, 7d, or a date and time.")
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Only before this time: 10m, 2h, 7d ago, or a date and time."),
 ]
 RunStatus = Annotated[
     Literal["running", "paused", "completed", "failed"] | None,
@@ -124,14 +126,15 @@ def cancel_run(
         str,
         typer.Argument(
             metavar="ID",
-            help="The id of a run or of one of its calls, or how it begins.",
+            help="ID of a run or of one of its calls, or a unique prefix.",
             autocompletion=completion.run_ids,
         ),
     ],
 ) -> None:
     """Cancel a run.
 
-    It may run in another process. Exits 0 when the wish is recorded, 1 if the run does not exist or has ended.
+    The run may be in another process. Exits with 0 if the cancellation is recorded, and with 1 if the run does not
+    exist or has ended.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -152,13 +155,15 @@ def verify_runs(
     common: CommonOptions,
     run_id: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="One run; else the whole data folder.", autocompletion=completion.run_ids),
+        typer.Argument(
+            metavar="[ID]", help="Only this run. [default: the whole data folder]", autocompletion=completion.run_ids
+        ),
     ] = None,
 ) -> None:
-    """Look whether anybody changed the record from outside.
+    """Verify the integrity of the event log.
 
-    Finds runs and events that were changed, removed, added or put back; and keys of callers, journal entries and
-    outcomes of idempotency keys that were changed or added. Exits 0 when there are none, 1 when there are.
+    Reports runs and events that were changed, removed, added or restored outside Toolpost, and caller keys, journal
+    entries and outcomes of idempotency keys that were changed or added. Exits with 1 if it finds any.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -170,7 +175,7 @@ def verify_runs(
         for problem in () if output.as_json else problems:
             output.text(problem)
         if not problems and not output.as_json:
-            output.text("verified: nothing was changed from outside.")
+            output.text("verified: no changes found.")
         return FAILED if problems else 0
 
     run_with_box(work, common, no_source)
@@ -182,7 +187,7 @@ async def _not_cancelled(box: Toolbox, run_id: str, *, user: str, output: Output
     run = await box.run(run_id, user=user) or next((one for one in runs if one.call_id == run_id), None)
     if run is None:
         return run_not_found(run_id, user=user, output=output)
-    message = f"Run {run.run_id!r} has ended: {run.status}. There is nothing to cancel."
+    message = f"Run {run.run_id!r} has ended: {run.status}. It cannot be cancelled."
     return ToolError(message, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="run_ended")
 
 
@@ -196,17 +201,17 @@ def _show_runs(runs: list[RunSummary], user: str | None, output: Output) -> None
         output.document([run.to_dict() for run in runs])
         return
     if not runs and user is None:
-        output.text("No run is like that.")
+        output.text("No runs match.")
         return
     if not runs and user is not None:
-        output.text(f"No runs yet for {describe_user(user)}: `toolpost tools call NAME` makes one.")
+        output.text(f"No runs yet for {describe_user(user)}: `toolpost tools call NAME` starts one.")
         return
     rows = [
         (run.run_id, run.status, run.tool_name, _owner(run), format_time(run.started_at), str(run.events))
         for run in runs
     ]
     output.table(["Run", "Status", "Tool", "For", "Started", "Events"], rows)
-    output.note(f"`toolpost runs show ID{output.options}` shows what happened in one.")
+    output.note(f"`toolpost runs show ID{output.options}` shows the events of one.")
 
 
 def _show_run(
@@ -231,7 +236,7 @@ def _types(text: list[str]) -> list[str]:
         if name not in _TYPES and name not in {str(int(code)) for code in EventCode}:
             near = nearest(name, _TYPES)
             hint = f"did you mean {near}?" if near else f"they are {', '.join(sorted(_TYPES))}"
-            raise typer.BadParameter(f"{each!r} is no type of event; {hint}")
+            raise typer.BadParameter(f"{each!r} is not an event type; {hint}")
     return text
 
 
@@ -248,40 +253,42 @@ def parse_time(text: str | None) -> float | None:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        msg = f"{text!r} is no time: write how long ago (10m, 2h, 7d) or when (2026-11-16, 2026-11-16T09:30)"
+        msg = f"{text!r} is not a time: write how long ago (10m, 2h, 7d) or when (2026-11-16, 2026-11-16T09:30)"
         raise typer.BadParameter(msg) from None
 
 
 Follow = Annotated[
     bool,
-    typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C; older ones with -n or --after."),
+    typer.Option(
+        "--follow", "-f", help="Continue with new events until Ctrl-C; include older ones with -n or --after."
+    ),
 ]
 OfRun = Annotated[
     str | None,
     typer.Option(
         "--run",
         metavar="ID",
-        help="Only those of this run; how its id begins will do.",
+        help="Only events of this run; accepts a unique prefix of the ID.",
         autocompletion=completion.run_ids,
     ),
 ]
-After = Annotated[int | None, typer.Option("--after", metavar="ID", min=0, help="All events with a higher id.")]
+After = Annotated[int | None, typer.Option("--after", metavar="ID", min=0, help="Show all events with a higher ID.")]
 EventLimit = Annotated[
     int | None,
-    typer.Option("--limit", "-n", min=1, help="At most so many, the last ones.", show_default="50, of a run all"),
+    typer.Option("--limit", "-n", min=1, help="Show only the last N events.", show_default="50; with --run: all"),
 ]
 Tool = Annotated[
     str | None,
     typer.Option(
         "--tool",
         metavar="NAME",
-        help="Only those of this tool; * stands for any letters.",
+        help="Only events of this tool; * matches any characters.",
         autocompletion=completion.tool_names,
     ),
 ]
 Type = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="TYPE", help="Only of this type, such as TOOL_CALL_FAILED; may be repeated."),
+    typer.Option("--type", metavar="TYPE", help="Only events of this type, such as TOOL_CALL_FAILED. Can be repeated."),
 ]
 
 
@@ -319,9 +326,9 @@ def events(
     until: Until = None,
     all_tenants: AllTenants = False,
 ) -> None:
-    """Show what happened lately, oldest first.
+    """Show recent events, oldest first.
 
-    With --json it is one object a line.
+    With --json, prints one object per line.
     """
     codes = frozenset(_code(each) for each in _types(type_ or []))
     check_operator(common.user, all_tenants=all_tenants)
@@ -401,13 +408,11 @@ def _code(text: str) -> EventCode:
 def _report_rest(shown: int, wanted: _EventQuery, output: Output) -> None:
     """Say what to do when no event was shown, or when there may be more."""
     if not shown and wanted.only == EventFilter() and wanted.after is None:
-        output.text(
-            f"Nothing has happened yet for {describe_user(wanted.user)}: `toolpost tools call NAME` makes a call."
-        )
+        output.text(f"No events yet for {describe_user(wanted.user)}: `toolpost tools call NAME` makes a call.")
     elif not shown:
-        output.text("No event is like that.")
+        output.text("No events match.")
     elif wanted.limit is None and shown == wanted.last:
-        output.note(f"These are the last {shown}; -n 200 shows more, --after 0 all.")
+        output.note(f"These are the last {shown} events; -n 200 shows more, --after 0 shows all.")
 
 
 async def _read_events(box: Toolbox, wanted: _EventQuery) -> AsyncIterator[StoredEvent]:
@@ -461,11 +466,11 @@ ArtifactId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The artifact's id, or how it begins, as a call or `artifacts list` tells it.",
+        help="ID of the artifact, or a unique prefix; see `artifacts list`.",
         autocompletion=completion.artifact_ids,
     ),
 ]
-TargetFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to make of it, or - for stdout.")]
+TargetFile = Annotated[Path, typer.Argument(metavar="FILE", help="File to write, or - for stdout.")]
 
 
 @artifacts_app.callback()
@@ -477,7 +482,7 @@ def _artifacts_group() -> None:
 def list_artifacts(
     common: CommonOptions,
     run: OfRun = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most N, newest first.")] = 50,
 ) -> None:
     """List the large and binary results of your tenant."""
 
@@ -494,9 +499,9 @@ def list_artifacts(
 
 @artifacts_app.command("save")
 def save(common: CommonOptions, artifact_id: ArtifactId, file: TargetFile) -> None:
-    """Save an artifact as a file; one that is there already is left alone."""
+    """Save an artifact as a file; never overwrite an existing file."""
     if common.json and file == _STDOUT:
-        raise typer.BadParameter("stdout is for the JSON then; name a file", param_hint="FILE")
+        raise typer.BadParameter("with --json, stdout is for the JSON; name a file", param_hint="FILE")
 
     async def work(box: Toolbox, output: Output) -> int:
         tenant, whole = (
@@ -525,14 +530,14 @@ def _show_artifacts(artifacts: list[ArtifactRef], user: str, output: Output) -> 
         output.document([artifact.to_dict() for artifact in artifacts])
         return
     if not artifacts:
-        output.text(f"No artifacts for {describe_user(user)}: a result that is large or binary becomes one.")
+        output.text(f"No artifacts for {describe_user(user)}: large and binary results are stored as artifacts.")
         return
     rows = [
         (ref.id, ref.name, ref.tool_name, ref.media_type, str(ref.size), format_time(ref.created_at))
         for ref in artifacts
     ]
     output.table(["Artifact", "Name", "Tool", "Type", "Bytes", "Made"], rows)
-    output.note(f"`toolpost artifacts save ID FILE{output.options}` makes a file of one.")
+    output.note(f"`toolpost artifacts save ID FILE{output.options}` saves one as a file.")
 
 
 def _write_file(file: Path, data: bytes) -> None:
@@ -540,7 +545,7 @@ def _write_file(file: Path, data: bytes) -> None:
     try:
         stream = place.open("xb")
     except FileExistsError:
-        raise ToolError(f"there is a file {str(file)!r} already; name another", code="file_exists") from None
+        raise ToolError(f"the file {str(file)!r} already exists; name another", code="file_exists") from None
     except OSError as error:
         raise _unwritable(file, error) from None
     try:
@@ -552,14 +557,14 @@ def _write_file(file: Path, data: bytes) -> None:
 
 
 def _unwritable(file: Path, error: OSError) -> ToolError:
-    message = f"{str(file)!r} cannot be written: {error.strerror}; make room there, or name another place"
+    message = f"{str(file)!r} cannot be written: {error.strerror}; free some space, or name another file"
     return ToolError(message, code="file_unwritable")
 
 
 def _artifact_not_found(artifact_id: str, *, user: str, output: Output) -> ToolError:
     return ToolError(
         f"Artifact {artifact_id!r} not found for {describe_user(user)}. "
-        f"`toolpost artifacts list{output.options}` shows what there is.",
+        f"`toolpost artifacts list{output.options}` shows the existing ones.",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
         code="artifact_not_found",
     )

@@ -25,11 +25,11 @@ app = Commands(
     help="Keys of callers of `toolpost up`, and the key that encrypts the data folder.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, such as research-bot.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Purpose of the key, such as research-bot.")]
 For = Annotated[
     str | None,
     typer.Option(
-        "--for", metavar="TENANT:USER", help="For whom its requests are.", show_default="NAME, in your tenant"
+        "--for", metavar="TENANT:USER", help="Principal that its requests run as.", show_default="NAME, in your tenant"
     ),
 ]
 Scopes = Annotated[
@@ -37,7 +37,7 @@ Scopes = Annotated[
     typer.Option(
         "--scope",
         metavar="SCOPE",
-        help="call (for an agent), or answer and admin (for what people use); may be repeated.",
+        help="call (for an agent), or answer and admin (for programs that people use). Can be repeated.",
         show_default="call",
     ),
 ]
@@ -46,7 +46,7 @@ Expires = Annotated[
     typer.Option(
         "--expires",
         metavar="DURATION",
-        help="How long it counts: 12h, 90d.",
+        help="Lifetime of the key: 12h, 90d.",
         show_default="until revoked",
         parser=parse_duration_option,
     ),
@@ -54,15 +54,16 @@ Expires = Annotated[
 Interactive = Annotated[
     bool,
     typer.Option(
-        "--interactive", help="A person uses the MCP client that has it, and answers there what tools and servers ask."
+        "--interactive",
+        help="A person operates the MCP client with this key and answers questions of tools and servers there.",
     ),
 ]
-_OTHER_TENANTS = "--user TENANT:USER shows those of another tenant."
+_OTHER_TENANTS = "--user TENANT:USER shows the keys of another tenant."
 KeyId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The id of the key, as `keys list` shows it, or how it begins; or the key itself.",
+        help="ID of the key, or a unique prefix; see `keys list`. Accepts the key itself, too.",
         autocompletion=completion.key_ids,
     ),
 ]
@@ -77,10 +78,11 @@ def create_key(
     expires: Expires = None,
     interactive: Interactive = False,
 ) -> None:
-    """Create a key for a caller, and show it this once.
+    """Create a key for a caller, and print it once.
 
-    A key that can call is an agent's: it never approves a call. With --interactive a person who uses the MCP client
-    answers there what tools and servers ask; otherwise such questions wait for a person, as approvals do.
+    A key with the scope call is for an agent and never approves a call. With --interactive, the person who operates
+    the MCP client answers questions of tools and servers there; otherwise these questions are pending actions, like
+    approvals.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -94,7 +96,9 @@ def create_key(
             output.document({**key.to_dict(), "key": text})
         else:
             output.text(text)
-            output.note(f"This is key {key.id} of {caller}. It is not kept and not shown again; send it as a bearer.")
+            output.note(
+                f"This is key {key.id} of {caller}. It is not stored and not shown again; send it as a bearer token."
+            )
             if caller.tenant != Principal.parse(common.user).tenant:
                 output.note(f"`toolpost keys list --user {quote(str(caller))}` shows the keys of its tenant.")
         return 0
@@ -112,7 +116,9 @@ def _parse_caller(text: str) -> Principal:
 def _parse_scopes(text: list[str] | None) -> list[CallerScope]:
     for name in text or ():
         if name not in SCOPES:
-            raise typer.BadParameter(f"{name!r} is no scope; they are {', '.join(SCOPES)}", param_hint="--scope")
+            raise typer.BadParameter(
+                f"{name!r} is not a scope; valid scopes: {', '.join(SCOPES)}", param_hint="--scope"
+            )
     return [scope for scope in SCOPES if scope in (text or ("call",))]
 
 
@@ -133,8 +139,8 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
         output.document([key.to_dict() for key in keys])
         return
     if not keys:
-        create = f"`toolpost keys create NAME{output.options}` makes one"
-        output.text(f"There are no keys of callers in the tenant {tenant!r}: {create}. {_OTHER_TENANTS}")
+        create = f"`toolpost keys create NAME{output.options}` creates one"
+        output.text(f"The tenant {tenant!r} has no caller keys: {create}. {_OTHER_TENANTS}")
         return
     now = time.time()
     rows = [
@@ -149,12 +155,12 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
         for key in keys
     ]
     output.table(["Key", "Name", "For", "Scopes", "Created", "Expires"], rows)
-    output.note(f"These are the keys of the tenant {tenant!r}. {_OTHER_TENANTS}")
+    output.note(f"Keys of the tenant {tenant!r}. {_OTHER_TENANTS}")
 
 
 @app.command("revoke")
 def revoke_key(common: CommonOptions, key_id: KeyId) -> None:
-    """Revoke a key: its next request is refused."""
+    """Revoke a key: its next request is rejected."""
     id_start = key_id.removeprefix(KEY_PREFIX).partition("_")[0]  # of a whole key its secret is not repeated
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -164,8 +170,8 @@ def revoke_key(common: CommonOptions, key_id: KeyId) -> None:
         if not await revoke_caller_key(box, full_id, by=common.user):
             tenant = Principal.parse(common.user).tenant
             raise ToolError(
-                f"there is no key {full_id!r} in the tenant {tenant!r}; `toolpost keys list{output.options}` shows "
-                "them, with --user TENANT:USER those of another tenant",
+                f"the tenant {tenant!r} has no key {full_id!r}; `toolpost keys list{output.options}` lists its keys, "
+                "and with --user TENANT:USER those of another tenant",
                 code="key_not_found",
             )
         if output.as_json:
@@ -179,15 +185,15 @@ def revoke_key(common: CommonOptions, key_id: KeyId) -> None:
 
 Retire = Annotated[
     bool,
-    typer.Option("--retire", help="Delete the older keys afterwards; stop other processes on this folder before."),
+    typer.Option("--retire", help="Delete the older keys afterwards; first stop other processes on this data folder."),
 ]
 
 
 @app.command("rotate")
 def rotate_key(common: CommonOptions, retire: Retire = False) -> None:
-    """Create an encryption key, and encrypt everything in the data folder with it.
+    """Create an encryption key, and re-encrypt the data folder with it.
 
-    Older keys are kept, so that nothing is lost, unless --retire deletes them. Exits 1 when something does not open.
+    Older keys are kept unless --retire deletes them. Exits with 1 if a value cannot be decrypted.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -198,12 +204,15 @@ def rotate_key(common: CommonOptions, retire: Retire = False) -> None:
             status = "failed" if unreadable else "ok"
             output.document({"status": status, "sealed": counts, "unreadable": unreadable, "retired": retired})
         else:
-            output.table(["Kind", "Encrypted anew"], [(kind, str(count)) for kind, count in sorted(counts.items())])
+            output.table(["Kind", "Re-encrypted"], [(kind, str(count)) for kind, count in sorted(counts.items())])
             if unreadable:
-                output.note(f"{unreadable} values open with no key: they were moved or changed. Older keys are kept.")
+                output.note(
+                    f"{unreadable} values cannot be decrypted with any key: they were moved or modified. "
+                    "The older keys were kept."
+                )
             else:
-                older = "are deleted" if retired else "are kept, and open what they encrypted"
-                output.note(f"A new key encrypts everything now. The older ones {older}.")
+                older = "deleted" if retired else "kept and still decrypt data that they encrypted"
+                output.note(f"All data is now encrypted with the new key. The older keys were {older}.")
         return FAILED if unreadable else 0
 
     run_with_box(work, common, no_source)

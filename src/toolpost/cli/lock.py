@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
 app = Commands(help="Pin the definitions of tools.")
 
-Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 where something differs.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether this is agreed to.")]
+Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1 if anything differs.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOOL|SOURCE]...", help="What to agree to; without, all that differs.")
+    list[str] | None,
+    typer.Argument(metavar="[TOOL|SOURCE]...", help="What to approve. [default: everything that differs]"),
 ]
 
 
 @app.callback(invoke_without_command=True)
 def lock(common: CommonOptions, context: typer.Context, check: Check = False, yes: Yes = False) -> None:
-    """Pin every source's tools in toolpost.lock.
+    """Pin the tools of all sources in toolpost.lock.
 
-    Shows what changes and asks first. With --check nothing is written, and what differs exits 1.
+    Shows the changes and prompts for confirmation. With --check, nothing is written, and differences exit with 1.
     """
     if context.invoked_subcommand is not None:
         if check or yes or common.json or common.config:
@@ -53,9 +54,9 @@ def lock(common: CommonOptions, context: typer.Context, check: Check = False, ye
         if written:
             _confirm(f"Write this to {comparison.lock.path.name}?", output, yes=yes)
             comparison.lock.write(pins)
-            output.note(f"{comparison.lock.path.name} is written; commit it.")
+            output.note(f"{comparison.lock.path.name} was written; commit it.")
         elif not comparison.failed:
-            output.note("Nothing to write: all is as it was agreed to.")
+            output.note("Nothing to write: all tools match their approved definitions.")
         return _finish(comparison, differences, output, written=written)
 
     run_command(work, common)
@@ -63,7 +64,7 @@ def lock(common: CommonOptions, context: typer.Context, check: Check = False, ye
 
 @app.command("diff")
 def diff(common: CommonOptions) -> None:
-    """Show what differs from toolpost.lock, old and new."""
+    """Show the differences from toolpost.lock, old and new."""
 
     async def work(output: Output) -> int:
         comparison = await _compare_sources(common.config, output)
@@ -72,7 +73,7 @@ def diff(common: CommonOptions) -> None:
         if comparison.unpinned:
             _advise_to_pin(comparison, output)
         elif not differences and not comparison.failed:
-            output.note("Nothing differs.")
+            output.note("No differences.")
         return _finish(comparison, differences, output, written=False)
 
     run_command(work, common)
@@ -80,9 +81,9 @@ def diff(common: CommonOptions) -> None:
 
 @app.command("approve")
 def approve(common: CommonOptions, names: Names = None, yes: Yes = False) -> None:
-    """Agree to tools as they are now.
+    """Approve the current definitions of tools.
 
-    Their calls run again, in processes that run already, too. Shows old and new and asks first.
+    Their calls work again, also in running processes. Shows old and new definitions and prompts for confirmation.
     """
 
     async def work(output: Output) -> int:
@@ -91,16 +92,16 @@ def approve(common: CommonOptions, names: Names = None, yes: Yes = False) -> Non
         _show_differences(comparison, chosen, output)
         if chosen:
             _confirm(
-                f"Agree to {count_tools(len(chosen))} as {'it is' if len(chosen) == 1 else 'they are'} now?",
+                f"Approve {count_tools(len(chosen))} as {'it is' if len(chosen) == 1 else 'they are'} now?",
                 output,
                 yes=yes,
             )
             is_written = comparison.accept(chosen)
-            output.note(f"Agreed; {comparison.lock.path.name} is written, commit it." if is_written else "Agreed.")
+            output.note(f"Approved; {comparison.lock.path.name} was written, commit it." if is_written else "Approved.")
         elif comparison.unpinned:
             _advise_to_pin(comparison, output)
         elif not comparison.failed:
-            output.note("Nothing to agree to: nothing differs.")
+            output.note("Nothing to approve: no differences.")
         return _finish(comparison, chosen, output, written=bool(chosen))
 
     run_command(work, common)
@@ -174,7 +175,10 @@ async def _compare_sources(config: Path | None, output: Output) -> _LockComparis
 
     loaded = load_settings(config)
     if loaded.settings.lock is None:
-        raise ToolError("the configuration has lock: null, so that nothing is pinned; take that out", code="no_lock")
+        raise ToolError(
+            "pinning is disabled by `lock: null` in the configuration; remove that line to use the lock file",
+            code="no_lock",
+        )
     async with open_in_memory(loaded, output) as box:
         return _compare(box, loaded.settings, Lock(loaded.settings.lock))
 
@@ -211,18 +215,18 @@ def changes_since_seen(box: Toolbox, settings: Settings) -> list[str]:
 
 def _check(comparison: _LockComparison, output: Output) -> int:
     if not comparison.lock.path.exists():
-        raise ToolError(f"there is no {comparison.lock.path.name}; `toolpost lock` writes it", code="no_lock")
+        raise ToolError(f"{comparison.lock.path.name} does not exist; `toolpost lock` writes it", code="no_lock")
     differences = comparison.differences()
     _show_differences(comparison, differences, output, pinning=False)
     if differences:
         output.note(
             f"{count_tools(len(differences))} differ from {comparison.lock.path.name}; "
-            "`toolpost lock approve` agrees to them."
+            "`toolpost lock approve` approves them."
         )
     elif comparison.unpinned:
         _advise_to_pin(comparison, output)
     elif not comparison.failed:
-        output.note(f"All is as {comparison.lock.path.name} has it.")
+        output.note(f"All tools match {comparison.lock.path.name}.")
     return max(_finish(comparison, differences, output, written=False), int(bool(differences or comparison.unpinned)))
 
 
@@ -240,7 +244,7 @@ def _select(comparison: _LockComparison, names: Sequence[str]) -> list[Differenc
             name in comparison.lock.sources or name in comparison.seen or any(name == one.name for one in differences)
         )
         if not is_source and not _is_pinned(comparison, name):
-            lines = f"{name!r} is no source in {comparison.lock.path.name}, and no tool of one that differs"
+            lines = f"{name!r} is not a source in {comparison.lock.path.name}, nor a tool of a source that differs"
             raise ToolError(lines, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="tool_not_found", tool_name=name)
     return [one for one in differences if one.name in names or one.source in names]
 

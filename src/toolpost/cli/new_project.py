@@ -30,15 +30,15 @@ _NEXT = {
 
 def new(
     common: CommonOptions,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write; `.` is this folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write to; `.` for the current one.")],
     template: Annotated[
         Template,
-        typer.Option("--template", help="Tools with a configuration, or also an agent that calls them."),
+        typer.Option("--template", help="tools: tools and a configuration; agent: also an agent that calls them."),
     ] = "tools",
 ) -> None:
-    """Begin a project: tools in Python, their configuration, and an agent if wanted.
+    """Start a project: tools in Python, their configuration, and optionally an agent.
 
-    No file is replaced: where one of them is there, nothing is written.
+    If one of the files already exists, nothing is written.
     """
     run_command(partial(_write_project, folder, template), common)
 
@@ -60,7 +60,7 @@ def _write_files(folder: Path, template: Template) -> list[Path]:
     files = [folder / name for name in _FILES[template]]
     existing = [str(file) for file in files if file.exists() or file.is_symlink()]
     if existing:
-        raise ConfigError(f"{', '.join(existing)}: there already, so nothing was written; name another folder")
+        raise ConfigError(f"{', '.join(existing)} already exists, so nothing was written; name another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file in files:

@@ -137,16 +137,16 @@ def make_plan(arguments: ConnectArguments, environ: Mapping[str, str]) -> Source
 
 def _refuse_for_url(arguments: ConnectArguments, rest: Sequence[str]) -> None:
     if rest:
-        raise typer.BadParameter("a URL stands alone; is a header without its quotes?", param_hint="WHAT")
+        raise typer.BadParameter("a URL takes no further words; is a header without its quotes?", param_hint="WHAT")
     if arguments.env or arguments.cwd is not None:
-        raise typer.BadParameter("only a program that is started has one; a URL has headers", param_hint="--env, --cwd")
+        raise typer.BadParameter("only a program has one; a URL has headers", param_hint="--env, --cwd")
     if arguments.transport is McpTransport.STDIO:
-        raise typer.BadParameter("a URL is not reached over stdio", param_hint="--transport")
+        raise typer.BadParameter("a URL cannot use stdio", param_hint="--transport")
 
 
 def _remote(arguments: ConnectArguments, url: str, extractor: SecretExtractor) -> ExternalToolConfig:
     if not urlsplit(url).hostname:
-        raise typer.BadParameter("the URL names no host", param_hint="WHAT")
+        raise typer.BadParameter("the URL has no host", param_hint="WHAT")
     name = _name(arguments, _name_of_host(urlsplit(url).hostname or ""))
     address, login = extractor.login(name, url)
     fields: dict[str, Any] = {"auth_type": AuthType.BASIC, "auth_config": login} if login else {}
@@ -162,7 +162,7 @@ def _remote(arguments: ConnectArguments, url: str, extractor: SecretExtractor) -
 
 def _refuse_for_document(arguments: ConnectArguments) -> None:
     if arguments.env or arguments.cwd is not None:
-        raise typer.BadParameter("only a program that is started has one", param_hint="--env, --cwd")
+        raise typer.BadParameter("only a program has one", param_hint="--env, --cwd")
     if arguments.transport is not McpTransport.AUTO:
         raise typer.BadParameter("only an MCP server has one, and this is a file", param_hint="--transport")
 
@@ -238,9 +238,7 @@ def _refuse_for_program(arguments: ConnectArguments) -> None:
     if arguments.headers:
         raise typer.BadParameter("only a URL has headers; a program has --env", param_hint="--header")
     if arguments.transport not in (McpTransport.AUTO, McpTransport.STDIO):
-        raise typer.BadParameter(
-            f"a program is reached over stdio, not {arguments.transport}", param_hint="--transport"
-        )
+        raise typer.BadParameter(f"a program uses stdio, not {arguments.transport}", param_hint="--transport")
 
 
 def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
@@ -254,7 +252,7 @@ def _command_words(words: Sequence[str], environ: Mapping[str, str]) -> list[str
     if not split:
         raise typer.BadParameter("give a preset, a command or a URL", param_hint="WHAT")
     if len(split) == 1 and shutil.which(split[0], path=environ.get("PATH")) is None:
-        message = f"{unknown_preset(split[0])}. There is no program of that name either."
+        message = f"{unknown_preset(split[0])}. No program has this name either."
         raise ToolError(message, code="preset_unknown")
     return split
 
@@ -267,7 +265,7 @@ def _variables(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     for pair in texts:
         key, equals, value = pair.partition("=")
         if not _VARIABLE.fullmatch(key):
-            raise typer.BadParameter("write NAME=VALUE, or NAME to hand on your own", param_hint="--env")
+            raise typer.BadParameter("write NAME=VALUE, or NAME to pass on your own", param_hint="--env")
         yield key, _escaped(value) if equals else f"${{{key}}}"
 
 
@@ -298,7 +296,7 @@ def _name(arguments: ConnectArguments, derived: str) -> str:
         return derived
     if fit_name(arguments.name) != arguments.name:
         raise typer.BadParameter(
-            f"a name is letters, digits, _ and -, such as {fit_name(arguments.name)}", param_hint="--name"
+            f"a name consists of letters, digits, _ and -, such as {fit_name(arguments.name)}", param_hint="--name"
         )
     return arguments.name
 
@@ -325,18 +323,18 @@ def _name_of_host(host: str) -> str:
 def _unset(preset: str, source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
     package = PACKAGES[preset]
     if source.auth_type is AuthType.OAUTH2_USER:
-        yield f"each person signs in with `toolpost accounts connect {source.name}`, and acts in a process of their own"
+        yield f"each user signs in with `toolpost accounts connect {source.name}` and gets a separate process"
     elif package.variable not in environ and source.env.get(package.variable) == f"${{{package.variable}}}":
         client_id, client_secret = _client_variables(package)
         app = KNOWN_PROVIDERS[package.provider].register_at
         yield (
             f"{preset} needs a token: set {package.variable}, or give it with --env {package.variable}=...; or let "
-            f"people sign in: set {client_id} and {client_secret} of an OAuth app, registered at {app} "
+            f"users sign in: set {client_id} and {client_secret} of an OAuth app, registered at {app} "
             f"with the redirect URI {callback_server_url(DEFAULT_PORT)}/{package.provider}"
         )
     for key in package.reads:
         if key not in source.env and key != package.variable:
-            yield f"{preset} also reads {key}, which is not set; set it before, or give it with --env {key}=..."
+            yield f"{preset} also reads {key}, which is not set; set it first, or give it with --env {key}=..."
 
 
 def unsupported_target(what: Sequence[str]) -> ToolError | None:
@@ -344,15 +342,13 @@ def unsupported_target(what: Sequence[str]) -> ToolError | None:
     first = what[0]
     scheme = first.lower().partition("://")[0] if _SCHEME.match(first) else ""
     if scheme in ("ws", "wss"):
-        message = "a WebSocket does not tell which messages it takes, so that nothing can be written for it"
-        advice = f"declare them by hand, in a source with `transport: websocket`: {document_hint('websockets.md')}"
+        message = "a WebSocket does not describe its messages, so a source cannot be generated for it"
+        advice = f"write a source with `transport: websocket`: {document_hint('websockets.md')}"
         return ToolError(f"{message}; {advice}", code="messages_undeclared")
     if scheme in ("http", "https"):
         return None
     if scheme:
-        message = (
-            f"nothing is connected at {scheme}://; give an address with http:// or https://, or the path of a file"
-        )
+        message = f"unsupported scheme {scheme}://; give an address with http:// or https://, or the path of a file"
         return ToolError(message, code="scheme_unknown")
     return _missing_path(first) if len(what) == 1 and len(first.split()) == 1 else None
 
@@ -405,7 +401,7 @@ def _missing_path(word: str) -> ToolError | None:
     if not _NO_NAME.search(word):
         return None
     advice = f"; for an address write http://{word}, or https://" if _HOST.match(word) else ""
-    return ToolError(f"there is no file {word!r}{advice}", code="file_missing")
+    return ToolError(f"the file {word!r} does not exist{advice}", code="file_missing")
 
 
 def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
@@ -413,26 +409,28 @@ def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
     detection, file = detect_file(source.connection), source.connection
     if detection.transport is not None and detection.detection is not None:
         if source.headers and "url" not in detection.transport.forms:
-            raise typer.BadParameter(f"{file} describes no API; only requests have headers", param_hint="--header")
+            raise typer.BadParameter(
+                f"{file} does not describe an API; only requests have headers", param_hint="--header"
+            )
         return detection.transport.configure(source, detection.detection)
     if detection.kind is not None:
         raise ToolError(f"{file} {detection.because}", code="not_recognised")
     if Path(file).suffix == ".py":
-        message = f"{file} has no tools: nothing of toolpost is imported there to mark functions with, such as `tool`"
+        message = f"{file} contains no tools: it does not import a decorator of toolpost, such as `tool`"
         remedy = f"if it is an MCP server, give its whole command: 'python {file}'"
         raise ToolError(f"{message}; {remedy}", code="not_recognised")
-    message = f"{file} is neither the document of an API nor a UTCP manual ({detection.because})"
-    raise ToolError(f"{message}; a program is given with its whole command: 'python {file}'", code="not_recognised")
+    message = f"{file} is neither an API document nor a UTCP manual ({detection.because})"
+    raise ToolError(f"{message}; for a program, give the whole command: 'python {file}'", code="not_recognised")
 
 
 def _not_recognised(found: Endpoint) -> str:
     tried = ", ".join(address.partition("?")[0] for address in found.tried)
     if found.kind == "guarded":
-        return f"{tried} refused to be read, and nothing was written: {found.because}"
+        return f"{tried} denied access, and nothing was written: {found.because}"
     return (
-        f"what is at {tried.partition(',')[0]} was not recognised, and nothing was written: {found.because}. "
-        f"Tried: {tried}. Give the address of an API's document, or say that it is an MCP server all the same: "
-        "--transport streamable_http, or sse."
+        f"{tried.partition(',')[0]} was not recognized, and nothing was written: {found.because}. "
+        f"Tried: {tried}. Give the address of an API document. If it is an MCP server, add --transport "
+        "streamable_http or sse."
     )
 
 
@@ -464,7 +462,7 @@ def describe_inherited(given: Collection[str] = ()) -> Iterator[str]:
     if names:
         yield f"with these variables of the environment: {', '.join(names)}"
     if kept := [name for name in withheld if name not in given]:
-        yield f"without {', '.join(kept)}, which holds a login or a token; name it in `env` to pass it on"
+        yield f"without {', '.join(kept)}, because of credentials; to pass a variable on, name it in `env`"
 
 
 def _verb(source: ExternalToolConfig) -> str:
@@ -473,7 +471,7 @@ def _verb(source: ExternalToolConfig) -> str:
         return "runs the Python in this file:"
     if is_http_url(source.connection) or not {"file", "command"}.intersection(forms):
         return "is reached at"
-    return "is what this file describes:" if "file" in forms else "starts this program on this machine:"
+    return "is described by this file:" if "file" in forms else "starts this program on this machine:"
 
 
 def source_row(source: ExternalToolConfig) -> tuple[str, str, str, str]:
@@ -507,7 +505,7 @@ def warn_unpinned(sources: Iterable[ExternalToolConfig]) -> Iterator[str]:
     for source in sources:
         package = None if is_http_url(source.connection) else unpinned_package(source.connection)
         if package is not None:
-            yield f"{package} has no version, so every start runs whatever is newest; {package}@VERSION would not"
+            yield f"{package} has no version, so every start runs the newest one; pin it with {package}@VERSION"
 
 
 def unset_variables(sources: Iterable[ExternalToolConfig], environ: Mapping[str, str]) -> list[str]:
@@ -569,7 +567,7 @@ def missing_requirements(source: ExternalToolConfig, environ: Mapping[str, str])
     if "module" in transport.forms and source.connection.endswith(".py"):
         file = Path(source.connection).expanduser()
         if not file.is_file():
-            yield f"there is no file {source.connection}"
+            yield f"the file {source.connection} does not exist"
 
 
 def _missing_program(source: ExternalToolConfig, program: str, environ: Mapping[str, str]) -> Iterator[str]:
@@ -579,7 +577,7 @@ def _missing_program(source: ExternalToolConfig, program: str, environ: Mapping[
         program = str(Path(source.cwd, program))
     path = source.env.get("PATH") or environ.get("PATH")
     if program not in _OUR_OWN and shutil.which(program, path=path) is None:
-        yield f"there is no {program} on the PATH; install it first{_INSTALL.get(program, '')}"
+        yield f"{program} is not on the PATH; install it first{_INSTALL.get(program, '')}"
 
 
 async def connect_source(
@@ -609,7 +607,7 @@ async def connect_source(
     _refuse_missing_requirements(plan.source, force=force)
     require_confirmation(f"Write this to {path.name}, and connect it once?", yes=yes)
     settings = write_sources([source], path, output, secrets=plan.secrets())
-    output.interruption = f"{source.name!r} is in {path.name} now, and is not connected. {_next_steps(source, path)}"
+    output.interruption = f"{source.name!r} is in {path.name} now and is not connected. {_next_steps(source, path)}"
     _report_variables(plan, path, output)
     return await _connect_once(plan, settings, path, output, trust=trust, yes=yes)
 
@@ -617,7 +615,7 @@ async def connect_source(
 def _refuse_taken(name: str, settings: Settings | None, path: Path) -> None:
     taken = {source.name for source in settings.all_sources()} if settings else set[str]()
     if name in taken:
-        raise ToolError(f"{path.name} has a source named {name!r} already; give another name with --name", code="taken")
+        raise ToolError(f"{path.name} already has a source named {name!r}; give another name with --name", code="taken")
 
 
 def _refuse_unset(plan: SourcePlan, path: Path) -> None:
@@ -635,7 +633,7 @@ def _refuse_missing_requirements(source: ExternalToolConfig, *, force: bool) -> 
     missing = list(missing_requirements(source, os.environ))
     if missing and not force:
         message = f"{source.name!r} cannot start, and nothing was written: {'; '.join(missing)}"
-        raise ToolError(f"{message}. With --force it is written all the same.", code="cannot_start")
+        raise ToolError(f"{message}. With --force, it is written nevertheless.", code="cannot_start")
 
 
 def _with_relative_paths(source: ExternalToolConfig, path: Path) -> ExternalToolConfig:
@@ -659,7 +657,7 @@ def _report_variables(plan: SourcePlan, path: Path, output: Output) -> None:
     for variable in plan.variables:
         output.note(f"A secret was kept out of {path.name}: {variable.stands_for}. Set {variable.name} to it.")
     if unset_variables([plan.source], environment(path.parent)):
-        output.note(f"Until then every command goes on without {plan.source.name}; .env beside the file will do, too.")
+        output.note(f"Until then, commands skip {plan.source.name}. You can also set it in .env beside the file.")
 
 
 async def _connect_once(
@@ -701,7 +699,7 @@ def _only_source(settings: Settings, name: str) -> Settings:
 
 
 def _report_failure(plan: SourcePlan, error: str, path: Path, output: Output) -> int:
-    output.note(f"{plan.source.name!r} is in {path.name} now, but it cannot be connected: {error}")
+    output.note(f"{plan.source.name!r} is in {path.name} now, but cannot be connected: {error}")
     output.note(_next_steps(plan.source, path))
     return _finish(output, plan, path, status="failed", error=ToolConnectionError(error))
 
@@ -709,8 +707,8 @@ def _report_failure(plan: SourcePlan, error: str, path: Path, output: Output) ->
 def _next_steps(source: ExternalToolConfig, path: Path) -> str:
     """Name the commands for a source that is in the configuration and not connected."""
     options = CommonOptions(None if path == config_path(None) else path)
-    tries = f"`toolpost config check --connect{options}` tries again"
-    return f"{tries}, `toolpost tools disconnect {source.name}{options}` takes it out."
+    retry = f"`toolpost config check --connect{options}` tries again"
+    return f"{retry}, `toolpost tools disconnect {source.name}{options}` removes it."
 
 
 def _finish(
@@ -753,7 +751,9 @@ class _ImportPlan(Struct, frozen=True, kw_only=True):
     trusted: list[str] = field(default_factory=list[str])
 
     def notes(self) -> list[str]:
-        there = [f"{name}: left out, because {self.path.name} has a source of that name" for name in self.skipped]
+        there = [
+            f"{name}: skipped, because {self.path.name} already has a source of that name" for name in self.skipped
+        ]
         return [*self.imported.notes, *there, *warn_unpinned(self.new)]
 
     def to_dict(self, status: str) -> dict[str, Any]:
@@ -781,10 +781,12 @@ def list_importable(folder: Path, output: Output) -> int:
         output.document(listed)
         return 0
     if not listed:
-        output.note("No file with MCP servers in this folder or in the usual places; name one: `toolpost import FILE`.")
+        output.note(
+            "No file with MCP servers was found in this folder or the usual places; give one: `toolpost import FILE`."
+        )
         return 0
     output.table(["File", "Servers"], [(item["file"], item["error"] or ", ".join(item["servers"])) for item in listed])
-    output.note("`toolpost import FILE` takes the servers of one over.")
+    output.note("`toolpost import FILE` imports the servers of one.")
     return 0
 
 
@@ -800,7 +802,7 @@ async def import_file(file: Path, config: Path | None, output: Output, *, yes: b
     if plan.new:
         require_confirmation(f"Write {_count(plan.new)} to {plan.path.name}?", yes=yes)
         write_sources(plan.new, plan.path, output, secrets={})
-        output.interruption = f"{_count(plan.new)} written to {plan.path.name} before; nothing more was written."
+        output.interruption = f"{_count(plan.new)} written to {plan.path.name}; nothing else was written."
         _report_next_steps(plan, output)
         if trust or (not yes and _ask_connect(plan, output)):
             return await _trust_imported(plan, output, trust=trust, yes=yes)
@@ -811,14 +813,14 @@ def _ask_connect(plan: _ImportPlan, output: Output) -> bool:
     """Ask whether the new sources are connected now; False without a terminal or with unset variables."""
     if output.as_json or unset_variables(plan.new, environment(plan.path.parent)) or not is_interactive():
         return False
-    return confirm("Connect them once, to see what their tools claim? This starts the commands above.", yes=False)
+    return confirm("Connect them once to see their tool annotations? This starts the commands above.", yes=False)
 
 
 async def _trust_imported(plan: _ImportPlan, output: Output, *, trust: bool, yes: bool) -> int:
     """Connect the new sources, show the claims of each, and write which are trusted."""
     if missing := unset_variables(plan.new, environment(plan.path.parent)):
         unset = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set"
-        output.note(f"None of them is trusted, because {unset}; write trust: true yourself, and run `toolpost lock`.")
+        output.note(f"None of them is trusted, because {unset}; add `trust: true` yourself, and run `toolpost lock`.")
         return _finish_import(plan, output, "failed") or 1
     loaded = load_settings(plan.path)
     names = {source.name for source in plan.new if source.enabled}
@@ -867,7 +869,7 @@ def _show_import(plan: _ImportPlan, output: Output) -> None:
     for note in plan.notes():
         output.note(note)
     if not plan.new:
-        output.note(f"There is nothing in {plan.file} to add to {plan.path.name}.")
+        output.note(f"{plan.file} contains no new sources for {plan.path.name}.")
 
 
 def _report_next_steps(plan: _ImportPlan, output: Output) -> None:
@@ -878,9 +880,7 @@ def _report_next_steps(plan: _ImportPlan, output: Output) -> None:
         output.note(f"Set {name}: {meanings.get(name, f'{plan.file.name} refers to it')}.")
     lacking = [source.name for source in plan.new if unset_variables([source], environ)]
     if lacking:
-        output.note(
-            f"Until then every command goes on without {', '.join(lacking)}; .env beside the file will do, too."
-        )
+        output.note(f"Until then, commands skip {', '.join(lacking)}. You can also set them in .env beside the file.")
     else:
         output.note("`toolpost config check --connect` connects them.")
 
@@ -906,11 +906,13 @@ def _ask_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: b
     if not loosened:
         return False
     if yes or not is_interactive():
-        message = f"{name} is not trusted: what it claims lets no call run unasked."
-        output.note(f"{message} `trust: true` in the configuration, or --trust here, takes its word.")
+        message = f"{name} is not trusted: its tool annotations do not apply."
+        output.note(f"{message} To trust it, use `trust: true` in the configuration, or --trust here.")
         return False
     output.status.clear()
-    return confirm(f"Trust {name}? Then these claims count, and its tools are pinned as they are now.", yes=False)
+    return confirm(
+        f"Trust {name}? Its tool annotations then apply, and its tools are pinned as they are now.", yes=False
+    )
 
 
 def _show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
@@ -920,9 +922,11 @@ def _show_claims(name: str, specs: Sequence[ToolSpec], output: Output) -> None:
         for spec in specs
     ]
     if output.as_json:
-        output.note("\n".join([f"{name} claims of its tools:", *(f"  {tool}: {claims}" for tool, claims, _ in rows)]))
+        output.note(
+            "\n".join([f"Annotations of the tools of {name}:", *(f"  {tool}: {claims}" for tool, claims, _ in rows)])
+        )
     else:
-        output.table(["Tool", f"{name} claims that it", "Description"], rows)
+        output.table(["Tool", f"Annotations of {name}", "Description"], rows)
 
 
 def _write_trust(
@@ -931,7 +935,7 @@ def _write_trust(
     """Write `trust: true` to the configuration, and the pins of the tools to the lock file."""
     mark_trusted(path, name, environ={**os.environ, **secrets})
     if lock is None:
-        output.note(f"{name} is trusted in {path.name}; `lock: null` there pins nothing.")
+        output.note(f"{name} is trusted in {path.name}; pinning is disabled by `lock: null`.")
         return
     lock_file = Lock(lock)
     lock_file.write({**lock_file.sources, name: pins})

@@ -32,11 +32,11 @@ _COMMON_WORD, _GAP, _EDGES = 18, 3, 2
 
 ADVICE = {
     "tool_not_found": "`toolpost tools list{options}` shows every tool.",
-    "validation_failed": "`toolpost tools show {tool}{options}` shows what it takes.",
-    "permission_denied": "`policy` in toolpost.yaml decides what may run.",
-    "timeout": "Give it longer with --timeout.",
-    "store_unavailable": "`toolpost doctor{options}` looks at the data folder.",
-    "already_answered": "`toolpost pending list{options}` shows what is still open.",
+    "validation_failed": "`toolpost tools show {tool}{options}` shows its arguments.",
+    "permission_denied": "`policy` in toolpost.yaml decides which calls are allowed.",
+    "timeout": "To allow more time, raise --timeout.",
+    "store_unavailable": "`toolpost doctor{options}` checks the data folder.",
+    "already_answered": "`toolpost pending list{options}` shows the open ones.",
 }
 
 
@@ -53,7 +53,7 @@ class Output:
         self.as_json = as_json
         self.options = options
         self.status = StatusLine()
-        self.interruption = f"`toolpost runs list{options}` shows calls that were under way."
+        self.interruption = f"`toolpost runs list{options}` shows the calls that were running."
         self.reader_gone = False
         self._stream = stream
         self._has_document = False
@@ -201,13 +201,13 @@ class Output:
         self._flush()
         if self._write_error is None:
             return code
-        self.note(f"failed: {describe_lost_output(self._write_error)} What the command did is done all the same.")
+        self.note(f"failed: {describe_lost_output(self._write_error)} The effects of the command remain.")
         return code or 1
 
 
 def describe_lost_output(error: OSError) -> str:
     """Say that stdout cannot be written, and what to do."""
-    return f"the answer could not be written to stdout: {error.strerror}; make room there, or send it elsewhere."
+    return f"the answer could not be written to stdout: {error.strerror}; free some space, or redirect it elsewhere."
 
 
 def _draw_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
@@ -276,14 +276,14 @@ def show_tools(specs: list[ToolSpec], output: Output) -> None:
         output.document([spec.to_dict() for spec in specs])
         return
     if not specs:
-        output.note("There are no such tools.")
+        output.note("No tools match.")
         return
     rows = [(spec.name, _effects(spec), spec.source or "-", _first_line(spec.description)) for spec in specs]
     output.table(["Tool", "Effects", "Source", "Description"], rows)
     helpers = sum(spec.is_helper for spec in specs)
     more = f", and {helpers} for resources and prompts" if helpers else ""
     output.note(
-        f"{count_tools(len(specs) - helpers)}{more}. `toolpost tools show NAME{output.options}` tells all about one."
+        f"{count_tools(len(specs) - helpers)}{more}. `toolpost tools show NAME{output.options}` shows one in full."
     )
 
 
@@ -356,7 +356,7 @@ class ProgressSink:
         """Show the sources that are still starting, each with its program or host; without any, clear the line."""
         if programs:
             names = [f"{name} ({program})" if program else name for name, program in programs.items()]
-            waited = f" {waited_s:.0f} s, Ctrl-C to give up" if waited_s >= 1 else ""
+            waited = f" {waited_s:.0f} s, Ctrl-C to cancel" if waited_s >= 1 else ""
             self._line.show(f"starting {', '.join(names)}...{waited}")
         else:
             self._line.clear()
@@ -384,7 +384,7 @@ def streamed_text(event: RunEvent) -> str:
     """Format a value of a stream, and how many before it came too fast to be shown."""
     facts = event.payload
     left_out = facts.get("left_out")
-    return f"({left_out} values left out)\n{facts['text']}" if left_out else str(facts["text"])
+    return f"({left_out} values skipped)\n{facts['text']}" if left_out else str(facts["text"])
 
 
 def make_printable(text: str) -> str:

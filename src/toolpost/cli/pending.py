@@ -36,13 +36,13 @@ from toolpost.schema.json_values import is_array
 if TYPE_CHECKING:
     from toolpost.toolbox.box import Toolbox
 
-app = Commands(help="See and answer what waits for a person.", no_args_is_help=True)
+app = Commands(help="List and answer pending actions.", no_args_is_help=True)
 
 Id = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The pending action's id, or how it begins, as `pending list` shows it.",
+        help="ID of the pending action, or a unique prefix; see `pending list`.",
         autocompletion=completion.open_pending_ids,
     ),
 ]
@@ -50,25 +50,30 @@ Status = Annotated[
     Literal["open", "claimed", "answered", "denied", "expired", "cancelled", "all"],
     typer.Option("--status", help="Only pending actions in this state."),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the newest first.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Show at most N, newest first.")]
 Changes = Annotated[
     str | None,
-    typer.Option("--changes", metavar="JSON", help="Change the arguments first, by JSON Patch: JSON, @FILE or -."),
+    typer.Option(
+        "--changes", metavar="JSON", help="Change the arguments before the call, with a JSON Patch: JSON, @FILE or -."
+    ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Set one argument first, such as /to=bob. Can be repeated."),
+    typer.Option(
+        "--set", metavar="PATH=VALUE", help="Set one argument before the call, such as /to=bob. Can be repeated."
+    ),
 ]
 Remove = Annotated[
-    list[str] | None, typer.Option("--remove", metavar="PATH", help="Remove one argument first. Can be repeated.")
+    list[str] | None,
+    typer.Option("--remove", metavar="PATH", help="Remove one argument before the call. Can be repeated."),
 ]
-Reason = Annotated[str, typer.Option("--reason", help="Why not; the caller is told.")]
+Reason = Annotated[str, typer.Option("--reason", help="Reason, which is returned to the caller.")]
 Value = Annotated[
-    str | None, typer.Argument(metavar="[VALUE]", help="The answer: JSON, or plain text; asked for at a terminal.")
+    str | None, typer.Argument(metavar="[VALUE]", help="The answer: JSON or plain text; if omitted, prompts for it.")
 ]
 AnswerDecision = Annotated[
     Literal["answer", "happened", "not_happened", "rerun"] | None,
-    typer.Option("--decision", help="For a call with an unknown end: what is true, or to run it again."),
+    typer.Option("--decision", help="For a call with an unknown outcome: whether it happened, or rerun."),
 ]
 
 
@@ -118,10 +123,10 @@ def show_pending(common: CommonOptions, pending_id: Id) -> None:
 def approve(
     common: CommonOptions, pending_id: Id, set_: Set = None, remove: Remove = None, changes: Changes = None
 ) -> None:
-    """Run the waiting call, with its arguments as they are or changed.
+    """Approve a pending action and run its call, with its arguments or changed ones.
 
-    A path is a JSON Pointer into the exact arguments, such as /to or /lines/0/text. What no option names stays as it
-    is, masked secrets included. Exits as the call does: 0 completed, 1 failed, 3 paused again.
+    A path is a JSON Pointer into the exact arguments, such as /to or /lines/0/text. Arguments that no option names keep
+    their values, including masked secrets. Exits like the call: 0 completed, 1 failed, 3 paused again.
     """
     patch: Any = [] if changes is None else read_json(changes, option="--changes")
     if not is_array(patch):
@@ -145,9 +150,10 @@ def approve(
 
 @app.command("deny")
 def deny(common: CommonOptions, pending_id: Id, reason: Reason = "") -> None:
-    """Refuse the waiting call for good.
+    """Deny a pending action permanently.
 
-    Exits 0 when it is refused, also where a tool that asked itself goes on without what it asked for.
+    Exits with 0 if the action is denied, including when the tool asked the question itself and continues without the
+    answer.
     """
     reference = _ActionReference(pending_id, common.user, common.config)
 
@@ -162,7 +168,7 @@ def deny(common: CommonOptions, pending_id: Id, reason: Reason = "") -> None:
         if output.as_json or was_told or not (is_inside or isinstance(outcome, Failed)):
             show_outcome(outcome, output)
             return 0
-        output.text(f"denied: {action.tool_name} was not run, and its caller is told so.")
+        output.text(f"denied: {action.tool_name} was not run, and its caller is notified.")
         if is_inside:  # the call around it may have gone on without it
             show_outcome(outcome, output)
         return 0
@@ -172,10 +178,10 @@ def deny(common: CommonOptions, pending_id: Id, reason: Reason = "") -> None:
 
 @app.command("answer")
 def answer(common: CommonOptions, pending_id: Id, value: Value = None, decision: AnswerDecision = None) -> None:
-    """Answer what is not a yes or no.
+    """Answer a question other than an approval.
 
-    The call goes on with the answer; exits as the call does: 0 completed, 1 failed, 3 paused again. Without VALUE
-    it is asked for at the terminal, as is what became of a call with an unknown end.
+    The call resumes with the answer. Exits like the call: 0 completed, 1 failed, 3 paused again. If VALUE is omitted,
+    prompts for it; for a call with an unknown outcome, prompts for the decision.
     """
     reference = _ActionReference(pending_id, common.user, common.config)
 
@@ -190,7 +196,7 @@ def answer(common: CommonOptions, pending_id: Id, value: Value = None, decision:
         try:
             outcome = await box.answer(action.id, answer_value, by=common.user, decision=decided)
         except ToolValidationError as error:
-            output.failure(error, advice=f"`toolpost pending show {action.id}{output.options}` shows what is asked.")
+            output.failure(error, advice=f"`toolpost pending show {action.id}{output.options}` shows the question.")
             return FAILED
         return show_outcome(await ask_at_terminal(outcome, box, output, user=common.user), output)
 
@@ -211,17 +217,17 @@ async def _prompt_decision(action: PendingAction, output: Output) -> Decision:
         return "answer"
     decided = await prompt_unknown(action.question, output)
     if decided is None:
-        raise ToolError(f"{action.id!r} was not answered, and stays open", code="not_answered")
+        raise ToolError(f"{action.id!r} was not answered and is still open", code="not_answered")
     return decided
 
 
 async def _prompt_answer(action: PendingAction, output: Output) -> Any:
     """Ask at the terminal for the answer that the command line lacks."""
     if output.as_json or not is_interactive():
-        raise typer.BadParameter("give the answer; null, too, is written out", param_hint="VALUE")
+        raise typer.BadParameter("give the answer; for no value, write null", param_hint="VALUE")
     value = await prompt_value(action.question, output)
     if value is LATER:
-        raise ToolError(f"{action.id!r} was not answered, and stays open", code="not_answered")
+        raise ToolError(f"{action.id!r} was not answered and is still open", code="not_answered")
     return value
 
 
@@ -249,7 +255,9 @@ class _ActionReference(NamedTuple):
         if Principal.parse(self.user).tenant != LOCAL_TENANT:
             return ""
         action = await box.store.pending.get(self.id)
-        return "" if action is None else f"It is of the tenant {action.asked_by.tenant!r}: add {_as_person(action)}."
+        return (
+            "" if action is None else f"It belongs to the tenant {action.asked_by.tenant!r}: add {_as_person(action)}."
+        )
 
     async def refuses(self, decision: Decision, box: Toolbox, output: Output) -> bool:
         """Return whether the pending action takes no such decision, after saying which command answers it."""
@@ -257,7 +265,7 @@ class _ActionReference(NamedTuple):
         kind = action.question.kind
         if decision in DECISIONS[kind]:
             return False
-        message = f"a pending action of kind {kind} takes {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
+        message = f"a pending action of kind {kind} accepts {', '.join(sorted(DECISIONS[kind]))}, not {decision!r}"
         advice = next_step(action.question, self.id, output.options, by_asker=self.user == str(action.asked_by))
         output.failure(ToolValidationError(message, tool_name=action.tool_name), advice=advice)
         return True
@@ -282,12 +290,12 @@ async def _waiting_elsewhere(box: Toolbox, user: str, output: Output) -> str:
 
 def _nothing_text(user: str | None, status: PendingStatus | None) -> str:
     """Return the text of an empty list, which names the tenant and user; None is for all tenants."""
-    what = {"open": "Nothing waits for an answer", None: "There is no pending action"}.get(
+    what = {"open": "No pending action is open", None: "No pending actions"}.get(
         status, f"No pending action is {status}"
     )
     if user is None:
         return f"{what} in any tenant."
-    return f"{what} in the tenant {Principal.parse(user).tenant!r}, looked at as {describe_user(user)}."
+    return f"{what} in the tenant {Principal.parse(user).tenant!r}, as seen by {describe_user(user)}."
 
 
 def _show_list(actions: list[PendingAction], output: Output, *, nothing: str, all_tenants: bool) -> None:
@@ -297,7 +305,7 @@ def _show_list(actions: list[PendingAction], output: Output, *, nothing: str, al
     columns = ["Id", "Status", "Tool", "Asked by", "Question", "Arguments", "Target", "Since"]
     output.table(columns, [_row(action) for action in actions])
     whose = " --user TENANT:NAME" if all_tenants else ""
-    output.note(f"`toolpost pending show ID{output.options}{whose}` shows all of one.")
+    output.note(f"`toolpost pending show ID{output.options}{whose}` shows one in full.")
 
 
 def _row(action: PendingAction) -> tuple[str, ...]:

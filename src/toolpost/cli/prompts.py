@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 LATER: Final = object()
 """What somebody says who does not answer now."""
 _LEFT_OUT: Final = object()
-_APPROVAL_PROMPT = "Run it? y runs it, n refuses it, nothing to decide later: "
-_UNKNOWN_PROMPT = "Did it happen? y it did, n it did not, r runs it again, nothing to decide later: "
+_APPROVAL_PROMPT = "Run it? y to run, n to deny, Enter to decide later: "
+_UNKNOWN_PROMPT = "Did it happen? y for yes, n for no, r to run it again, Enter to decide later: "
 _UNKNOWN_ANSWERS: Mapping[str, Decision] = {
     **dict.fromkeys(("y", "yes", "happened"), "happened"),
     **dict.fromkeys(("n", "no", "not_happened"), "not_happened"),
     **dict.fromkeys(("r", "rerun"), "rerun"),
 }
-_SIGN_IN_PROMPT = "Sign in now? y opens a browser, nothing to sign in later: "
-_VALUE_PROMPT = "Your answer, JSON or text; nothing to answer later: "
-_FORM_HINT = "Enter takes what is in brackets, or leaves out what is not required; Ctrl-D to answer later."
+_SIGN_IN_PROMPT = "Sign in now? y to open a browser, Enter to sign in later: "
+_VALUE_PROMPT = "Your answer, JSON or text; Enter to answer later: "
+_FORM_HINT = "Enter accepts the value in brackets or skips an optional field; Ctrl-D to answer later."
 _HELD_CALL_NOTE = (
-    "The server waits for an answer only while this command runs. Answered later, the call is made again if it may be"
-    " repeated; if not, you are asked whether it happened."
+    "The server waits for an answer only while this command runs. If you answer later, the call is repeated if that is"
+    " safe; otherwise you are asked whether it happened."
 )
 _LOOK_S = 0.1
 _YES_OR_NO = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
@@ -80,7 +80,7 @@ def next_step(question: Question, pending_id: str, options: CommonOptions, *, by
 def _who_may_answer(question: Question) -> str:
     """Return who may answer, where not every user of the tenant may."""
     only = f"Only {' or '.join(question.answerers)} may answer." if question.answerers else ""
-    other = "Whoever asked may not approve (four_eyes)." if question.four_eyes else ""
+    other = "The requesting user may not approve (four_eyes)." if question.four_eyes else ""
     return f"{only} {other}".strip()
 
 
@@ -93,7 +93,7 @@ def _print_outcome(outcome: Outcome, output: Output, advice: str | None) -> None
             output.note(f"completed: {outcome.tool_name} in {outcome.duration_ms:.1f} ms (run {outcome.run_id})")
             for artifact in outcome.artifacts:
                 save = f"`toolpost artifacts save {artifact} FILE{output.options}`"
-                output.note(f"{save} makes a file of what was kept; the tool artifact_read reads it.")
+                output.note(f"{save} writes the full result to a file; the tool artifact_read reads it.")
         case Failed(error=error, run_id=run_id):
             shown = f"`toolpost runs show {run_id} --verbose{output.options}` shows the traceback."
             output.explain(error, advice=shown if error.traceback and advice is None else advice)
@@ -206,7 +206,7 @@ async def _ask(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Ou
     try:
         return await box.answer(paused.pending_id, value, by=user)
     except ToolValidationError as error:
-        output.note(f"That does not fit: {error}")
+        output.note(f"Invalid value: {error}")
         return paused
 
 
@@ -259,10 +259,10 @@ async def _ask_field(
         if not text and (usual or not required):
             return field.get("default", _LEFT_OUT)
         value = parse_field(text, field)
-        violation = _validation_problem(value, field, whole) if text else "it is required"
+        violation = _validation_problem(value, field, whole) if text else "a value is required"
         if not violation:
             return value
-        output.note(f"  That does not fit: {violation}")
+        output.note(f"  Invalid value: {violation}")
 
 
 def _validation_problem(value: Any, field: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
@@ -409,7 +409,7 @@ def confirm(question: str, *, yes: bool) -> bool:
         return True
     if not is_interactive():
         raise ToolError(
-            f"a person has to agree, and there is no terminal to ask at: {question} Add --yes to agree",
+            f"this needs confirmation, and there is no terminal to prompt at: {question} To confirm, add --yes",
             code="confirmation_needed",
         )
     with _interruptible():
@@ -425,7 +425,7 @@ def confirm(question: str, *, yes: bool) -> bool:
 def require_confirmation(question: str, *, yes: bool, done: str = "written") -> None:
     """Ask a yes-or-no question as `confirm` does; raise a ToolError for a no."""
     if not confirm(question, yes=yes):
-        raise ToolError(f"nothing was {done}, because nobody agreed", code="not_confirmed")
+        raise ToolError(f"nothing was {done}: not confirmed", code="not_confirmed")
 
 
 def is_interactive() -> bool:

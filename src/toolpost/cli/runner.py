@@ -301,10 +301,10 @@ def _check_source(name: str, settings: Settings) -> None:
         return
     names = [source.name for source in settings.all_sources()]
     if name in names:
-        message = f"source {name!r} is turned off by `enabled: false` in the configuration"
+        message = f"source {name!r} is disabled by `enabled: false` in the configuration"
     else:
         there_are = f"there are: {', '.join(sorted(names)) or 'none'}"
-        message = f"there is no source {name!r}; {did_you_mean(name, names) or there_are}"
+        message = f"unknown source {name!r}; {did_you_mean(name, names) or there_are}"
     raise ToolError(message, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="source_not_found")
 
 
@@ -461,7 +461,7 @@ def _exit_code_of(work: Callable[[Output], Coroutine[None, None, int]], output: 
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exc()
         else:
-            output.note(f"Set {TRACEBACK_VARIABLE}=1 to see where it came from.")
+            output.note(f"Set {TRACEBACK_VARIABLE}=1 to see the traceback.")
         return FAILED
 
 

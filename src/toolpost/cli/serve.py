@@ -38,7 +38,7 @@ _STARTUP_WAIT_S = 0.5  # clients are notified of tools that connect later
 
 ViewOption = Annotated[
     str | None,
-    typer.Option("--view", metavar="NAME", help="What clients see: all, search, or a view of the configuration."),
+    typer.Option("--view", metavar="NAME", help="View of clients: all, search, or a view of the configuration."),
 ]
 _LAST_S = 15.0  # beyond the limit of calls: for what was opened to be closed
 
@@ -48,20 +48,21 @@ def serve(
     unattended: Annotated[
         bool,
         typer.Option(
-            "--unattended", help="No person uses the client: what tools and servers ask waits as approvals do."
+            "--unattended",
+            help="No user operates the client: questions of tools and servers are pending actions, like approvals.",
         ),
     ] = False,
     client_config: Annotated[
         bool,
-        typer.Option("--client-config", help="Print what to write into the client's configuration, and serve nothing."),
+        typer.Option("--client-config", help="Print the entry for the client's configuration, and exit."),
     ] = False,
     config: Config = None,
     user: User = "",
 ) -> None:
     """Serve all tools as one MCP server on stdin and stdout, for a client that starts this command.
 
-    Calls are for --user. Approvals are given elsewhere: toolpost pending list. The person who uses the client answers
-    there what tools and servers ask, unless it is --unattended.
+    Calls run as --user. Approvals are given elsewhere: toolpost pending list. The user of the client answers
+    questions of tools and servers there, unless it is --unattended.
     """
     options = {"--view": view, "--user": None if user == default_user() else user}
     entry = client_entry(config, [*(["--unattended"] if unattended else []), *_words(options)])
@@ -136,9 +137,9 @@ async def _serve_stdio(
 
 def up(
     common: CommonOptions,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 7300,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for a free port.")] = 7300,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Another address than this machine's needs keys or OIDC.")
+        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; a public one needs keys or OIDC.")
     ] = "127.0.0.1",
     shutdown_limit: Annotated[
         float | None,
@@ -146,24 +147,24 @@ def up(
             "--shutdown-limit",
             min=0,
             metavar="SECONDS",
-            help="How long calls under way have once it stops; server.shutdown_limit_s by default.",
+            help="Time for running calls to finish at shutdown. [default: server.shutdown_limit_s]",
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=64, help="How many processes serve; each connects to all sources.")
+        int, typer.Option("--workers", min=1, max=64, help="Number of worker processes; each connects to all sources.")
     ] = 1,
     view: ViewOption = None,
     log_format: Annotated[
         Literal["text", "json"] | None,
-        typer.Option("--log-format", help="Write a line for each request and each call to stderr."),
+        typer.Option("--log-format", help="Write one line per request and per call to stderr."),
     ] = None,
     worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,
 ) -> None:
     """Serve all tools over HTTP: MCP at /mcp, REST under /api/v1, for callers with a key or the data folder's token.
 
-    The views of the configuration are at /mcp/NAME. --view says what clients see at /mcp itself.
-    Ends with SIGTERM or Ctrl-C, after the calls under way; those that take too long and may be repeated go on when it
-    runs again.
+    The views of the configuration are at /mcp/NAME; --view selects the one at /mcp. On SIGTERM or Ctrl-C, stops after
+    the running calls have finished. Calls that exceed the limit are suspended if they are safe to repeat, and resume
+    at the next start.
     """
     options = UpOptions(common.config, common.user, host, port, view, shutdown_limit, workers, log_format)
     start = None if worker is None else WorkerStart.of_option(worker)
@@ -173,7 +174,7 @@ def up(
 def _data_folder(loaded: LoadedSettings) -> Path:
     folder = loaded.settings.data_dir
     if folder is None:
-        raise ConfigError("data_dir: null keeps no token for callers; give the gateway a data folder")
+        raise ConfigError("with `data_dir: null` there is no token for callers; give the gateway a data folder")
     return folder
 
 
@@ -190,7 +191,7 @@ async def _serve_http(options: UpOptions, worker: WorkerStart | None, output: Ou
     if worker is not None:
         with logging, inherited(worker.listening) as listening, inherited(worker.own) as own:
             return await _serve_on([listening, own], options, worker, output)
-    waits = f"another gateway at {options.host}:{options.port} is stopping; waiting until its workers have ended"
+    waits = f"another gateway at {options.host}:{options.port} is stopping; waiting for its workers to end"
     opened = listen_when_free(options.host, options.port, on_wait=partial(output.note, waits))
     with logging:
         async with opened as listening:
@@ -215,7 +216,7 @@ def _limits_of_workers(settings: Settings, workers: int) -> Iterator[str]:
     limited = [one for one in settings.all_sources() if "max_concurrency" in one.model_fields_set]
     if limited:
         together = ", ".join(f"{one.name} {workers * one.max_concurrency}" for one in limited)
-        yield f"max_concurrency counts in each of {workers} workers; calls at a time in all of them: {together}"
+        yield f"max_concurrency applies to each of {workers} workers; concurrent calls of all workers: {together}"
 
 
 async def _serve_on(
@@ -302,11 +303,11 @@ class _Stop:
         """Say that it stops, and what it waits for; a worker without calls says nothing."""
         names = Counter(self._box.router.inflight.tool_names())
         if self._is_told:
-            self._output.note(f"{self._who}stopping at once; calls under way are cancelled")
+            self._output.note(f"{self._who}stopping immediately; running calls are cancelled")
         elif names:
             calls = ", ".join(name if times == 1 else f"{name} ({times})" for name, times in sorted(names.items()))
             waits = f"waiting up to {self.limit_s:g} s for {count(names.total(), 'call')}: {calls}"
-            self._output.note(f"{self._who}stopping; {waits}. A second signal stops at once.")
+            self._output.note(f"{self._who}stopping; {waits}. A second signal stops immediately.")
         elif not self._who:
             self._output.note("stopping")
         self._is_told = True
@@ -345,7 +346,7 @@ async def _following(
             await show_views()
         except ConfigError as error:
             if tells:
-                output.note(f"the views stay as they were: {error}")
+                output.note(f"the views are unchanged: {error}")
 
     follower = ConfigFollower(box, load, report)
     loop, serving, terminal = asyncio.get_running_loop(), asyncio.current_task(), os.isatty(0)
@@ -371,13 +372,13 @@ async def _following(
 
 def _reload_lines(outcome: Reload | ConfigError) -> Iterator[str]:
     if isinstance(outcome, ConfigError):
-        yield f"the configuration was changed, and is refused; all stays as it was: {outcome}"
+        yield f"the changed configuration was rejected; the previous one still applies: {outcome}"
     elif outcome:
         for line in outcome.lines():
             yield f"configuration: {line}"
     else:
-        files = "A source's own files, such as its code, are read again when it is replaced or reloaded."
-        yield f"the configuration was read again; nothing differs. {files}"
+        files = "The files of a source, such as its code, are read again when it is replaced or reloaded."
+        yield f"the configuration was reloaded without changes. {files}"
 
 
 class _ProblemReporter:
@@ -506,7 +507,7 @@ async def run_workers(
     from toolpost.wire.unix_http import listen_unix
 
     if sys.platform == "win32":
-        raise ConfigError("--workers shares a socket among processes, which Windows does not do; leave it out")
+        raise ConfigError("--workers is not available on Windows, which cannot share a socket among processes; omit it")
     count = options.workers
     with ExitStack() as closing:
         # Not in the data folder: the path of a socket has at most about a hundred characters.

@@ -85,9 +85,9 @@ async def _by_browser(
                 await _receive_callback(box, server, service, person, options.timeout_s)
         except TimeoutError:
             raise ToolTimeoutError(
-                f"no browser came back within {options.timeout_s:g} s, and nothing was connected; if the service "
-                f"refused the address {callback_url(server.url, service.provider)}, allow it there for this program, "
-                "or choose its port with --port"
+                f"the browser did not return within {options.timeout_s:g} s, and no account was connected; if the "
+                f"service rejected the address {callback_url(server.url, service.provider)}, register it there, "
+                "or choose the port with --port"
             ) from None
 
 
@@ -126,7 +126,7 @@ async def _by_code(box: Toolbox, service: Service, person: Principal, options: S
     grant = await start_device_sign_in(service, accounts, redirect_uri=home)
     output.announce(
         f"Sign in to {service.display_name} for {person}: open this address in any browser\n\n"
-        f"  {grant.verification_uri_complete or grant.verification_uri}\n\nand see that the code is\n\n"
+        f"  {grant.verification_uri_complete or grant.verification_uri}\n\nand check that the code is\n\n"
         f"  {grant.user_code}\n",
     )
     left = min(options.timeout_s, max(0.0, grant.expires - time.time()))
@@ -135,7 +135,7 @@ async def _by_code(box: Toolbox, service: Service, person: Principal, options: S
             connected = await finish_device_sign_in(service, accounts, person, grant)
     except TimeoutError:
         raise ToolTimeoutError(
-            f"nobody entered the code within {left:.0f} s, and nothing was connected; run this again for a new one"
+            f"the code was not entered within {left:.0f} s, and no account was connected; run this again for a new code"
         ) from None
     await box.accounts.on_connected(connected)
 
@@ -144,7 +144,7 @@ async def _by_code(box: Toolbox, service: Service, person: Principal, options: S
 async def _countdown(seconds: float, output: Output) -> AsyncGenerator[None]:
     """Show the remaining time on a status line; once if stderr is not a terminal."""
     if not sys.stderr.isatty():
-        output.note(f"Waiting for you, for at most {seconds:.0f} s.")
+        output.note(f"Waiting for the sign-in for at most {seconds:.0f} s.")
         yield
         return
     task = asyncio.create_task(_show_countdown(seconds))
@@ -160,7 +160,7 @@ async def _show_countdown(seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         minutes, rest = divmod(int(left), 60)
-        sys.stderr.write(f"\r\x1b[KWaiting for you, {minutes}:{rest:02} left; Ctrl-C gives up. ")
+        sys.stderr.write(f"\r\x1b[KWaiting for the sign-in, {minutes}:{rest:02} left; Ctrl-C cancels. ")
         sys.stderr.flush()
         await asyncio.sleep(1)
 
@@ -197,8 +197,8 @@ async def _show(box: Toolbox, service: Service, person: Principal, waiting: list
     output.text(f"connected: {service.display_name} for {person}.")
     show_tools(specs, output)
     for call in resumed:
-        step = f"`toolpost pending show {call['id']}{output.options}` has the rest."
-        output.note(f"{call['tool_name']} went on: {call['status']}. {step}")
+        step = f"`toolpost pending show {call['id']}{output.options}` shows the result."
+        output.note(f"Resumed {call['tool_name']}: {call['status']}. {step}")
 
 
 def _tools_of(box: Toolbox, provider: str) -> list[ToolSpec]:

@@ -25,19 +25,19 @@ def table(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=f"Where to write: {_FORMATS}.")],
     column: Annotated[str, typer.Option("--column", help="The name of the column.")] = "Tool",
     simple: Annotated[
-        bool, typer.Option("--simple", help="Keep parameters that are texts or numbers; mark tools that need others.")
+        bool, typer.Option("--simple", help="Keep parameters that are strings or numbers; mark tools that need others.")
     ] = False,
-    booleans: Annotated[bool, typer.Option("--booleans", help="With --simple: keep truth values, too.")] = False,
+    booleans: Annotated[bool, typer.Option("--booleans", help="With --simple: also keep booleans.")] = False,
     credential: Annotated[
         str | None,
         typer.Option(
-            "--credential", metavar="NAME", help="The variable with the server's token; only its name is written."
+            "--credential", metavar="NAME", help="Variable that contains the server's token; only its name is written."
         ),
     ] = None,
 ) -> None:
     """Write the tools of an MCP server to a table, one row per tool.
 
-    Tables of several servers can be concatenated, queried and handed to an agent.
+    Tables of several servers can be concatenated, queried and passed to an agent.
     """
     options: dict[str, Any] = {"schema_profile": "simple" if simple else "full", "booleans": booleans}
     run_command(partial(_write_table, server, output, column, credential, options), common)
@@ -85,4 +85,6 @@ def _writer(path: Path) -> Any:
         case ".feather" | ".arrow":
             return import_module("pyarrow.feather").write_feather
         case other:
-            raise ConfigError(f"--output: {other or 'a name without an ending'} is no format; use {_FORMATS}")
+            raise ConfigError(
+                f"--output: {other or 'a name without a suffix'} is not a supported format; use {_FORMATS}"
+            )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _COUNTED_CALLS = 1000
 
-app = Commands(help="See and call tools.", no_args_is_help=True)
+app = Commands(help="List, show and call tools.", no_args_is_help=True)
 
 Name = Annotated[
     str,
@@ -50,26 +50,33 @@ Source = Annotated[
 Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only tools with this tag.")]
 Collection = Annotated[
     str | None,
-    typer.Option("--collection", metavar="NAME", help="Only tools of this collection, of yours or a built-in one."),
+    typer.Option("--collection", metavar="NAME", help="Only tools of this collection, configured or built-in."),
 ]
 Category = Annotated[ToolCategory | None, typer.Option("--category", help="Only tools of this category.")]
 Pairs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NAME=VALUE", help="Arguments one by one: text, or JSON where no text is wanted."),
+    typer.Argument(metavar="NAME=VALUE", help="Single arguments: a string, or JSON if the schema wants another type."),
 ]
 Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
 File = Annotated[
     list[str] | None,
-    typer.Option("--file", metavar="ARGUMENT=PATH", help="A local file as an argument: body.file=a.pdf."),
+    typer.Option("--file", metavar="ARGUMENT=PATH", help="A local file as an argument, such as body.file=a.pdf."),
 ]
 Key = Annotated[
-    str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key gives the same answer, once.")
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        metavar="KEY",
+        help="Run the call at most once per key; repeating the key returns the first outcome.",
+    ),
 ]
 
 
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="DURATION", help="How long it may take: 30s, 2m.", parser=parse_duration_option),
+    typer.Option(
+        "--timeout", metavar="DURATION", help="Time limit of the call: 30s, 2m.", parser=parse_duration_option
+    ),
 ]
 
 
@@ -81,9 +88,9 @@ def list_tools(
     category: Category = None,
     collection: Collection = None,
 ) -> None:
-    """List the tools, those of each source together.
+    """List the tools by source.
 
-    Exits 4 when a source is down, so that its tools are not in the list.
+    Exits with 4 if a source is down and its tools are missing.
     """
 
     def wanted(spec: ToolSpec) -> bool:
@@ -102,12 +109,14 @@ def list_tools(
 
 Words = Annotated[
     list[str],
-    typer.Argument(metavar="WORDS", help="What the tool does, in any words.", autocompletion=completion.tool_names),
+    typer.Argument(
+        metavar="WORDS", help="Description of the tool, in any words.", autocompletion=completion.tool_names
+    ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="NUMBER", help="At most so many tools.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="NUMBER", help="Show at most this many tools.")]
 
 
-Page = Annotated[int, typer.Option("--page", min=1, metavar="NUMBER", help="Which page of that many tools.")]
+Page = Annotated[int, typer.Option("--page", min=1, metavar="NUMBER", help="Page of results.")]
 
 
 @app.command("search")
@@ -119,9 +128,9 @@ def search_tools(
     source: Source = None,
     collection: Collection = None,
 ) -> None:
-    """Find tools by what they do, the best first.
+    """Find tools by description, best match first.
 
-    Exits 4 when a source is down, so that its tools are not found.
+    Exits with 4 if a source is down and its tools are missing.
     """
     query = " ".join(words)
 
@@ -134,15 +143,13 @@ def search_tools(
         if found or output.as_json:
             show_tools([*found[:limit]], output)
             if len(found) > limit and not output.as_json:
-                output.note(f"There are more: add --page {page + 1}.")
+                output.note(f"For more, add --page {page + 1}.")
         elif page > 1:
-            output.note(f"There is no page {page} for {query!r}.")
+            output.note(f"Page {page} for {query!r} does not exist.")
         else:
             near = await catalog.registry.correct(query)
             hint = f" Did you mean {near!r}?" if near else ""
-            output.note(
-                f"Nothing was found for {query!r}.{hint} `toolpost tools list{output.options}` shows every tool."
-            )
+            output.note(f"No tools match {query!r}.{hint} `toolpost tools list{output.options}` shows every tool.")
         return INCOMPLETE if has_failed_source(catalog) else 0
 
     run_with_catalog(work, common, source=source)
@@ -150,7 +157,7 @@ def search_tools(
 
 @app.command("show")
 def show_tool(common: CommonOptions, name: Name) -> None:
-    """Show all about one tool."""
+    """Show one tool in full."""
 
     async def work(box: Toolbox, output: Output) -> int:
         await box.wait_for_tool(name)
@@ -173,13 +180,13 @@ def call_tool(
 ) -> None:
     """Call a tool.
 
-    Arguments are given one by one, as JSON with --args, or both.
-    Exits 0 completed, 1 failed, 3 paused until a person answers.
+    Arguments are given one by one, as JSON with --args, or both. Exits with 0 if the call completed, 1 if it failed,
+    and 3 if it paused until someone answers.
     """
     arguments = read_json(args, option="--args")
     values, files = add_pairs(pairs or (), arguments), read_file_args(file or (), arguments)
     if files and idempotency_key is not None:
-        message = "every call keeps its files anew, so that a second one would not be the same call"
+        message = "every call stores its files again, so a repeated call would differ from the first"
         raise typer.BadParameter(message, param_hint="--idempotency-key")
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -246,15 +253,15 @@ def _show_entry(entry: Entry, schema_violations: dict[str, Any] | None, output: 
 
 Folder = Annotated[
     Path | None,
-    typer.Argument(metavar="DIR", help="The folder of a tool, or of several; left out, those that ship with Toolpost."),
+    typer.Argument(metavar="DIR", help="Folder of a tool or of several. [default: the built-in tools]"),
 ]
 
 
 @app.command("check")
 def check_tool(common: CommonOptions, folder: Folder = None) -> None:
-    """Check that a tool ships a document, a schema, tests and budgets.
+    """Check that tools ship a document, a schema, tests and budgets.
 
-    Nothing is run; exits 1 when something is missing.
+    Runs nothing. Exits with 1 if something is missing.
     """
 
     async def work(output: Output) -> int:
@@ -293,15 +300,17 @@ def _folders(place: Path) -> list[Path]:
 Utcp = Annotated[bool, typer.Option("--utcp", help="Write a UTCP manual.")]
 Address = Annotated[
     str | None,
-    typer.Option("--address", metavar="URL", help="Tools are called by a POST below this URL, not by command."),
+    typer.Option(
+        "--address", metavar="URL", help="Call tools with POST requests below this URL, instead of by command."
+    ),
 ]
 
 
 @app.command("export")
 def export_tools(common: CommonOptions, utcp: Utcp = False, source: Source = None, address: Address = None) -> None:
-    """Print the tools as a manual; by itself each is called through this program, under its policy."""
+    """Print the tools as a manual; by default each is called through this program, under its policy."""
     if not utcp:
-        raise typer.BadParameter("say in which format: --utcp", param_hint="--utcp")
+        raise typer.BadParameter("give a format: --utcp", param_hint="--utcp")
     if address is not None and not _is_base_url(address):
         raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
     written = _config_path(common.config)

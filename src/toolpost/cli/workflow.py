@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 app = Commands(help="Check, run and draw workflows.")
 
 _ADVICE = {
-    "validation_failed": "`inputs` in {path} says what it takes.",
-    "timeout": "`timeout_s` in {path} gives it longer.",
+    "validation_failed": "See `inputs` in {path} for the accepted arguments.",
+    "timeout": "To allow more time, raise `timeout_s` in {path}.",
 }
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file of a workflow.")]
@@ -43,7 +43,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER", help="YAML f
 Pairs = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Arguments, one by one.")]
 Args = Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")]
 Resume = Annotated[
-    str, typer.Option("--resume", metavar="ID", help="Go on with the run that waited for this pending action.")
+    str, typer.Option("--resume", metavar="ID", help="Resume the run that waited for this pending action.")
 ]
 Picture = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the picture.")]
 
@@ -52,7 +52,7 @@ Picture = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", 
 def check(common: CommonOptions, paths: Files) -> None:
     """Check workflows, and their steps against the tools of the catalog.
 
-    Exits 1 where something is wrong.
+    Exits with 1 if it finds faults.
     """
     definition = _module("definition")
 
@@ -70,7 +70,7 @@ def check(common: CommonOptions, paths: Files) -> None:
         else:
             for one in reports:
                 file = one["file"]
-                for fault in one["faults"] or ["nothing is wrong"]:
+                for fault in one["faults"] or ["no faults"]:
                     said = fault.removeprefix(f"{file}: ").removeprefix(f"{Path(file).name}: ")
                     output.text(f"{file}: {said}")
         return FAILED if broken else 0
@@ -82,8 +82,8 @@ def check(common: CommonOptions, paths: Files) -> None:
 def run(common: CommonOptions, path: File, pairs: Pairs = None, args: Args = "{}", resume: Resume = "") -> None:
     """Run a workflow that is not in the configuration.
 
-    One that is, is a tool as any other: toolpost tools call. One that waited for a person goes on by --resume once the
-    question is answered; arguments are those that it began with.
+    Configured workflows are tools: toolpost tools call. To resume a run that waited for an answer, use --resume after
+    the question is answered; the run keeps its arguments.
     """
     arguments = read_json(args, option="--args")
     values = add_pairs(pairs or (), arguments)
@@ -108,7 +108,7 @@ def run(common: CommonOptions, path: File, pairs: Pairs = None, args: Args = "{}
         outcome = await ask_at_terminal(outcome, box, output, user=common.user)
         if isinstance(outcome, Paused):
             command = shlex.join(["toolpost", "workflow", "run", str(path), "--resume", outcome.pending_id])
-            output.note(f"After the answer it goes on: {command}{output.options}")
+            output.note(f"To resume after the answer: {command}{output.options}")
         code = outcome.error.error_code if isinstance(outcome, Failed) else ""
         return show_outcome(outcome, output, advice=_ADVICE[code].format(path=path) if code in _ADVICE else None)
 
@@ -126,7 +126,7 @@ def graph(common: CommonOptions, path: File, output_file: Picture = None) -> Non
             output.bytes(drawn.encode())
         else:
             _write_picture(output_file, drawn)
-            output.note(f"{output_file} is written.")
+            output.note(f"written: {output_file}")
         return 0
 
     run_command(work, common)
@@ -170,4 +170,4 @@ def _step_faults(workflow: Workflow, step: PlannedStep, registry: ToolRegistry) 
         yield f"calls {called!r} without its argument {missing!r}"
     if schema.get("additionalProperties") is False:
         for unknown in set(arguments).difference(schema.get("properties", {})):
-            yield f"calls {called!r} with {unknown!r}, which it does not take"
+            yield f"calls {called!r} with {unknown!r}, which it does not accept"
