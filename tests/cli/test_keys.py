@@ -120,3 +120,15 @@ def test_who_created_and_revoked_a_key_is_in_the_record_of_its_tenant_and_the_ke
     assert created["key"].rpartition("_")[2] not in shown.out + text.out
     assert 'by="acme:ann"' in text.out
     assert toolpost("runs", "verify", "--user", "acme:ann").code == 0
+
+
+def test_a_key_of_a_person_signs_in_to_the_console_and_may_combine_scopes(toolpost: Run) -> None:
+    created = toolpost("keys", "create", "desk", "--person", "--json")
+    admin = toolpost("keys", "create", "boss", "--person", "--scope", "call", "--scope", "admin")
+    refused = toolpost("keys", "create", "both", "--person", "--interactive", "--json")
+    table = toolpost("keys", "list")
+
+    assert (created.json["person"], created.json["scopes"]) == (True, ["call", "answer"])
+    assert "sign in to the console with it" in admin.err
+    assert (refused.code, refused.json["error"]["error_code"]) == (1, "key_scopes")
+    assert "answer call (person)" in table.out

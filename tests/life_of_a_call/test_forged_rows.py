@@ -106,8 +106,8 @@ async def test_a_key_that_was_inserted_answers_nothing_and_can_be_revoked(tmp_pa
     folder, secret = tmp_path / "data", "s" * 43
     digest = hashlib.sha256(secret.encode()).hexdigest()
     async with served(folder, [pay]) as gate:
-        columns = "id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive, mac"
-        values = f"'abc', 'x', 'acme', 'eve', 'answer admin', x'{digest}', 1.0, 'acme:eve', NULL, 0, x'00'"
+        columns = "id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive, person, mac"
+        values = f"'abc', 'x', 'acme', 'eve', 'answer admin', x'{digest}', 1.0, 'acme:eve', NULL, 0, 0, x'00'"
         change(folder, f"INSERT INTO caller_keys ({columns}) VALUES ({values})")
         refused = await status_of(gate, {"Authorization": f"Bearer tpk_abc_{secret}"})
         problems = await gate.box.store.events.verify()

@@ -36,6 +36,7 @@ _COMMANDS = {
     "doctor": ("diagnostics", "doctor"),
     "serve": ("serve", "serve"),
     "up": ("serve", "up"),
+    "open": ("console", "open_console"),
     "table": ("table", "table"),
 }
 _EXIT_CODES = (

@@ -58,6 +58,10 @@ Interactive = Annotated[
         help="A person operates the MCP client with this key and answers questions of tools and servers there.",
     ),
 ]
+ForPerson = Annotated[
+    bool,
+    typer.Option("--person", help="A person signs in to the console with this key; default scopes: call and answer."),
+]
 _OTHER_TENANTS = "--user TENANT:USER shows the keys of another tenant."
 KeyId = Annotated[
     str,
@@ -77,12 +81,15 @@ def create_key(
     scope: Scopes = None,
     expires: Expires = None,
     interactive: Interactive = False,
+    person: ForPerson = False,
 ) -> None:
     """Create a key for a caller, and print it once.
 
     A key with the scope call is for an agent and never approves a call. With --interactive, the person who operates
     the MCP client answers questions of tools and servers there; otherwise these questions are pending actions, like
     approvals.
+
+    With --person, the key only opens sessions of the console, where the person may both call and answer.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -90,15 +97,21 @@ def create_key(
 
         caller = _parse_caller(for_ or f"{Principal.parse(common.user).tenant}:{name}")
         key, text = await create_caller_key(
-            box, name, caller, _parse_scopes(scope), by=common.user, expires_in_s=expires, interactive=interactive
+            box,
+            name,
+            caller,
+            _parse_scopes(scope, person=person),
+            by=common.user,
+            expires_in_s=expires,
+            interactive=interactive,
+            person=person,
         )
         if output.as_json:
             output.document({**key.to_dict(), "key": text})
         else:
             output.text(text)
-            output.note(
-                f"This is key {key.id} of {caller}. It is not stored and not shown again; send it as a bearer token."
-            )
+            use = "sign in to the console with it" if person else "send it as a bearer token"
+            output.note(f"This is key {key.id} of {caller}. It is not stored and not shown again; {use}.")
             if caller.tenant != Principal.parse(common.user).tenant:
                 output.note(f"`toolpost keys list --user {quote(str(caller))}` shows the keys of its tenant.")
         return 0
@@ -113,13 +126,14 @@ def _parse_caller(text: str) -> Principal:
         raise typer.BadParameter(str(error), param_hint="--for") from None
 
 
-def _parse_scopes(text: list[str] | None) -> list[CallerScope]:
+def _parse_scopes(text: list[str] | None, *, person: bool) -> list[CallerScope]:
     for name in text or ():
         if name not in SCOPES:
             raise typer.BadParameter(
                 f"{name!r} is not a scope; valid scopes: {', '.join(SCOPES)}", param_hint="--scope"
             )
-    return [scope for scope in SCOPES if scope in (text or ("call",))]
+    default = ("call", "answer") if person else ("call",)
+    return [scope for scope in SCOPES if scope in (text or default)]
 
 
 @app.command("list")
@@ -148,7 +162,7 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
             key.id,
             key.name,
             str(key.principal),
-            " ".join(sorted(key.scopes)) + (" (interactive)" if key.interactive else ""),
+            " ".join(sorted(key.scopes)) + _use_of(key),
             format_time(key.created_at),
             f"{format_time(key.expires_at)}{' (expired)' if key.expires_at and key.expires_at <= now else ''}",
         )
@@ -156,6 +170,10 @@ def _show_keys(keys: list[CallerKey], tenant: str, output: Output) -> None:
     ]
     output.table(["Key", "Name", "For", "Scopes", "Created", "Expires"], rows)
     output.note(f"Keys of the tenant {tenant!r}. {_OTHER_TENANTS}")
+
+
+def _use_of(key: CallerKey) -> str:
+    return " (interactive)" if key.interactive else " (person)" if key.person else ""
 
 
 @app.command("revoke")

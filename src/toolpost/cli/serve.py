@@ -18,6 +18,7 @@ import typer
 from msgspec.structs import replace
 
 from toolpost.cli.commands import CommonOptions, Config, User, default_user
+from toolpost.cli.console import request_ticket, sign_in_link
 from toolpost.cli.output import Output, count
 from toolpost.cli.runner import collect_garbage, describe_problems, run_command
 from toolpost.configuration.defaults import FILE_NAME
@@ -25,9 +26,11 @@ from toolpost.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from toolpost.configuration.loading import LoadedSettings
     from toolpost.configuration.settings import Settings
+    from toolpost.gateway.access import Callers
     from toolpost.gateway.siblings import Siblings
     from toolpost.toolbox.box import Toolbox
     from toolpost.toolbox.reload import Reload
@@ -224,7 +227,7 @@ async def _serve_on(
 ) -> int:
     from toolpost.configuration.loading import load_settings
     from toolpost.gateway.event_feed import EventFeed
-    from toolpost.gateway.http import gateway_app, open_callers
+    from toolpost.gateway.http import gateway_app
     from toolpost.gateway.mcp.progress import ProgressRelay
     from toolpost.gateway.observation import CallLog
     from toolpost.gateway.rest.sources import apply_changes
@@ -240,7 +243,7 @@ async def _serve_on(
     collect_garbage()
     relay, feed = ProgressRelay(), EventFeed()
     opened = Toolbox.open(_as_gateway(loaded, address), sinks=[relay, CallLog()])
-    async with opened as box, open_callers(box, folder, options.user, host=options.host) as callers:
+    async with opened as box, _open_callers(box, folder, options, worker) as callers:
         siblings = None if worker is None else worker.siblings(callers.token)
         changed = ChangedSources()
         if siblings is not None and worker is not None and worker.again:
@@ -265,6 +268,9 @@ async def _serve_on(
             stop = _Stop(box, "" if worker is None else f"worker {worker.number} is ", options, output)
             if worker is None:
                 options.announce(sockets[0], loaded, output)
+                if output.is_terminal and not output.as_json:
+                    _, ticket = await callers.sessions.issue_ticket(callers.operator)
+                    output.text(f"Console: {sign_in_link(options.local_address(sockets[0]), ticket)}")
                 notify_service_manager("READY=1")
             else:
                 output.line({"ready": worker.number})
@@ -278,6 +284,16 @@ async def _serve_on(
             with is_serving:
                 await serve_until_stopped(app, *sockets, on_stop=on_stop, finish=finish, frees_address=stop.is_orphan)
     return 0
+
+
+def _open_callers(
+    box: Toolbox, folder: Path, options: UpOptions, worker: WorkerStart | None
+) -> AbstractAsyncContextManager[Callers]:
+    from toolpost.gateway.http import open_callers
+
+    # The folder of the sockets exists for one run of the gateway, in all of its workers.
+    gateway = None if worker is None else Path(worker.folder).name
+    return open_callers(box, folder, options.user, host=options.host, gateway=gateway)
 
 
 class _Stop:
@@ -445,6 +461,11 @@ class UpOptions(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{listening.getsockname()[1]}"
 
+    def local_address(self, listening: ListeningSocket) -> str:
+        """Return the address for a browser on this machine."""
+        hosts = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
+        return self._replace(host=hosts.get(self.host, self.host)).address(listening)
+
     def announce(self, listening: ListeningSocket, loaded: LoadedSettings, output: Output) -> None:
         """Write the addresses that are served."""
         address, token = self.address(listening), str(_data_folder(loaded) / "token")
@@ -501,6 +522,7 @@ async def run_workers(
     """Keep the workers alive until this is cancelled; ready once all of them are."""
     import tempfile
 
+    from toolpost.gateway.caller_keys import local_token
     from toolpost.gateway.siblings import WorkerPlace
     from toolpost.processes.worker_pool import WorkerPool
     from toolpost.wire.http_server import notify_service_manager
@@ -532,6 +554,10 @@ async def run_workers(
         async def tell_when_ready() -> None:
             await pool.all_ready.wait()
             options.announce(listening, loaded, output)
+            if output.is_terminal and not output.as_json:
+                address = options.local_address(listening)
+                ticket = await request_ticket(address, local_token(_data_folder(loaded)))
+                output.text(f"Console: {sign_in_link(address, ticket)}")
             notify_service_manager("READY=1")
 
         loop = asyncio.get_running_loop()

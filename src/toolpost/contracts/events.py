@@ -65,6 +65,9 @@ class EventCode(IntEnum):
     CALLER_KEY_REVOKED = 494
     SUBAGENT_ACTION = 490
     ARTIFACT_STORED = 495
+    SESSION_CREATED = 496
+    SESSION_ENDED = 497
+    TICKET_REFUSED = 498
 
 
 # The garbage collector does not track these structs: a log contains many, and none is part of a reference cycle.

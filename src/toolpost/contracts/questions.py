@@ -188,6 +188,11 @@ class PendingAction(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return represent(self, without=("arguments", "answers", "idempotency_key", "context", "outcome", "same_call"))
 
+    @property
+    def caller(self) -> str:
+        """The id of the gateway's caller that made the call, such as `key:ID`; empty for a call from code."""
+        return "" if self.context is None else str(self.context.get("caller", ""))
+
 
 def answering_user(question: Question, asked_by: Principal) -> str:
     """Return the user for `--user` with which the operator of this machine can answer a question, or a pattern.

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from toolpost.contracts.callers import CallerKey
+from toolpost.contracts.callers import CallerKey, CallerSession, SignInTicket
 from toolpost.contracts.events import (
     CallRef,
     EventCode,
@@ -402,6 +402,42 @@ class CallerKeyStore(Protocol):
         ...
 
 
+class SessionStore(Protocol):
+    """Console sessions and the tickets that open them; every process on the store sees a change at once."""
+
+    async def add(self, session: CallerSession) -> None:
+        """Store a new session, and delete those that expired long ago."""
+        ...
+
+    async def find(self, session_id: str) -> CallerSession | None:
+        """Return a session of any tenant; whether it has expired is for the caller to see."""
+        ...
+
+    async def list(self, *, tenant: str, user: str | None = None) -> list[CallerSession]:
+        """Return the sessions of a tenant, or of one of its users, oldest first."""
+        ...
+
+    async def use(self, session: CallerSession, *, at: float) -> None:
+        """Store when a session was used; nothing if it was removed."""
+        ...
+
+    async def remove(self, session_id: str) -> None:
+        """Remove a session."""
+        ...
+
+    async def add_ticket(self, ticket: SignInTicket) -> None:
+        """Store a new ticket."""
+        ...
+
+    async def find_ticket(self, ticket_id: str) -> tuple[SignInTicket, bool] | None:
+        """Return a ticket, and whether it was used."""
+        ...
+
+    async def use_ticket(self, ticket: SignInTicket) -> bool:
+        """Use a ticket; True for exactly one caller."""
+        ...
+
+
 class WebhookProgress(Struct, frozen=True, kw_only=True):
     """The progress of a webhook: `position` is the last event that was delivered, or that the webhook does not receive.
 
@@ -566,6 +602,8 @@ class Store(Protocol):
     def idempotency(self) -> IdempotencyStore: ...
     @property
     def caller_keys(self) -> CallerKeyStore: ...
+    @property
+    def sessions(self) -> SessionStore: ...
     @property
     def webhooks(self) -> WebhookStore: ...
     @property

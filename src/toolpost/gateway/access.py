@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from toolpost.auth.caller_tokens import claim_at, role_names
-from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, OPERATOR_ID, SCOPES, Caller, CallerScope
+from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, OPERATOR_ID, SCOPES, SESSION_PREFIX, Caller, CallerScope
 from toolpost.contracts.errors import ToolAuthError, ToolError
 from toolpost.contracts.principal import Principal, has_control
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
@@ -28,12 +28,17 @@ if TYPE_CHECKING:
     from toolpost.console.app import ConsoleApp
     from toolpost.contracts.storage import CallerKeyStore
     from toolpost.gateway.rates import Rates
+    from toolpost.gateway.sessions import Sessions
 
 CALLER = "toolpost.caller"
 METADATA = "/.well-known/oauth-protected-resource"
 AGENT_CARD = "/.well-known/agent-card.json"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD})
+SESSIONS = "/api/v1/sessions"
+REDEEM = f"{SESSIONS}/redeem"
+SIGN_INS_PER_MINUTE = 10
+_OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", AGENT_CARD, REDEEM})
+_OF_AGENTS = ("/mcp/", "/a2a")
 _OPEN_BELOW = (METADATA, "/oauth/")
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::([0-9]{1,5}))?")
 _SINGLE = (b"host", b"origin", b"authorization")
@@ -52,7 +57,8 @@ _SECURITY_HEADERS = (
 class Access:
     """ASGI middleware that passes requests of known callers to `mcp` or `app`, with the caller in the scope.
 
-    Requests for files and pages of the `console` need no caller.
+    Requests for files and pages of the `console` need no caller. `sign_in_rates` limits by address how often clients
+    try to open a console session.
     Valid hosts are that of `public_url` and the names of this machine. `/mcp` needs the scope `call`; REST operations
     check scopes themselves. The bearer is removed from the request. A caller other than the operator can have
     `concurrent_requests` open requests, because each of them, above all an event stream, occupies a connection.
@@ -66,6 +72,7 @@ class Access:
         *,
         public_url: str = "",
         rates: Rates,
+        sign_in_rates: Rates,
         concurrent_requests: int,
         mcp: ASGIApp,
         console: ConsoleApp | None = None,
@@ -78,6 +85,7 @@ class Access:
         self._origin = _parse_origin(public_url)
         self._hosts = _LOOPBACK | frozenset(() if self._origin is None else {self._origin[1]})
         self._rates = rates
+        self._sign_in_rates = sign_in_rates
         self._most_open = concurrent_requests
         self._open = Counter[str | None]()  # open requests, by caller
         self._metadata = [] if metadata_url is None else [f'resource_metadata="{metadata_url}"']
@@ -129,6 +137,8 @@ class Access:
         try:
             headers = self._read_headers(scope)
             path: str = scope["path"]
+            if scope["method"] == "POST" and path in (SESSIONS, REDEEM):
+                self._count_sign_in(scope)
             is_console = self._console is not None and self._console.serves(scope)
             if path in _OPEN or path.startswith(_OPEN_BELOW) or is_console:
                 return None
@@ -173,14 +183,19 @@ class Access:
         kind, _, bearer = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if kind.lower() != "bearer" or not bearer.strip():
             raise self._unauthorized("send `Authorization: Bearer TOKEN`")
-        client: Any = scope.get("client")
         try:
-            is_local = client is not None and (client[0] in _LOOPBACK or is_loopback(client[0]))
-            return await self._callers.identify(bearer.strip(), is_local=is_local)
+            return await self._callers.identify(bearer.strip(), is_local=is_local_client(scope))
         except ToolAuthError as error:
             if error.error_code != "invalid_token":
                 raise Problem(503, error.error_code, error.message, headers={"Retry-After": "5"}) from None
             raise self._unauthorized(error.message, 'error="invalid_token"') from None
+
+    def _count_sign_in(self, scope: Scope) -> None:
+        client: Any = scope.get("client")
+        wait_s = self._sign_in_rates.take("" if client is None else client[0])
+        if wait_s:
+            detail = f"an address can try to sign in {SIGN_INS_PER_MINUTE} times a minute"
+            raise Problem(429, "too_many_requests", detail, headers={"Retry-After": str(max(1, round(wait_s)))})
 
     def _unauthorized(self, detail: str, *parts: str) -> Problem:
         challenge = " ".join(["Bearer", ", ".join([*parts, *self._metadata])]).strip()
@@ -201,7 +216,7 @@ class Access:
 
 
 class Callers:
-    """Authenticate callers by their bearer: the operator's token, a key, or a token of the issuer.
+    """Authenticate callers by their bearer: the operator's token, a key, a token of the issuer, or a console session.
 
     Requests with the data folder's `token` run as the principal `operator`.
     """
@@ -212,12 +227,15 @@ class Callers:
         operator: Principal,
         token: str,
         keys: CallerKeyStore,
+        sessions: Sessions,
         oidc: OidcSettings | None = None,
         tokens: CallerTokens | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.operator = Caller(OPERATOR_ID, operator, frozenset(SCOPES), interactive=True)
+        everything = frozenset(SCOPES)
+        self.operator = Caller(OPERATOR_ID, operator, everything, interactive=True, grants=everything)
         self.token = token
+        self.sessions = sessions
         self._expected = token.encode()
         self._keys = keys
         self._oidc = oidc
@@ -232,6 +250,8 @@ class Callers:
             raise ToolAuthError("the operator's token is for this machine; create a key", code="invalid_token")
         if bearer.startswith(KEY_PREFIX):
             return await self._by_key(bearer)
+        if bearer.startswith(SESSION_PREFIX):
+            return await self.sessions.identify(bearer, is_local=is_local)
         if self._tokens is not None and self._oidc is not None and bearer.count(".") == 2:
             return caller_of(await self._tokens.verify(bearer), self._oidc)
         raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
@@ -243,7 +263,16 @@ class Callers:
         known = hmac.compare_digest(digest, b"" if key is None else key.digest)
         if key is None or not known or (key.expires_at is not None and key.expires_at <= self._clock()):
             raise ToolAuthError(_NOT_KNOWN, code="invalid_token")
-        return Caller(f"{KEY_ID}{key.id}", key.principal, key.scopes, interactive=key.interactive)
+        is_agents = "call" in key.scopes and not key.person
+        return Caller(
+            f"{KEY_ID}{key.id}",
+            key.principal,
+            frozenset() if key.person else key.scopes,
+            person=not is_agents,
+            interactive=key.interactive,
+            grants=frozenset() if is_agents else key.scopes,
+            expires_at=key.expires_at,
+        )
 
 
 def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
@@ -264,15 +293,36 @@ def caller_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Caller:
     subject = claims.get("sub", user)
     if not isinstance(subject, str) or has_control(subject):
         raise ToolAuthError(_NO_USER, code="invalid_token")
-    name = f"{oidc.issuer} {subject}"
-    return Caller(name, principal, scopes, tuple(dict.fromkeys(answers)), person=is_person)
+    return Caller(
+        f"{oidc.issuer} {subject}",
+        principal,
+        scopes,
+        tuple(dict.fromkeys(answers)),
+        person=is_person,
+        grants=scopes if is_person else frozenset(),
+        expires_at=claims["exp"],
+    )
 
 
 def _check_scopes(caller: Caller, path: str) -> None:
+    if not caller.scopes and caller.grants:  # the key of a person
+        if path == SESSIONS:
+            return
+        detail = f"this key only opens a console session: send it with POST {SESSIONS}, or sign in to the console"
+        raise Problem(403, "key_of_a_person", detail)
     if not caller.scopes:  # a token without a configured role
         raise insufficient_scope(*SCOPES)
-    if (path == "/mcp" or path.startswith("/mcp/")) and "call" not in caller.scopes:
+    is_agents = path == "/mcp" or path.startswith(_OF_AGENTS)
+    if is_agents and caller.is_session:
+        raise Problem(403, "session_of_a_person", "a console session is for a person; give the agent a key of its own")
+    if is_agents and not path.startswith("/a2a") and "call" not in caller.scopes:
         raise insufficient_scope("call")
+
+
+def is_local_client(scope: Scope) -> bool:
+    """Return whether a request comes from this machine."""
+    client: Any = scope.get("client")
+    return client is not None and (client[0] in _LOOPBACK or is_loopback(client[0]))
 
 
 def insufficient_scope(*scopes: str) -> Problem:

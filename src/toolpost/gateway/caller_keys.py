@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from toolpost.contracts.callers import KEY_PREFIX, CallerKey, CallerScope, check_key_scopes
+from toolpost.contracts.callers import KEY_ID, KEY_PREFIX, CallerKey, CallerScope, check_key_scopes
 from toolpost.contracts.events import EventCode
 from toolpost.contracts.ids import IdMaker
 from toolpost.contracts.principal import Principal
@@ -29,9 +29,10 @@ def new_caller_key(
     by: str,
     expires_in_s: float | None = None,
     interactive: bool = False,
+    person: bool = False,
 ) -> tuple[CallerKey, str]:
     """Create a key; return it with the bearer that the caller sends, which is never stored."""
-    check_key_scopes(scopes, interactive=interactive)
+    check_key_scopes(scopes, interactive=interactive, person=person)
     key_id, secret, now = IdMaker().random_part(), secrets.token_urlsafe(32), time.time()
     key = CallerKey(
         id=key_id,
@@ -43,6 +44,7 @@ def new_caller_key(
         created_by=by,
         expires_at=None if expires_in_s is None else now + expires_in_s,
         interactive=interactive,
+        person=person,
     )
     return key, f"{KEY_PREFIX}{key_id}_{secret}"
 
@@ -56,9 +58,12 @@ async def create_caller_key(
     by: str,
     expires_in_s: float | None = None,
     interactive: bool = False,
+    person: bool = False,
 ) -> tuple[CallerKey, str]:
     """Create and store a key like `new_caller_key`; its event is in the log before this returns."""
-    key, text = new_caller_key(name, principal, scopes, by=by, expires_in_s=expires_in_s, interactive=interactive)
+    key, text = new_caller_key(
+        name, principal, scopes, by=by, expires_in_s=expires_in_s, interactive=interactive, person=person
+    )
     await box.store.caller_keys.add(key)
     box.router.emitter.emit_caller_key(EventCode.CALLER_KEY_CREATED, key, by=by)
     await box.store.events.flush()
@@ -66,14 +71,19 @@ async def create_caller_key(
 
 
 async def revoke_caller_key(box: Toolbox, key_id: str, *, by: str) -> bool:
-    """Delete a key of the tenant of `by` and emit an event; return whether the key existed."""
+    """Delete a key of the tenant of `by`, and end its console sessions; return whether the key existed."""
     keys, tenant = box.store.caller_keys, Principal.parse(by).tenant
     key = await keys.find(key_id)
     if not await keys.remove(key_id, tenant=tenant):
         return False
     if key is None:  # the row was changed or added outside toolpost, so it cannot be read
         return True
-    box.router.emitter.emit_caller_key(EventCode.CALLER_KEY_REVOKED, key, by=by)
+    emitter, sessions = box.router.emitter, box.store.sessions
+    emitter.emit_caller_key(EventCode.CALLER_KEY_REVOKED, key, by=by)
+    for session in await sessions.list(tenant=tenant):
+        if session.credential == f"{KEY_ID}{key.id}":
+            await sessions.remove(session.id)
+            emitter.emit_session(EventCode.SESSION_ENDED, session, reason="its key was revoked", by=by)
     await box.store.events.flush()
     return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from toolpost.console.app import ConsoleApp
 from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 from toolpost.gateway.a2a import a2a_routes
-from toolpost.gateway.access import METADATA, Access, Callers
+from toolpost.gateway.access import METADATA, SIGN_INS_PER_MINUTE, Access, Callers
 from toolpost.gateway.caller_keys import local_token
 from toolpost.gateway.observation import observed
 from toolpost.gateway.problems import ProblemResponse, problem_of
@@ -23,6 +24,7 @@ from toolpost.gateway.rates import Rates
 from toolpost.gateway.rest.openapi import rest_routes
 from toolpost.gateway.rest.operations import RestService
 from toolpost.gateway.service_routes import service_routes
+from toolpost.gateway.sessions import Sessions
 from toolpost.toolbox.callback_app import callback_app
 from toolpost.toolbox.local_tools import network_policy
 from toolpost.wire.addresses import is_loopback
@@ -57,13 +59,22 @@ def gateway_app(
     `mcp` is served at `/mcp` and below it. `siblings` are the other workers; `changed_sources` are the changes of
     sources that they applied before this one started.
     """
-    rest = RestService(box, feed, mcp, public_url=public_url, siblings=siblings, changed_sources=changed_sources)
+    rest = RestService(
+        box,
+        feed,
+        mcp,
+        callers.sessions,
+        public_url=public_url,
+        siblings=siblings,
+        changed_sources=changed_sources,
+    )
     shared = None if siblings is None else siblings.rates
     rates = Rates(box.settings.server.requests_per_minute, shared=shared)
+    sign_in_rates = Rates(SIGN_INS_PER_MINUTE, shared=None if shared is None else shared.with_suffix(".sign-in"))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        with closing(rates):
+        with closing(rates), closing(sign_in_rates):
             async with mcp.running(), rest.running():
                 yield
 
@@ -87,6 +98,7 @@ def gateway_app(
         callers,
         public_url=public_url,
         rates=rates,
+        sign_in_rates=sign_in_rates,
         concurrent_requests=box.settings.server.concurrent_requests,
         mcp=mcp.serve_default,
         console=ConsoleApp(oauth_callback=not is_local),
@@ -109,10 +121,13 @@ async def _broken(_request: Request, _error: Exception) -> Response:
 
 
 @asynccontextmanager
-async def open_callers(box: Toolbox, folder: Path, operator: str, *, host: str) -> AsyncGenerator[Callers]:
+async def open_callers(
+    box: Toolbox, folder: Path, operator: str, *, host: str, gateway: str | None = None
+) -> AsyncGenerator[Callers]:
     """Open the authentication of callers; raise ConfigError if `host` is public and no caller could authenticate.
 
-    Requests with the token of the data `folder` run as `operator`. `host` is the address of the socket.
+    Requests with the token of the data `folder` run as `operator`. `host` is the address of the socket. `gateway` is
+    the name of this run of the gateway, which its workers share.
     """
     settings, keys = box.settings, box.store.caller_keys
     oidc = settings.server.oidc
@@ -130,4 +145,6 @@ async def open_callers(box: Toolbox, folder: Path, operator: str, *, host: str) 
             tokens = CallerTokens(oidc.issuer, oidc.audience, network=network_policy(settings))
             stack.push_async_callback(tokens.close)
         who = Principal.parse(operator)
-        yield Callers(operator=who, token=local_token(folder), keys=keys, oidc=oidc, tokens=tokens)
+        run = secrets.token_hex(16) if gateway is None else gateway
+        sessions = Sessions(box.store.sessions, keys, box.router.emitter, gateway=run)
+        yield Callers(operator=who, token=local_token(folder), keys=keys, sessions=sessions, oidc=oidc, tokens=tokens)

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from toolpost.contracts.callers import CALLER_KEY_RUN
+from toolpost.contracts.callers import CALLER_KEY_RUN, CALLER_SESSION_RUN, SCOPES
 from toolpost.contracts.errors import ToolTimeoutError
 from toolpost.contracts.events import JOURNALED, TRACEBACK, CallRef, EventCode, JsonText
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import CatalogChange
-    from toolpost.contracts.callers import CallerKey
+    from toolpost.contracts.callers import CallerKey, CallerSession
     from toolpost.contracts.errors import ToolError
     from toolpost.contracts.questions import OnPending, PendingAction
     from toolpost.contracts.storage import EventSink
@@ -138,8 +138,21 @@ class EventEmitter:
         """Emit that the key of a caller was created or revoked, to the tenant of the key, without the key."""
         call = CallRef(CALLER_KEY_RUN, "", "", key.principal.tenant, "toolpost", "", self._redactor.plain)
         shown = key.to_dict()
-        facts = {name: shown[name] for name in ("name", "user", "scopes", "expires_at", "interactive")}
+        facts = {name: shown[name] for name in ("name", "user", "scopes", "expires_at", "interactive", "person")}
         self.emit(call, code, {"key_id": key.id, **facts, "by": by})
+
+    def emit_session(self, code: EventCode, session: CallerSession, **facts: Any) -> None:
+        """Emit that a console session was created or ended, to the tenant of the session, without its secret."""
+        scopes = [scope for scope in SCOPES if scope in session.scopes]
+        shown = {"session_id": session.id, "user": str(session.principal), "scopes": scopes}
+        self._emit_of_sessions(session.principal.tenant, code, {**shown, "credential": session.credential, **facts})
+
+    def emit_refused_ticket(self, reason: str, *, tenant: str) -> None:
+        """Emit that a ticket for a console session was refused."""
+        self._emit_of_sessions(tenant, EventCode.TICKET_REFUSED, {"reason": reason})
+
+    def _emit_of_sessions(self, tenant: str, code: EventCode, facts: Mapping[str, Any]) -> None:
+        self.emit(CallRef(CALLER_SESSION_RUN, "", "", tenant, "toolpost", "", self._redactor.plain), code, facts)
 
     def emit_source(self, name: str, code: EventCode, facts: Mapping[str, Any], *, tenant: str = LOCAL_TENANT) -> None:
         """Emit the state of a source; only its tenant sees the event of a tenant's source."""

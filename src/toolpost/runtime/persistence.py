@@ -146,6 +146,7 @@ def dump_context(context: ToolContext | None) -> dict[str, Any] | None:
         **own,
         "user_id": context.user_id,
         "trace_id": context.trace_id,
+        "caller": context.caller,
         "memory_dir": context.memory_dir,
         "shared_memory_dir": context.shared_memory_dir,
         "session_dir": context.session_dir,

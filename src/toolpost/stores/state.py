@@ -41,8 +41,20 @@ class StateTable(Protocol):
         """Return the items and records of a key, ordered by item."""
         ...
 
+    async def replace(self, kind: str, key: str, item: str, record: StateRecord) -> None:
+        """Store a record in place of an earlier one; nothing if there is none."""
+        ...
+
+    async def of_kind(self, kind: str) -> list[tuple[str, str, bytes]]:
+        """Return the keys, items and records of a kind."""
+        ...
+
     async def delete(self, kind: str, keys: Sequence[str]) -> None:
         """Delete all records of these keys."""
+        ...
+
+    async def drop_expired(self, kinds: Sequence[str], *, before: float) -> None:
+        """Delete the records of these kinds that expired before a time."""
         ...
 
 

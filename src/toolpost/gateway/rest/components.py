@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
+from toolpost.contracts.callers import SCOPES
 from toolpost.contracts.questions import PendingStatus
 from toolpost.contracts.spec import ReplayClass, SideEffects, ToolCategory
 from toolpost.schema.json_patch import PATCH_SCHEMA
@@ -53,6 +54,32 @@ _MAYBE_NUMBER: dict[str, Any] = {"type": ["number", "null"]}
 _COUNT: dict[str, Any] = {"type": "integer"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
 _TALLY: dict[str, Any] = {"type": "object", "additionalProperties": _COUNT}
+_SCOPE: dict[str, Any] = {"enum": list(SCOPES)}
+_CREDENTIAL: dict[str, Any] = {"enum": ["operator", "key", "token", "session"]}
+_ME = record(
+    {
+        **texts("user", "tenant"),
+        "scopes": array(_SCOPE),
+        "answers": {**array(TEXT), "description": "Patterns of the tools whose pending actions it may answer"},
+        "operator": _FLAG,
+        "caller": {
+            **record({"id": TEXT, "kind": _CREDENTIAL, "name": TEXT}),
+            "description": "The credential of the request, or the one that opened its session",
+        },
+        "session": or_null(record({"id": TEXT, "expires_at": _TIME})),
+        "server": record(
+            {
+                "version": TEXT,
+                "build": {**MAYBE_TEXT, "description": "Hash of the console of this installation"},
+                "public_url": TEXT,
+                "time": _TIME,
+                "oidc": or_null(record({"issuer": TEXT})),
+                "features": array(TEXT),
+            }
+        ),
+    },
+    about="The caller of a request, and the gateway",
+)
 _ERROR = record(
     {
         **texts("type", "message", "error_code"),
@@ -263,6 +290,26 @@ COMPONENTS: dict[str, Any] = {
             "created_at": _TIME,
         }
     ),
+    "Me": _ME,
+    "OpenedSession": record({"token": TEXT, "expires_at": _TIME, "me": ref("Me")}, about="`token` is the bearer"),
+    "Sessions": record(
+        {
+            "items": array(
+                record(
+                    {
+                        **texts("id", "user"),
+                        "scopes": array(_SCOPE),
+                        "opened_with": record({"kind": _CREDENTIAL, "id": TEXT}),
+                        "created_at": _TIME,
+                        "last_used_at": _TIME,
+                        "expires_at": _TIME,
+                        "current": {**_FLAG, "description": "Whether this request has its bearer"},
+                    }
+                )
+            )
+        }
+    ),
+    "Ticket": record({"ticket": TEXT, "url": TEXT, "expires_at": _TIME}, about="It opens one session"),
     "Account": record(
         {
             **texts("provider", "display_name"),

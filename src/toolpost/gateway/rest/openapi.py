@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from toolpost import __version__
-from toolpost.gateway.rest import accounts, artifacts, calls, event_stream, pending, runs, sources, tools
+from toolpost.gateway.rest import accounts, artifacts, calls, event_stream, pending, runs, sessions, sources, tools
 from toolpost.gateway.rest.components import COMPONENTS, ref
 from toolpost.gateway.rest.compression import compress
 from toolpost.gateway.rest.operations import JsonResponse, Operation, Resource
@@ -32,6 +32,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *artifacts.OPERATIONS,
     *accounts.OPERATIONS,
     *sources.OPERATIONS,
+    *sessions.OPERATIONS,
 )
 _ALWAYS = (400, 401, 403, 429)
 _PROBLEM = {"content": {"application/problem+json": {"schema": ref("Problem")}}}
@@ -84,6 +85,8 @@ def _describe(operation: Operation) -> dict[str, Any]:
     if operation.scope:
         who = "For the operator" if operation.operator else "For callers"
         described["description"] = f"{who} with the scope {' or '.join(operation.scope)}."
+    if operation.no_caller:
+        described |= {"security": [], "description": "Needs no bearer."}
     if operation.takes is not None:
         content = {"application/json": {"schema": operation.takes}}
         described["requestBody"] = {"required": operation.no_body is None, "content": content}

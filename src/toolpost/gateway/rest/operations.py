@@ -14,8 +14,10 @@ from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from toolpost.contracts.callers import Caller
 from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.outcomes import Outcome
+from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.gateway.access import CALLER, insufficient_scope
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.components import resolve
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from toolpost.contracts.callers import Caller, CallerScope
+    from toolpost.contracts.callers import CallerScope
     from toolpost.gateway.event_feed import EventFeed
+    from toolpost.gateway.sessions import Sessions
     from toolpost.gateway.siblings import Siblings
     from toolpost.gateway.view_servers import ViewServers
     from toolpost.toolbox.box import Toolbox
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 JsonSchema: TypeAlias = Mapping[str, Any]
 Handler: TypeAlias = Callable[["RestRequest"], Awaitable[Response]]
 JSON_BYTES = 4_000_000
+NOBODY = Caller("", Principal(LOCAL_TENANT, "nobody"), frozenset(), person=False)
+"""The caller of an operation that needs no bearer."""
 _BODY_S = 60.0
 _CANCELLED_S = 5.0  # for cancelled calls to end
 
@@ -48,13 +53,14 @@ class Declaration(TypedDict, total=False):
     """Properties of an operation.
 
     A caller needs one of the scopes in `scope`. With `operator`, only the operator may use the operation, because it
-    changes state that all tenants share. `answers` contains the responses: the status, and the JSON Schema of the body
-    or its media type. `takes` is the schema of a JSON body, and `no_body` the default for a missing body. With
-    `raw_body`, the body is a file.
+    changes state that all tenants share. With `no_caller`, requests need no bearer. `answers` contains the responses:
+    the status, and the JSON Schema of the body or its media type. `takes` is the schema of a JSON body, and `no_body`
+    the default for a missing body. With `raw_body`, the body is a file.
     """
 
     scope: tuple[CallerScope, ...]
     operator: bool
+    no_caller: bool
     query: Mapping[str, JsonSchema]
     headers: Mapping[str, JsonSchema]
     takes: JsonSchema
@@ -94,6 +100,7 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     tag: str
     scope: tuple[CallerScope, ...] = ()
     operator: bool = False
+    no_caller: bool = False
     query: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
     headers: Mapping[str, JsonSchema] = field(default_factory=dict[str, JsonSchema])
     takes: JsonSchema | None = None
@@ -105,7 +112,7 @@ class Operation(Struct, frozen=True, kw_only=True, dict=True):
     async def __call__(self, service: RestService, raw: Request) -> Response:
         """Validate a request against the declaration and call the handler; errors become problem details."""
         try:
-            caller: Caller = raw.scope[CALLER]
+            caller: Caller = NOBODY if self.no_caller else raw.scope[CALLER]
             self._check_caller(caller)
             self._check_headers(raw)
             return await self.handler(
@@ -224,12 +231,14 @@ class RestService:
         box: Toolbox,
         feed: EventFeed,
         views: ViewServers,
+        sessions: Sessions,
         *,
         public_url: str,
         siblings: Siblings | None = None,
         changed_sources: ChangedSources | None = None,
     ) -> None:
         self.box = box
+        self.sessions = sessions
         self.siblings = siblings
         self._views = views
         self._all = SelectedTools(box, {})

@@ -5,21 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from toolpost.contracts.callers import OPERATOR_ID
 from toolpost.contracts.errors import PendingNotFoundError
 from toolpost.contracts.outcomes import outcome_to_dict
 from toolpost.contracts.questions import PendingStatus
-from toolpost.gateway.access import insufficient_scope
+from toolpost.gateway.answering import refusal
 from toolpost.gateway.problems import Problem
 from toolpost.gateway.rest.components import page, ref
 from toolpost.gateway.rest.operations import JsonResponse, Operations, RestRequest
 from toolpost.gateway.rest.pages import PAGE, decode_cursor, invalid_cursor, page_response
-from toolpost.policy.approvals import is_same_person
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from toolpost.contracts.callers import Caller
     from toolpost.contracts.questions import PendingAction
 
 OPERATIONS = Operations("pending")
@@ -61,7 +58,8 @@ async def answer_pending(request: RestRequest) -> Response:
     """Answer a pending action, run its call, and get the outcome."""
     action, body = await _find_pending(request, request.path["pending_id"]), request.body
     decision = body["decision"]
-    _check_answerer(request.caller, action, decision)
+    if (problem := refusal(request.caller, action, decision)) is not None:
+        raise problem
     if decision == "modify" and "changes" not in body:
         raise Problem(422, "invalid_body", "`modify` needs `changes`, a JSON Patch of the arguments")
     if decision != "modify" and "changes" in body:
@@ -82,25 +80,6 @@ async def answer_pending(request: RestRequest) -> Response:
 
 def _to_dict(request: RestRequest, action: PendingAction) -> dict[str, Any]:
     return request.box.pending.card(action, operator=request.caller.is_operator)
-
-
-def _check_answerer(caller: Caller, action: PendingAction, decision: str) -> None:
-    """Reject credentials that an agent may hold: those of no person, or of the user whose call it is.
-
-    The operator's token is a person's. Denying withdraws the call, unless the tool receives the denial.
-    """
-    if not caller.may_answer(action.tool_name):
-        raise insufficient_scope("answer")
-    if not caller.person:
-        detail = "the client of this token is not in server.oidc.person_clients, so it cannot answer pending actions"
-        raise Problem(403, "not_a_person", detail)
-    is_withdrawn = decision == "deny" and not action.question.deliver_denial
-    if caller.id != OPERATOR_ID and not is_withdrawn and is_same_person(caller.principal, action.asked_by):
-        detail = (
-            f"the call was made for {action.asked_by}, and a key or token of the same user may be the agent's; "
-            "another user of the tenant must answer it, or the operator on the machine: `toolpost pending list`"
-        )
-        raise Problem(403, "own_call", detail)
 
 
 async def _find_pending(request: RestRequest, pending_id: str) -> PendingAction:

@@ -370,6 +370,24 @@ class MemoryStateTable:
         for key in keys:
             self._records.pop((kind, key), None)
 
+    async def replace(self, kind: str, key: str, item: str, record: StateRecord) -> None:
+        records = self._records.get((kind, key), {})
+        if item in records:
+            records[item] = record
+
+    async def of_kind(self, kind: str) -> list[tuple[str, str, bytes]]:
+        return [
+            (key, item, record.body)
+            for (of, key), records in self._records.items()
+            if of == kind
+            for item, record in records.items()
+        ]
+
+    async def drop_expired(self, kinds: Sequence[str], *, before: float) -> None:
+        for name, records in list(self._records.items()):
+            if name[0] in kinds and any(_is_over(record, before) for record in records.values()):
+                del self._records[name]
+
     def remove(self, *, runs: Collection[str] = (), owner: str = "", before: float = float("-inf")) -> int:
         """Delete records of runs, of an owner, or that expired before a time; return their number."""
         doomed = [

@@ -31,6 +31,7 @@ from toolpost.stores.memory.parts import (
 from toolpost.stores.registry import StoreCheck, StoreOptions
 from toolpost.stores.retention_rules import FORGOTTEN_USER, PRUNED, ArtifactSize, over_quota
 from toolpost.stores.run_heads import FINISHED
+from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.state import EncryptedStateStore
 
 K = TypeVar("K")
@@ -58,6 +59,7 @@ class MemoryStore:
         self.artifacts = MemoryArtifactStore(ids or IdMaker())
         self.tokens = MemoryTokenRows(clock)
         self._state_table = MemoryStateTable()
+        self.sessions = EncryptedSessionStore(self._state_table, RowCipher(NoCipher()))
         self.state = EncryptedStateStore(
             self._state_table, RowCipher(NoCipher()), owner_id=self.owner_id, is_alive=self._is_alive
         )

@@ -21,8 +21,8 @@ Keys: TypeAlias = list[CallerKey]  # The stores' own `list` hides the builtin on
 
 Row: TypeAlias = tuple[Any, ...]
 
-COLUMNS = "id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive"
-_INSERT = f"INSERT INTO caller_keys ({COLUMNS}, mac) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants, here and below
+COLUMNS = "id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive, person"
+_INSERT = f"INSERT INTO caller_keys ({COLUMNS}, mac) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants, here and below
 _FIND = f"SELECT {COLUMNS}, mac FROM caller_keys WHERE id = ?"  # noqa: S608
 _LIST = f"SELECT {COLUMNS}, mac FROM caller_keys WHERE :tenant IS NULL OR tenant = :tenant ORDER BY created_at, id"  # noqa: S608
 _REMOVE = "DELETE FROM caller_keys WHERE id = ? AND tenant = ?"
@@ -87,12 +87,12 @@ def _row(key: CallerKey) -> Row:
     """Return the columns of a key as SQLite returns them: the MAC must not depend on the types that were passed."""
     scopes = " ".join(scope for scope in SCOPES if scope in key.scopes)
     expires_at = None if key.expires_at is None else float(key.expires_at)
-    facts = (float(key.created_at), key.created_by, expires_at, int(key.interactive))
+    facts = (float(key.created_at), key.created_by, expires_at, int(key.interactive), int(key.person))
     return key.id, key.name, *key.principal, scopes, key.digest, *facts
 
 
 def _key(row: Row) -> CallerKey:
-    key_id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive, _ = row
+    key_id, name, tenant, user, scopes, digest, created_at, created_by, expires_at, interactive, person, _ = row
     granted = scopes.split()
     return CallerKey(
         id=key_id,
@@ -104,4 +104,5 @@ def _key(row: Row) -> CallerKey:
         created_by=created_by,
         expires_at=expires_at,
         interactive=bool(interactive),
+        person=bool(person),
     )

@@ -29,6 +29,18 @@ class SQLiteStateTable:
         sql = "SELECT item, body FROM state WHERE kind = ? AND key = ? ORDER BY item"
         return await self._shared.reader.query(lambda db: db.execute(sql, (kind, key)).fetchall())
 
+    async def replace(self, kind: str, key: str, item: str, record: StateRecord) -> None:
+        sql = "UPDATE state SET body = ?, owner = ?, until = ? WHERE kind = ? AND key = ? AND item = ?"
+        await self._shared.writer.submit(lambda db: db.execute(sql, (*record, kind, key, item)).close())
+
+    async def of_kind(self, kind: str) -> list[tuple[str, str, bytes]]:
+        sql = "SELECT key, item, body FROM state WHERE kind = ?"
+        return await self._shared.reader.query(lambda db: db.execute(sql, (kind,)).fetchall())
+
+    async def drop_expired(self, kinds: Sequence[str], *, before: float) -> None:
+        sql = "DELETE FROM state WHERE until < ? AND kind IN (SELECT value FROM json_each(?))"
+        await self._shared.writer.submit(lambda db: db.execute(sql, (before, json.dumps(kinds))).close())
+
     async def delete(self, kind: str, keys: Sequence[str]) -> None:
         sql = "DELETE FROM state WHERE kind = ? AND key IN (SELECT value FROM json_each(?))"
         await self._shared.writer.submit(lambda db: db.execute(sql, (kind, json.dumps(keys))).close())

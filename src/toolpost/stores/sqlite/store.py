@@ -25,6 +25,7 @@ from toolpost.contracts.storage import (
     Journal,
     PendingStore,
     Retention,
+    SessionStore,
     Store,
     TokenRows,
     WebhookStore,
@@ -33,6 +34,7 @@ from toolpost.stores.changes import Changes
 from toolpost.stores.durable_files import make_private_folder
 from toolpost.stores.encryption import RowCipher
 from toolpost.stores.registry import StoreCheck, StoreOptions
+from toolpost.stores.sessions import EncryptedSessionStore
 from toolpost.stores.sqlite.artifacts import ContentFiles, SQLiteArtifactStore
 from toolpost.stores.sqlite.caller_keys import SQLiteCallerKeys
 from toolpost.stores.sqlite.calls import SQLiteCancelStore, SQLiteIdempotencyStore, SQLiteJournal
@@ -91,6 +93,7 @@ class SQLiteStore:
         self.artifacts: ArtifactStore = SQLiteArtifactStore(shared, files, ids)
         self.tokens: TokenRows = SQLiteTokenRows(shared)
         table = SQLiteStateTable(shared)
+        self.sessions: SessionStore = EncryptedSessionStore(table, shared.cipher)
         self.state = EncryptedStateStore(table, shared.cipher, owner_id=shared.owner_id, is_alive=self._is_alive)
         self._shared = shared
         self._pruner = Pruner(shared, files)

@@ -14,7 +14,19 @@ omits `SharedStoreTests`. The tests need pytest and pytest-asyncio: `pip install
 
 import pytest
 
-_PARTS = ("artifacts", "calls", "erasure", "events", "pending", "pruning", "shared", "state", "tokens", "waits")
+_PARTS = (
+    "artifacts",
+    "calls",
+    "erasure",
+    "events",
+    "pending",
+    "pruning",
+    "sessions",
+    "shared",
+    "state",
+    "tokens",
+    "waits",
+)
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from toolpost.testing.stores.suite import SharedStoreTests, StoreFactory, StoreTests  # noqa: E402 - after the line above

@@ -7,6 +7,7 @@ from toolpost.testing.stores.erasure import ErasureTests
 from toolpost.testing.stores.events import EventLogTests
 from toolpost.testing.stores.pending import PendingTests
 from toolpost.testing.stores.pruning import PruningTests
+from toolpost.testing.stores.sessions import SessionTests
 from toolpost.testing.stores.shared import SharedStoreTests
 from toolpost.testing.stores.state import StateTests
 from toolpost.testing.stores.tokens import TokenTests
@@ -22,6 +23,7 @@ class StoreTests(
     ArtifactTests,
     TokenTests,
     StateTests,
+    SessionTests,
     WaitTests,
     PruningTests,
     ErasureTests,

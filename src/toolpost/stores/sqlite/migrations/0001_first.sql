@@ -132,7 +132,7 @@ CREATE TABLE artifacts (
 CREATE INDEX artifacts_run ON artifacts (run_id);
 CREATE INDEX artifacts_content ON artifacts (sha256);
 
--- Planner state. `body` is encrypted.
+-- Planner state, console sessions and tickets. `body` is encrypted.
 CREATE TABLE state (
     kind  TEXT NOT NULL,
     key   TEXT NOT NULL,
@@ -174,6 +174,7 @@ CREATE TABLE caller_keys (
     created_by  TEXT NOT NULL,
     expires_at  REAL,               -- NULL for a key that does not expire
     interactive INTEGER NOT NULL,   -- whether a person uses the MCP client that has the key, and may answer in it
+    person      INTEGER NOT NULL,   -- whether the key only opens console sessions
     mac         BLOB                -- a MAC over the other columns: writing to the database does not grant rights
 );
 
