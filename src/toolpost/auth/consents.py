@@ -304,7 +304,6 @@ class Consents:
                 await self._rows.remove(row.key, version=row.version)
 
     def _learn(self, passed: set[str], *, until: float | None = None) -> None:
-        """Pass expiring secrets to redaction."""
         self._accounts.learn(expiring(passed, until=until, now=self._accounts.clock()))
 
 
@@ -321,7 +320,6 @@ def callback_url(base: str, provider: str) -> str:
 
 
 def _refuse_other_service(service: Service, other: Service) -> None:
-    """Reject two sources of one provider that are not the same service."""
     if _issued_by(other) != _issued_by(service):
         raise ConfigError(
             f"two sources with the accounts of {service.provider!r} differ in issuer, client or grant: write the same "
@@ -335,12 +333,10 @@ def _refuse_other_service(service: Service, other: Service) -> None:
 
 
 def _audience_of(service: Service) -> tuple[str, str | None]:
-    """Return the address of the tokens of a service, and the operator's resource."""
     return service.plan.url, service.plan.resource
 
 
 def _issued_by(service: Service) -> tuple[object, ...]:
-    """Return the issuer, client and grant of the tokens of a service."""
     plan, server, own = service.plan, service.plan.server, service.plan.registered
     issuer = (plan.issuer, None if server is None else (server.issuer, server.token_endpoint))
     return (*issuer, None if own is None else own.id, service.attended, type(plan.grant))

@@ -133,7 +133,6 @@ def _strings(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _auth_secrets(table: dict[str, Any], *, all_of_it: bool) -> Iterator[str]:
-    """Yield the secrets of `auth_config` at any depth."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _auth_secrets(cast("dict[str, Any]", value), all_of_it=all_of_it)

@@ -158,7 +158,6 @@ def _shared_counts(manager: object) -> tuple[AccountCounts, AccountCounts]:
 
 
 async def _settle(value: object) -> object:
-    """Return the value, awaited if it is awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 

@@ -130,7 +130,7 @@ class OAuthProviderConfig:
         )
 
     def client(self) -> Client:
-        """Return the client with its secret read; ConfigError when the secret is missing."""
+        """Return the client with its secret read; ConfigError if it is missing."""
         secret: Secret | str | None = self.client_secret
         if not isinstance(secret, Secret):
             secret = secret_from(secret, allow_plain=True) if secret else None

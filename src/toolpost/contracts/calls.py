@@ -113,17 +113,14 @@ class AuthorizedCall(Struct, frozen=True):
 
     @property
     def tool(self) -> Tool:
-        """Return the tool to run."""
         return self.permitted.validated.tool
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return the validated arguments."""
         return self.permitted.validated.arguments
 
     @property
     def request(self) -> RequestedCall:
-        """Return the call as it was requested."""
         return self.permitted.validated.request
 
     @property

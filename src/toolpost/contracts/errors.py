@@ -463,7 +463,6 @@ def _concealed(raised: BaseException, redact: Callable[[str], str], depth: int) 
 
 
 def _full_text(raised: BaseException) -> str:
-    """Return the text of an exception in a traceback."""
     name = type(raised).__name__
     try:
         notes: list[str] = getattr(raised, "__notes__", [])
@@ -477,7 +476,6 @@ def _full_text(raised: BaseException) -> str:
 
 
 def _conceal_texts(value: _JsonData, redact: Callable[[str], str]) -> _JsonData:
-    """Redact the texts in JSON data."""
     match value:
         case str():
             return redact(value)

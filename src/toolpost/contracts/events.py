@@ -144,14 +144,10 @@ class RunEvent(Struct, frozen=True, gc=False):
     @property
     def payload(self) -> dict[str, Any]:
         """Return the redacted facts, with the tool name and the correlation id."""
-        return redacted_payload(self.call, self.facts)
-
-
-def redacted_payload(call: CallRef, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the redacted facts of an event, with the tool name and the correlation id."""
-    payload = call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **facts})
-    payload.pop(TRACEBACK, None)
-    return payload
+        call = self.call
+        payload = call.redact({"tool_name": call.tool_name, "correlation_id": call.correlation_id, **self.facts})
+        payload.pop(TRACEBACK, None)
+        return payload
 
 
 def new_event(

@@ -70,7 +70,8 @@ def parse_body(data: bytes, content_type: str, *, declared: Collection[str] = ()
     kind = parse_media_type(content_type)
     if not kind.essence:
         return _parse_unlabelled(data, declared)
-    if kind.kind in _MAY_BE_MISLABELLED and _promises_json_only(declared):
+    promises_json = bool(declared) and all(parse_media_type(one).kind == "json" for one in declared)
+    if kind.kind in _MAY_BE_MISLABELLED and promises_json:
         return _parse_mislabelled(data, kind, content_type)
     return _parse_as(kind, data, content_type)
 
@@ -116,10 +117,6 @@ def _parse_unlabelled(data: bytes, declared: Collection[str]) -> Content:
         return Content(data, OCTETS) if b"\0" in data else Content(data.decode(), "text/plain")
     except UnicodeDecodeError:
         return Content(data, OCTETS)
-
-
-def _promises_json_only(declared: Collection[str]) -> bool:
-    return bool(declared) and all(parse_media_type(kind).kind == "json" for kind in declared)
 
 
 def _parse_mislabelled(data: bytes, kind: MediaType, content_type: str) -> Content:

@@ -1,4 +1,4 @@
-"""Child processes with pipes, run by the process supervisor where the platform has one."""
+"""Child processes with pipes, run by the process supervisor if the platform has one."""
 
 from __future__ import annotations
 

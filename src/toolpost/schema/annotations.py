@@ -6,6 +6,7 @@ import re
 import types
 from collections import abc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from inspect import Parameter
 from typing import Annotated, Any, Literal, NewType, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
@@ -46,15 +47,11 @@ def _enclosing(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return the variables of enclosing functions that a function uses."""
     names: tuple[str, ...] = getattr(getattr(fn, "__code__", None), "co_freevars", ())
     cells: tuple[types.CellType, ...] = getattr(fn, "__closure__", None) or ()
-    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True) if _is_filled(cell)}
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - only reading a cell shows whether it is empty
-    except ValueError:
-        return False
-    return True
+    variables: dict[str, Any] = {}
+    for name, cell in zip(names, cells, strict=True):
+        with suppress(ValueError):  # an empty cell
+            variables[name] = cell.cell_contents
+    return variables
 
 
 def looks_like_context(text: object) -> bool:

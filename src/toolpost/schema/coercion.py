@@ -150,7 +150,6 @@ def _types(rules: JsonSchema) -> list[Any]:
 
 
 def _listed(rules: JsonSchema) -> list[Any]:
-    """Return the values of `enum` or `const`."""
     options = rules.get("enum", [rules["const"]] if "const" in rules else [])
     return options if is_array(options) else []
 

@@ -40,7 +40,6 @@ def parse_docstring(text: str) -> Documentation:
 
 
 def _paragraphs(parsed: Docstring) -> Iterator[str]:
-    """Yield the description, and the remarks after the lists."""
     if parsed.description:
         yield parsed.description.strip()
     for section in parsed.meta:

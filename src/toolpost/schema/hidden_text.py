@@ -78,7 +78,7 @@ def _spelled(run: str) -> str:
 def clean_text(text: str) -> CleanText:
     """Remove hidden characters from a text; words written in tag characters are shown.
 
-    Joiners, direction marks and variation selectors stay where scripts and emoji need them.
+    Joiners, direction marks and variation selectors stay if scripts or emoji need them.
     """
     # Most texts are plain ASCII, which this pass over the bytes detects quickly.
     if text.isascii() and len(text.encode().translate(None, _ASCII_CONTROLS)) == len(text):

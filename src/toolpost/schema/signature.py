@@ -91,7 +91,6 @@ def function_schema(fn: Callable[..., Any]) -> FunctionSchema:
 
 
 def _documentation(docstring: str) -> tuple[str, Mapping[str, str]]:
-    """Return the description of a function, and that of each parameter."""
     if ":" not in docstring and len(docstring.splitlines()) <= 1:  # no list of parameters in any style
         return docstring.strip(), {}
     from toolpost.schema.docstrings import parse_docstring  # noqa: PLC0415 - the parsers are slow to load, and most docstrings do not need them

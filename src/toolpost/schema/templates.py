@@ -1,4 +1,4 @@
-"""Templates with `{name}` where a value goes; `{{` and `}}` are braces."""
+"""Templates with `{name}` in place of a value; `{{` and `}}` are braces."""
 
 from __future__ import annotations
 

@@ -203,7 +203,6 @@ def _describe(profile: ClientProfile, method: AuthMethod) -> dict[str, Any]:
 
 
 def _is_native(profile: ClientProfile) -> bool:
-    """Return whether all redirect URIs are on this machine."""
     return all(is_loopback_url(uri) for uri in profile.redirect_uris)
 
 
