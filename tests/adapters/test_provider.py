@@ -69,7 +69,7 @@ def test_a_server_without_tools_gives_an_empty_table_and_a_warning() -> None:
 def test_a_tool_that_cannot_be_used_is_left_out_with_a_warning() -> None:
     broken = {"name": "broken", "inputSchema": []}
 
-    with pytest.warns(UserWarning, match="tool 'broken' of source 'server' is set aside"):
+    with pytest.warns(UserWarning, match="tool 'broken' of source 'server' is skipped"):
         table = tools_table(small_server(broken, described("fine")))
 
     assert [tool.name for tool in tools_of(table)] == ["fine"]

@@ -45,10 +45,10 @@ def test_the_limit_of_open_files_is_told(monkeypatch: pytest.MonkeyPatch, limit:
 
 def test_a_broken_plug_in_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "toolpost.sources.registry.load_plugins", lambda: Plugins(problems=("plug-in 'x' is left out: why",))
+        "toolpost.sources.registry.load_plugins", lambda: Plugins(problems=("plug-in 'x' is skipped: why",))
     )
 
-    assert found("plug-in") == Check("plug-in", "broken", "plug-in 'x' is left out: why")
+    assert found("plug-in") == Check("plug-in", "broken", "plug-in 'x' is skipped: why")
 
 
 def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

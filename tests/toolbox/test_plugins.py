@@ -117,7 +117,7 @@ def test_a_broken_plug_in_is_a_problem_and_the_others_load(site: Path) -> None:
 
     assert found["tools"] == ["one"]
     assert found["sources"] == {"http": "plug"}
-    said = [problem.split(" is left out: ") for problem in found["problems"]]
+    said = [problem.split(" is skipped: ") for problem in found["problems"]]
     assert said[0][0] == "plug-in 'a' of odd 1.0 (toolpost.tools = broken:tool)"
     assert [why for _, why in said] == [
         "RuntimeError: no such luck",
@@ -174,7 +174,7 @@ def test_a_transport_that_does_not_load_takes_out_its_own_sources_alone(site: Pa
     assert done.returncode == 0, done.stderr
     status, errors = json.loads(done.stdout.splitlines()[-1])
     assert status == "completed"
-    assert "no source here speaks transport 'broken'" in errors[0]
+    assert "no source supports transport 'broken'" in errors[0]
 
 
 def test_an_object_that_describes_a_tool_by_its_members_is_offered_too(site: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a transport is: one object that makes sources from their configuration, with injected services."""
+"""Base classes of transports and sources, and the services that a Toolbox injects."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Services(Struct, frozen=True, kw_only=True):
 class ProbeResponse(NamedTuple):
     """The response to a probe, or the content of a file as the response to a GET: status 200, without headers.
 
-    `given` is the address or path that a person gave; `url` is that one, or one that a probe derived from it.
+    `given` is the address or path that the user entered; `url` is the same, or one that a probe derived from it.
     """
 
     url: str
@@ -94,7 +94,7 @@ class ProbeResponse(NamedTuple):
 class Detection(NamedTuple):
     """What was detected: a label such as "an MCP server", the evidence, and the path below the given address.
 
-    One that is not certain gives way to a certain one of another transport.
+    A certain detection of another transport takes precedence over one that is not certain.
     """
 
     label: str
@@ -104,12 +104,12 @@ class Detection(NamedTuple):
 
 
 class Transport:
-    """One way of reaching tools; subclasses set `name`, and `source_class` or a `make` of their own.
+    """A kind of connection to tools; subclasses set `name`, and `source_class` or override `make`.
 
-    `options` validates `ExternalToolConfig.options`. `source_class` is `module:Class` of what `make` builds by default;
-    the module is imported in a thread before. `requires` is the module that the transport cannot do without and the
-    extra that installs it. `forms` says how a connection may be written. `serves_oauth_metadata` says that a remote
-    server publishes where its users sign in.
+    `options` validates `ExternalToolConfig.options`. `source_class` is the `module:Class` that `make` builds by
+    default; the module is imported in a thread first. `requires` is the module that the transport needs and the extra
+    that installs it. `forms` are the forms that a connection may have. `serves_oauth_metadata` says that remote servers
+    publish the address of their authorization server.
     """
 
     name: ClassVar[str]
@@ -141,17 +141,17 @@ class Transport:
         return source_class(config, services)
 
     def probes(self, url: str) -> Iterable[Request]:
-        """Return harmless requests whose responses would show that this transport is spoken at or below a URL."""
+        """Return harmless requests that show if a server at or below a URL supports this transport."""
         del url
         return ()
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Return what a response or a file shows of this transport; None where it shows nothing."""
+        """Return the detection of this transport in a response or a file, None if there is none."""
         del response
         return None
 
     def configure(self, config: ExternalToolConfig, detection: Detection) -> ExternalToolConfig:
-        """Return the configuration for what was detected."""
+        """Return the configuration for a detection."""
         below = detection.below
         connection = url_below(config.connection, below) if below else config.connection
         options = config.options if config.transport == self.name else {}
@@ -162,7 +162,7 @@ class Transport:
         return config
 
     def advice(self, config: ExternalToolConfig) -> str:
-        """Return what to tell the person who connects this source, if anything."""
+        """Return advice for the user who connects this source; empty if there is none."""
         del config
         return ""
 
@@ -172,7 +172,7 @@ class Transport:
         return ""
 
     def files(self, config: ExternalToolConfig) -> Iterable[str]:
-        """Return the local files that a source reads; file tools neither read nor write those."""
+        """Return the local files that a source reads; file tools must not read or write them."""
         return [config.connection] if "file" in self.forms else []
 
     def command_words(self, config: ExternalToolConfig) -> Iterable[str]:
@@ -229,7 +229,7 @@ class BaseSource:
 
     @property
     def health(self) -> SourceHealth:
-        """How the connection is doing."""
+        """The health of the connection."""
         return SourceHealth("up")
 
     async def discover(self) -> Sequence[Tool]:

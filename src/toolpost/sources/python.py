@@ -53,7 +53,7 @@ class PythonTransport(Transport):
         return PythonSource(config)
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognise a Python file that imports what marks functions as tools."""
+        """Recognize a Python file that imports toolpost."""
         if not response.url.endswith(".py") or response.headers or not _IMPORTS_US.search(response.body):
             return None
         return Detection("tools in Python", "it imports toolpost")
@@ -73,13 +73,13 @@ class PythonSource(BaseSource):
         return RenamedTool(tool, replace(spec, target=spec.target or code_target(tool.execute)))
 
     def _collect(self) -> list[Tool]:
-        """Collect the tools of the module, each once however many names it has there."""
+        """Collect the tools of the module; a tool with several names is collected once."""
         connection = self.config.connection
         try:
             module = _import(connection, self.name)
             found = {id(value): value for value in vars(module).values() if _is_tool(value) or is_custom_tool(value)}
             return [as_tool(value) for value in found.values()]
-        except (Exception, SystemExit) as error:  # foreign code runs here, and may do anything
+        except (Exception, SystemExit) as error:  # foreign code may raise anything
             msg = f"{connection!r} cannot be imported: {type(error).__name__}: {error}"
             raise ToolConnectionError(msg, sent=False, cause=error) from error
 
@@ -88,7 +88,7 @@ class PythonSource(BaseSource):
 
 
 class RenamedTool:
-    """A hand-written tool under the name it has in this catalog."""
+    """A custom tool with its name in this catalog."""
 
     def __init__(self, tool: Tool, spec: ToolSpec) -> None:
         self._tool = tool
@@ -139,9 +139,9 @@ def _import(connection: str, source: str) -> ModuleType:
 
 
 def _import_file(path: Path, source: str) -> ModuleType:
-    """Import a file under a name of its own, so that two sources may both be called tools.py."""
+    """Import a file under a unique module name, because two sources may have the same file name."""
     folder = str(path.parent.resolve())
-    if folder not in sys.path:  # so that the file can import its neighbours
+    if folder not in sys.path:  # the file may import modules of its folder
         sys.path.append(folder)
     name = f"toolpost_source_{source.replace('-', '_')}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -150,14 +150,14 @@ def _import_file(path: Path, source: str) -> ModuleType:
         raise ImportError(msg)
     module = importlib.util.module_from_spec(spec)
     before = sys.modules.get(name)
-    sys.modules[name] = module  # dataclasses and pickling look a class's module up here
+    sys.modules[name] = module  # dataclasses and pickle look up the module of a class here
     try:
         with _no_bytecode:
             spec.loader.exec_module(module)
     except BaseException:
         if before is None:
             sys.modules.pop(name, None)
-        else:  # the source of before stays in use
+        else:  # the previous source stays in use
             sys.modules[name] = before
         raise
     return module

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolpost.contracts.sources import ToolSource
     from toolpost.sources.base import Services, Transport
 
-# In the order in which they are asked whether they recognise an address or a file.
+# In the order in which they detect an address or a file.
 _BUILT_IN = {
     "python": "toolpost.sources.python:PythonTransport",
     "utcp": "toolpost.sources.utcp:UtcpTransport",
@@ -39,7 +39,7 @@ _ENTRY_POINTS = "entry_points.txt"
 
 
 def find_transport(name: str, plugged: Mapping[str, Transport] | None = None) -> Transport:
-    """Return the transport of a name; one in `plugged` comes before ours. ConfigError when there is none."""
+    """Return the transport of a name, preferably from `plugged`; raise ConfigError if there is none."""
     if plugged is not None and name in plugged:
         return plugged[name]
     if name in _BUILT_IN:
@@ -47,13 +47,13 @@ def find_transport(name: str, plugged: Mapping[str, Transport] | None = None) ->
     if plugged is None and name in (plugged := load_transports()[0]):
         return plugged[name]
     names = ", ".join(sorted({*_BUILT_IN, *(plugged or ())}))
-    raise ConfigError(f"no source here speaks transport {name!r}; there are: {names}")
+    raise ConfigError(f"no source supports transport {name!r}; there are: {names}")
 
 
 def describe_transport(name: str) -> Transport:
-    """Return the transport of a name to describe its sources; the defaults where a plug-in does not load.
+    """Return the transport of a name to describe its sources; the defaults if a plug-in does not load.
 
-    A broken plug-in then takes out its own sources alone, when they are made.
+    A broken plug-in then affects only its own sources, when they are made.
     """
     try:
         return find_transport(name)
@@ -72,7 +72,7 @@ def all_transports() -> list[Transport]:
 def make_source(
     config: ExternalToolConfig, services: Services, plugged: Mapping[str, Transport] | None = None
 ) -> ToolSource:
-    """Build the source of a configuration, without connecting; ConfigError says what is wrong with it."""
+    """Build the source of a configuration without connecting; raise ConfigError if the configuration is invalid."""
     from pydantic import ValidationError  # noqa: PLC0415 - as said above
 
     transport = find_transport(config.transport, plugged)
@@ -98,7 +98,7 @@ def _built_in(name: str) -> Transport:
 
 
 class Plugins(NamedTuple):
-    """What the installed plug-ins offer, and what is wrong with those that offer nothing."""
+    """Tools and transports of the installed plug-ins, and the problems of broken ones."""
 
     tools: tuple[Tool, ...] = ()
     transports: Mapping[str, Transport] = MappingProxyType({})
@@ -120,7 +120,7 @@ def load_plugins() -> Plugins:
 
 
 def load_transports() -> tuple[Mapping[str, Transport], Sequence[str]]:
-    """Load the transports of plug-ins alone, and return what is wrong with the others."""
+    """Load only the transports of plug-ins; also return the problems of broken ones."""
     collected = _Collector()
     for point in _installed(TRANSPORTS_GROUP):
         collected.take(point, collected.add_transport)
@@ -134,20 +134,22 @@ def _installed(group: str) -> Sequence[EntryPoint]:
 
 @lru_cache(maxsize=1)
 def _read_installed(_folders: tuple[tuple[str, int], ...]) -> Mapping[str, Sequence[EntryPoint]]:
-    # Reading 150 distributions takes longer than everything else that opens a Toolbox. Whoever installs one changes
-    # the folder, by whose time importlib.metadata, too, knows that its own list is out of date.
+    # Reading 150 distributions takes longer than all other steps that open a Toolbox. An installation changes the
+    # modification time of its folder, which importlib.metadata also uses to invalidate its cache.
     offered = sorted(_offered(), key=lambda point: (point.name, _distribution(point), point.value))
     return {group: [point for point in offered if point.group == group] for group in (TOOLS_GROUP, TRANSPORTS_GROUP)}
 
 
 def _offered() -> Iterator[EntryPoint]:
-    """Return the entry points of distributions that may have one of ours; those of the others are never parsed."""
+    """Yield the entry points of distributions that may have one of these groups; others are not parsed."""
     names: set[str] = set()
     for package in distributions():
         text = package.read_text(_ENTRY_POINTS) or ""
         if (TOOLS_GROUP not in text and TRANSPORTS_GROUP not in text) or package.name in names:
             continue
-        if distribution(package.name).read_text(_ENTRY_POINTS) == text:  # else another one of this name comes before it
+        if (
+            distribution(package.name).read_text(_ENTRY_POINTS) == text
+        ):  # otherwise a distribution of the same name shadows it
             names.add(package.name)
             yield from package.entry_points
 
@@ -174,10 +176,10 @@ class _Collector:
     def take(self, point: EntryPoint, add: Callable[[str, Any], None]) -> None:
         try:
             add(point.name, point.load())
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code runs here, and may do anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code may raise anything
             reason = str(error) if isinstance(error, _InvalidPluginError) else f"{type(error).__name__}: {error}"
             where = f"plug-in {point.name!r} of {_distribution(point)} ({point.group} = {point.value})"
-            self.problems.append(f"{where} is left out: {reason}")
+            self.problems.append(f"{where} is skipped: {reason}")
 
     def add_tools(self, name: str, value: Any) -> None:
         from toolpost.catalog.object_tool import is_custom_tool  # noqa: PLC0415 - most processes have no plug-in

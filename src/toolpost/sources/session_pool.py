@@ -13,7 +13,7 @@ from toolpost.contracts.errors import ToolConnectionError, ToolError
 
 _FIRST_BACKOFF_S = 0.1
 _MAX_BACKOFF_S = 30.0
-_MAX_WAIT_S = 1.0  # callers wait this long for the next connect; a longer backoff fails them at once
+_MAX_WAIT_S = 1.0  # callers wait this long for the next connect; a longer backoff fails them immediately
 _MAX_SESSIONS = 64
 
 
@@ -99,7 +99,7 @@ class SessionPool(Generic[S]):
             entry = self._entries.setdefault(_key(credential), _PoolEntry())
             if entry.connecting is None or entry.tried_headers == credential.headers:
                 return await self._wait_for_connect(entry, credential)
-            # A connect with another token, whose failure says nothing about this one.
+            # A connect with another token; its failure does not affect this token.
             await asyncio.wait([entry.connecting])
         return session
 
@@ -118,7 +118,7 @@ class SessionPool(Generic[S]):
         await asyncio.gather(*closing, return_exceptions=True)
 
     async def _wait_for_connect(self, entry: _PoolEntry[S], credential: Credential) -> S:
-        """Wait for a connect that runs in its own task, so that a cancelled caller does not cancel it for others."""
+        """Wait for a connect, which runs in a separate task: a cancelled caller must not cancel it for others."""
         if (connecting := entry.connecting) is None:
             wait_s = entry.not_before - time.monotonic() if entry.tried_headers == credential.headers else 0.0
             if wait_s > _MAX_WAIT_S and entry.error is not None:
@@ -184,13 +184,13 @@ def _key(credential: Credential) -> str:
 
 
 def _retrieve_error(done: asyncio.Task[S]) -> None:
-    """Retrieve a task's error, so that asyncio does not log it when no caller waits any more."""
+    """Retrieve a task's error; asyncio would log it if no caller waits for it."""
     if not done.cancelled():
         done.exception()
 
 
 def _copy_error(error: ToolError, wait_s: float = 0.0) -> ToolError:
-    """Copy an error for one more caller, who adds facts of its own call to it."""
+    """Copy an error for another caller, which adds facts of its own call to it."""
     copied = error.copied()
     if isinstance(copied, ToolConnectionError):
         copied.sent = False

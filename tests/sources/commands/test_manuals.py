@@ -104,7 +104,7 @@ async def test_a_command_becomes_the_words_that_a_shell_would_make_of_it(
         (f"{PLACE} x", "an argument as its program"),
         ("ls UTCP_ARG_1_UTCP_END", "its command has a place for '1'"),
         (f"bash -c '{PLACE}'", "has 'bash -c', which would execute an argument as code"),
-        (f"ls '{PLACE}", "so that it is not clear how bash interprets it"),
+        (f"ls '{PLACE}", "and it is not clear how bash interprets it"),
         ("no-such-command", "Command 'no-such-command' was not found"),
         ("cd /tmp", "Command 'cd' was not found"),
     ],

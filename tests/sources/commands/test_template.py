@@ -134,7 +134,7 @@ def test_nul_is_refused(template: list[str]) -> None:
 
 
 def test_half_a_surrogate_pair_is_refused_by_the_name_of_its_argument() -> None:
-    with pytest.raises(ToolValidationError, match=r"x: holds the character '\\ud800'"):
+    with pytest.raises(ToolValidationError, match=r"x: contains the character '\\ud800'"):
         words(["{x}"], x="a\ud800")
 
 

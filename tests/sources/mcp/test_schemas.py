@@ -284,7 +284,7 @@ async def test_pages_without_end_are_not_read_without_end(tmp_path: Path, cursor
         state = next(state for state in box.report if state.name == "srv")
         told = f"{state.error} {' '.join(box.problems)}"
         outcome = await box.call("other.echo")
-    assert "without end" in told
+    assert "does not end its list of tools" in told
     assert len(rogue.received("tools/list")) <= 1001
     assert outcome.status == "completed"
 

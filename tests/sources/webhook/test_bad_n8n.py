@@ -216,7 +216,7 @@ async def test_a_tool_that_the_operator_wrote_goes_before_a_workflow_of_its_name
         ({"name": "X", "nodes": 1}, "workflow 'X' has no nodes that can be read"),
         (workflow("X", "x", nodes=[sticky('```json\n{"type":\n```')]), "tool 'x': its block 'json' is not JSON"),
         (workflow("X", "x", nodes=[sticky("y" * 60_000)]), "a note of 60,000 characters was not read"),
-        (workflow("X", "x", nodes=[sticky('{"type": "array"}')]), "not that of an object, so that it was not used"),
+        (workflow("X", "x", nodes=[sticky('{"type": "array"}')]), "was not used, because it is not that of an object"),
         (
             workflow("X", "x", nodes=[sticky('{"properties": {"a": {"type": "wrong"}}}')]),
             "tool 'x' is skipped: Schema",

@@ -12,7 +12,7 @@ from toolpost.contracts import errors
 from toolpost.schema.templates import Slot, fill_template, only_slot, slot_names, split_template
 
 _FLAG = re.compile(r"\{([A-Za-z_][\w.-]*)\?([^{}]+)\}")
-_MEANT = re.compile(r"\{\{|\}\}|\{[A-Za-z_][\w.-]*(?:\?[^{}]+)?\}")  # what braces are for
+_MEANT = re.compile(r"\{\{|\}\}|\{[A-Za-z_][\w.-]*(?:\?[^{}]+)?\}")  # valid uses of braces
 _HALF_SLOT = re.compile(r"\{[A-Za-z_]|[\w.-]\}")
 _BEGUN_FLAG = re.compile(r"\{[A-Za-z_][\w.-]*\?")
 _BRACES = re.compile(r"\{\{|\}\}")
@@ -122,13 +122,12 @@ def _fit(text: str, word: Word, values: Sequence[Any]) -> str:
         os.fsencode(text)
     except UnicodeEncodeError as error:
         what = f"the character {text[error.start]!r}, which is not allowed in a command line here"
-        raise errors.ToolValidationError(f"{names}: holds {what}") from None
+        raise errors.ToolValidationError(f"{names}: contains {what}") from None
     if word.is_free or not text.startswith("-"):
         return text
     are_numbers = all(isinstance(value, (int, float)) for value in values)
-    if not (
-        word.option and are_numbers
-    ):  # The option may take no operand; this text would then be parsed as an option.
+    # If the option takes no operand, the program would parse this text as an option.
+    if not (word.option and are_numbers):
         raise errors.ToolValidationError(f"{names}: begins with '-' and would be parsed as an option of the command")
     return text
 

@@ -84,7 +84,11 @@ class _SchemaWriter:
     def write(self, field: GraphQLField, beside: JsonSchema) -> tuple[JsonSchema, bool]:
         """Return the schema, and whether no type of an argument was cut to a stub."""
         references: References = {}
-        arguments = {name: self._argument(inner, references) for name, inner in field.args.items()}
+        limit = max(_MIN_ARGUMENT_CHARS, _ARGUMENT_FACTOR * self._limit)
+        arguments = {
+            name: _annotate(self._schema(type_of(inner), references), inner, limit)
+            for name, inner in field.args.items()
+        }
         schema: JsonSchema = {
             "type": "object",
             "properties": {**arguments, **beside},
@@ -124,11 +128,6 @@ class _SchemaWriter:
             definition = _TypeDefinition(schema, _size(schema) + overhead, stub, _size(stub) + overhead, references)
             self._definitions_by_name[kind.name] = definition
         return definition
-
-    def _argument(self, inner: GraphQLArgument, references: References) -> JsonSchema:
-        """Return the schema of one argument; null is allowed where the API's own type allows it."""
-        limit = max(_MIN_ARGUMENT_CHARS, _ARGUMENT_FACTOR * self._limit)
-        return _annotate(self._schema(type_of(inner), references), inner, limit)
 
     def _schema(self, kind: GraphQLType, references: References, *, null: bool = True) -> JsonSchema:
         if (inner := unwrap_non_null(kind)) is not None:

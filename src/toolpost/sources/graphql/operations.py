@@ -86,11 +86,15 @@ class OperationBuilder:
         kind, tool_name, name, field = root
         result = composite_of(type_of(field))
         may_choose = result is not None and SELECTION_ARGUMENT not in field.args
+        arguments = sorted(field.args)
+        declared = ", ".join(f"${argument}: {variable_type(field.args[argument])}" for argument in arguments)
+        definitions = f"({declared})" if arguments else ""
+        passed = f"({', '.join(f'{argument}: ${argument}' for argument in arguments)})" if arguments else ""
         plain = GraphqlOperation(
             kind=kind,
             name=name,
             tool_name=tool_name,
-            head=f"{kind} {name}{_variable_definitions(field)} {{ {name}{_field_arguments(field)}",
+            head=f"{kind} {name}{definitions} {{ {name}{passed}",
             selection="",
             description=_description(kind, name, field),
             deprecated=field.deprecation_reason is not None,
@@ -178,15 +182,6 @@ def _root_fields(schema: GraphQLSchema) -> Iterator[_RootField]:
             tool_name += _MUTATION_SUFFIX
         taken.add(tool_name)
         yield _RootField("mutation", tool_name, name, declared)
-
-
-def _variable_definitions(field: GraphQLField) -> str:
-    parts = [f"${name}: {variable_type(inner)}" for name, inner in sorted(field.args.items())]
-    return f"({', '.join(parts)})" if parts else ""
-
-
-def _field_arguments(field: GraphQLField) -> str:
-    return f"({', '.join(f'{name}: ${name}' for name in sorted(field.args))})" if field.args else ""
 
 
 def _description(kind: OperationKind, name: str, field: GraphQLField) -> str:

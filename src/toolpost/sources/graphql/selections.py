@@ -227,16 +227,14 @@ class _ObjectsToOpen(NamedTuple):
 
 def render_selection(selection: Selection) -> str:
     """Print a selection as GraphQL; an empty one selects `__typename`."""
-    parts = [_render_field(key, selected) for key, selected in selection.fields.items()]
+    parts: list[str] = []
+    for key, (name, _, inner) in selection.fields.items():
+        own = name if key == name else f"{key}: {name}"
+        parts.append(own if inner is None else f"{own} {render_selection(inner)}")
     for name, (_, inner) in selection.fragments.items():
         if inner.fields:
             parts.append(f"... on {name} {render_selection(inner)}")
     return f"{{ {' '.join(parts) or TYPENAME} }}"
-
-
-def _render_field(key: str, selected: SelectedField) -> str:
-    own = selected.name if key == selected.name else f"{key}: {selected.name}"
-    return own if selected.inner is None else f"{own} {render_selection(selected.inner)}"
 
 
 class SelectionError(ValueError):
@@ -274,14 +272,11 @@ def _parse_braced(text: str) -> SelectionSetNode:
         raise SelectionError(error.message) from error
     definitions = document.definitions
     only = definitions[0]
-    if len(definitions) != 1 or not isinstance(only, OperationDefinitionNode) or not _is_bare(only):
-        raise SelectionError("it has to be one selection in braces, such as { id name }")
-    return only.selection_set
-
-
-def _is_bare(operation: OperationDefinitionNode) -> bool:
-    parts = operation.name or operation.variable_definitions or operation.directives
-    return operation.operation is OperationType.QUERY and not parts
+    if len(definitions) == 1 and isinstance(only, OperationDefinitionNode):
+        is_bare = not (only.name or only.variable_definitions or only.directives)
+        if is_bare and only.operation is OperationType.QUERY:
+            return only.selection_set
+    raise SelectionError("it has to be one selection in braces, such as { id name }")
 
 
 def _iter_fields(node_set: SelectionSetNode, depth: int = 0) -> Iterator[FieldNode]:

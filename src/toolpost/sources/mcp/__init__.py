@@ -45,7 +45,7 @@ class ModelContextProtocol(Transport):
             yield Request("GET", url_below(url, path))
 
     def detect(self, response: ProbeResponse) -> Detection | None:
-        """Recognise an event stream, a refusal of a plain GET, or a challenge with resource metadata."""
+        """Recognize an event stream, a refusal of a plain GET, or a challenge with resource metadata."""
         if response.method != "GET":
             return None
         because = _evidence(response)
@@ -68,13 +68,13 @@ def _evidence(response: ProbeResponse) -> str | None:
 
 
 def _is_mcp_challenge(response: ProbeResponse) -> bool:
-    """Whether a 401 is an MCP server's: every guarded API sends one, but without where to sign in."""
+    """Return whether a 401 is that of an MCP server, which includes the address of its resource metadata."""
     if "resource_metadata" in response.headers.get("www-authenticate", "").lower():
         return True
     return response.is_given and urlsplit(response.url).path.rstrip("/").lower().endswith(_PATHS)
 
 
 def _is_named_mcp(url: str) -> bool:
-    """Whether an address is written as that of an MCP server; any address may refuse a GET."""
+    """Return whether an address looks like that of an MCP server, because any server may refuse a GET."""
     parts = urlsplit(url)
     return parts.path.rstrip("/").lower().endswith(_PATHS) or "mcp" in (parts.hostname or "")

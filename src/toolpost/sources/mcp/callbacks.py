@@ -44,14 +44,14 @@ def _version() -> str:
 
 
 class RequestHandlers(Protocol):
-    """Handlers of what servers of the older protocol ask their client."""
+    """Handlers of the requests that servers of the older protocol send to their client."""
 
     async def handle_elicitation(self, session: McpSession, context: Any, params: Any) -> ElicitResult:
-        """Ask a person."""
+        """Request input from a user."""
         ...
 
     async def handle_sampling(self, session: McpSession, context: Any, params: Any) -> CreateMessageResult | ErrorData:
-        """Ask a model."""
+        """Request a completion from a model."""
         ...
 
     async def handle_roots(self, session: McpSession, context: Any) -> ListRootsResult | ErrorData:
@@ -80,13 +80,13 @@ class SessionCallbacks:
             "message_handler": self._on_message,
             "logging_callback": partial(self._on_log, session),
             "log_level": "info",
-            # What a server lists is for all clients of a gateway; each call says what its own client has.
+            # A listing is for all clients of a gateway; each call declares the capabilities of its own client.
             "extensions": {UI_EXTENSION: {"mimeTypes": [_UI_MEDIA_TYPE]}},
         }
         return callbacks | {name: partial(handle, session) for name, handle in self._handlers().items()}
 
     def _handlers(self) -> dict[str, Callable[..., Any]]:
-        """Return the handlers of what the session declares; a client may have a model that the Toolbox has not."""
+        """Return the handlers of the declared capabilities; a client may have a model although the Toolbox has none."""
         offered = self._capabilities.declared(elicitation=self._elicitation)
         calls, handlers = self._calls, dict[str, Callable[..., Any]]()
         if "elicitation" in offered:
@@ -104,7 +104,7 @@ class SessionCallbacks:
             self.publish_update(str(message.params.uri))
 
     async def _on_log(self, session: McpSession, params: Any) -> None:
-        """Forward a log message, up to a rate limit, also to the clients of the calls under way."""
+        """Forward a log message, up to a rate limit, also to the clients of running calls."""
         now = time.monotonic()
         if now - self._window_start > _WINDOW_S:
             self._window_start, self._log_count = now, 0
@@ -136,8 +136,8 @@ class SessionCallbacks:
 class ClientCapabilities:
     """Answer a server's requests for roots and sampling.
 
-    Without a model, sampling is for calls of MCP clients that have one; `pass_roots` lets clients answer with folders
-    of theirs.
+    Without a model, sampling is for calls of MCP clients that have one. With `pass_roots`, clients may answer with
+    their own folders.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class ClientCapabilities:
         self._pass_roots = pass_roots
 
     def declared(self, *, elicitation: bool) -> dict[str, Any]:
-        """Return the capabilities that a session declares; what is not on offer is not announced to the server."""
+        """Return the capabilities that a session declares to the server."""
         offers: dict[str, Any] = {
             "elicitation": {"form": {}, "url": {}} if elicitation else None,
             "roots": None if self._roots is None else {},
@@ -162,7 +162,7 @@ class ClientCapabilities:
         return self.sampling if capability == "sampling" else self._pass_roots
 
     async def handle_request(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Answer a request that came inside a result; None for a capability that is not on offer."""
+        """Answer a request that was part of a result; return None if the capability is not declared."""
         match request.get("method"):
             case "roots/list" if self._roots is not None:
                 return self._roots_result()

@@ -89,19 +89,19 @@ class McpCalls:
         return session.request(method, params, RequestOptions(progress_callback(call.context)))
 
     def _pages_question(self, error: ToolClientError, call: AuthorizedCall) -> Question | None:
-        """Build the question of a server that refuses, without effect, until a person has visited its pages."""
+        """Build the question of a server that rejects the call, without effect, until a user has visited its pages."""
         pages = parse_url_elicitations(error.__cause__)
         if not pages:
             return None
         number = next_question_number(call.request.answers)
         return build_question(self.source, pages, {"pages": True}, number=number, deliver_denial=False)
 
-    # ------------------------------------------------------------------ what a server asks for
+    # ------------------------------------------------------------------ input that a server requests
 
     def declared(self, client: CallingClient | None) -> Raw:
-        """Return the capabilities to declare for one request: what can be answered here, and by the call's client.
+        """Return the capabilities to declare for one request: those of the Toolbox and of the call's client.
 
-        A client that knows no tasks is given none, so that a server which needs them says so; so with MCP Apps.
+        Tasks and MCP Apps are declared only if the client supports them; a server that needs them then reports that.
         """
         if client is None:
             return self._own_and_tasks
@@ -119,7 +119,7 @@ class McpCalls:
         return self._capabilities.passes_on(capability)
 
     def sort_requests(self, needed: InputRequired, client: CallingClient | None) -> tuple[Raw, Raw]:
-        """Divide what a server asks for in what the client of the call is asked, and what is answered here."""
+        """Divide the requests of a server into those for the client of the call and those that are answered here."""
         asked: Raw = {}
         if client is not None and "elicitation" in client.capabilities:
             asked |= needed.elicitations
@@ -130,10 +130,12 @@ class McpCalls:
         return asked, here
 
     def parse_needed_input(self, raw: Raw) -> InputRequired:
-        """Parse a result that asks for input; raise when that input is not on offer."""
+        """Parse a result that requires input; raise ToolClientError if elicitation is off."""
         needed = parse_input_required(raw)
         if needed.elicitations and not self._elicitation:
-            raise ToolClientError(f"MCP tool error: {self.source!r} wants to ask a person, which is not on offer here")
+            raise ToolClientError(
+                f"MCP tool error: {self.source!r} requests input from a user, which is not available here"
+            )
         return needed
 
     async def answer_here(self, request: Raw) -> Raw:
@@ -141,7 +143,7 @@ class McpCalls:
         response = await self._capabilities.handle_request(request)
         if response is None:
             method = request.get("method")
-            raise ToolClientError(f"MCP tool error: {self.source!r} asks for {method!r}, which is not on offer here")
+            raise ToolClientError(f"MCP tool error: {self.source!r} requests {method!r}, which is not available here")
         return response
 
     def question(self, call: AuthorizedCall, people: Raw, state: Raw, *, requests: Raw | None = None) -> Question:
@@ -175,7 +177,7 @@ class McpCalls:
             raise
 
     async def handle_elicitation(self, session: McpSession, context: Any, params: Any) -> ElicitResult:
-        """Handle an elicitation of an older session; return when a person has answered."""
+        """Handle an elicitation of an older session; return when a user has answered."""
         in_flight = session.calls.find_requester()
         request = {"method": ELICIT, "params": _plain(params)}
         response = CANCELLED if in_flight is None else await in_flight.request_input(request, hold_s=_MAX_HOLD_S)
@@ -234,7 +236,7 @@ class _ModernRequest:
         return await self._rounds({**self._params, **_input_params(responses, state["request_state"])})
 
     async def _responses(self, answer: Answer) -> Raw:
-        """Return all responses that are known with an answer; a person cannot answer what is for a model."""
+        """Return all known responses to the requests of a question: those of the answer and those of the Toolbox."""
         state: Raw = answer.state
         asked: Raw = state.get("client", {})
         given = answer.responses or {}
@@ -253,7 +255,7 @@ class _ModernRequest:
             if kind == "task":
                 return await self._begin_task(raw)
             if kind != "input_required":
-                raise ToolOutputError(f"the MCP server's answer is of a kind that is not known: {kind!r}")
+                raise ToolOutputError(f"the MCP server returned a result of the unknown type {kind!r}")
             needed = self._calls.parse_needed_input(raw)
             answered = await self._answer_or_question(needed, {"request_state": needed.state})
             if isinstance(answered, Question):
@@ -264,7 +266,7 @@ class _ModernRequest:
         raise self._never_content()
 
     async def _answer_or_question(self, needed: InputRequired, state: Raw) -> Raw | Question:
-        """Answer what can be answered here; return the question for the client and for people where there is one."""
+        """Answer the requests that can be answered here; return a question if others remain."""
         asked, here = self._calls.sort_requests(needed, self._client)
         responses = {key: await self._calls.answer_here(request) for key, request in here.items()}
         people = {key: request for key, request in needed.elicitations.items() if key not in asked}
@@ -273,7 +275,7 @@ class _ModernRequest:
         return self._question(people, asked, responses, state)
 
     def _question(self, people: Raw, asked: Raw, responses: Raw, state: Raw) -> Question:
-        """Build the question for people; what the client of the call can answer comes first, the rest later.
+        """Build a question for a user; requests that the client of the call can answer come first.
 
         The state is stored with the paused call, so its keys stay as they are.
         """
@@ -289,10 +291,10 @@ class _ModernRequest:
     # ------------------------------------------------------------------ tasks
 
     async def _begin_task(self, raw: Raw) -> Raw | Question:
-        """Follow a call that the server made a task of; it may take as long as the server keeps the task."""
+        """Follow a call that the server runs as a task; its deadline is the lifetime of the task."""
         task_id = raw.get("taskId")
         if not isinstance(task_id, str):
-            raise ToolOutputError("the MCP server made a task of the call, but did not say which")
+            raise ToolOutputError("the MCP server runs the call as a task, but returned no taskId")
         if self._client is not None:
             self._client.became_task()
             ttl = raw.get("ttlMs")
@@ -301,7 +303,7 @@ class _ModernRequest:
         return await self._follow(task_id, raw)
 
     async def _follow(self, task_id: str, raw: Raw | None = None) -> Raw | Question:
-        """Ask about a task until it has ended or needs input; cancel it with the call."""
+        """Poll a task until it has ended or needs input; cancel it with the call."""
         try:
             while True:
                 raw = raw or await self._request("tasks/get", {"taskId": task_id})
@@ -355,9 +357,9 @@ def client_of(call: AuthorizedCall) -> CallingClient | None:
 
 
 def lost_call_question(call: AuthorizedCall, source: str) -> Question | None:
-    """Build the question whether a held call whose session is gone had its effect; None when it may run again.
+    """Build the question if a held call on a lost session had its effect; return None if it may run again.
 
-    A permission to run again counts once: it is bound to the number of answers known when it was given.
+    A permission to run again is valid once: it is bound to the number of answers at that time.
     """
     spec, answers = call.tool.spec, elicitation_answers(call.request.answers)
     if spec.replay != "unsafe" or not answers or HELD not in answers[-1].state:
@@ -396,7 +398,7 @@ def _plain(params: Any) -> Raw:
 
 
 def _task_error(error: Any) -> MCPError:
-    """Return the error of a failed task as the server would have answered it to the call itself."""
+    """Return the error of a failed task as an error of the call."""
     given: Mapping[str, Any] = error if is_object(error) else {}
     code, message = given.get("code"), given.get("message")
     return MCPError(

@@ -38,10 +38,10 @@ _VERBOSE_LOGGERS = ("mcp", "client", "fastmcp")
 class McpConnection:
     """Transport state of one connection to a server.
 
-    `on_closed` is called when the peer has closed the connection for good. The credential's headers are read for every
-    request, so a renewed token needs no new connection. `session_is_connection` says whether the session ends with the
-    connection; `closed_by_peer` says that the process ended by itself. `network` allows addresses besides public ones
-    and the server's own.
+    `on_closed` is called when the peer has closed the connection permanently. The credential's headers are read for
+    every request; a renewed token does not need a new connection. `session_is_connection` says if the session ends with
+    the connection, `closed_by_peer` that the process ended without a request. `network` allows addresses in addition to
+    public ones and the server's own.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class McpConnection:
         self.is_negotiated = False
 
     def transport(self, kind: str, make_session: MakeSession) -> ClientTransport:
-        """Build the client transport; `kind` selects the HTTP transport where there is a choice."""
+        """Build the client transport; `kind` selects the HTTP transport of a URL."""
         make = partial(_LinkTransport, make_session=make_session, trace_context=self._network.trace_context)
         match self.endpoint:
             case MemoryEndpoint(target):
@@ -91,7 +91,7 @@ class McpConnection:
             try:
                 yield Pipe(process.stdin, reader, on_end=self._note_closed)
             finally:
-                # It has begun nothing that it could need time to finish, or is not worth waiting for.
+                # Without a session there is no work to finish; a stopped peer gets no more time.
                 if not self.is_negotiated or reader.was_stopped:
                     await process.close(grace_s=0)
 
@@ -150,7 +150,7 @@ def _import_server(target: str) -> Any:
 
 @cache
 def limit_sdk_logs() -> None:
-    """Keep messages out of the logs of the SDK; once for the process."""
+    """Disable verbose logs of the SDK, once per process."""
     for name in _VERBOSE_LOGGERS:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:

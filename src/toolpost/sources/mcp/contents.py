@@ -1,4 +1,4 @@
-"""What a server has besides tools: its lists of resources, templates and prompts, and news of resources."""
+"""Resources, templates and prompts of a server: their lists, and subscriptions to resources."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LONGEST_RETRY_S = 60.0
 
 
 def declared_kinds(session: McpSession) -> list[str]:
-    """Return what the server declares besides tools."""
+    """Return the kinds of contents that the server declares besides tools."""
     capabilities = session.client_session.server_capabilities
     return [kind for kind in LISTS if getattr(capabilities, kind, None) is not None]
 
 
 async def list_contents(session: McpSession) -> ServerContents:
-    """List everything that the server declares besides tools; a list that it refuses is empty."""
+    """List resources, templates and prompts that the server declares; a list that it refuses is empty."""
     requests = [request for kind in declared_kinds(session) for request in LISTS[kind]]
     found = await asyncio.gather(*(_items(session, method, key) for method, key in requests))
     lists = {key: items for (_, key), items in zip(requests, found, strict=True)}
@@ -54,13 +54,13 @@ async def _items(session: McpSession, method: str, key: str) -> list[dict[str, A
 
 
 def usable(items: Iterable[Any], key: str) -> list[dict[str, Any]]:
-    """Return the items that have what names them."""
+    """Return the items that have a name or a URI."""
     named = (one for one in items if is_object(one) and isinstance(one.get(_KEYS[key]), str) and one[_KEYS[key]])
     return [with_passed_meta(one) for one in named]
 
 
 class ResourceNews:
-    """Keeps a server's news of resources coming, for as long as somebody wants them, over reconnects too."""
+    """Keeps subscriptions to resources of a server while there are subscribers, also after reconnects."""
 
     def __init__(self, connect: Callable[[], Awaitable[McpSession]], updated: Callable[[str], None]) -> None:
         self._connect = connect
@@ -70,11 +70,11 @@ class ResourceNews:
 
     @property
     def subscriptions(self) -> list[str]:
-        """The URIs of resources, once for each who wants to hear of them."""
+        """The URIs of subscribed resources, once per subscriber."""
         return [uri for uri, count in self._wanted.items() for _ in range(count)]
 
     async def subscribe(self, uri: str) -> None:
-        """Subscribe to a resource, once for however many want it; ToolError where the server refuses."""
+        """Add a subscriber, the first one also at the server; raise ToolError if the server refuses."""
         session = await self._connect()
         first = uri not in self._wanted
         if first and not session.client_session.modern:
@@ -84,7 +84,7 @@ class ResourceNews:
             self._restart()
 
     async def unsubscribe(self, uri: str) -> None:
-        """Say that one less wants a resource, and end the subscription with the last."""
+        """Remove a subscriber, the last one also at the server."""
         left = self._wanted.get(uri, 0) - 1
         if left > 0:
             self._wanted[uri] = left
@@ -104,7 +104,7 @@ class ResourceNews:
             await asyncio.gather(task, return_exceptions=True)
 
     def _restart(self) -> None:
-        """Start listening again, without an await, so concurrent calls leave no task behind."""
+        """Restart the listener, without an await: concurrent calls must not leave a task behind."""
         if self._task is not None:
             self._task.cancel()
         loop = asyncio.get_running_loop()
@@ -114,7 +114,7 @@ class ResourceNews:
         """Listen in the newer protocol; in the older one, subscribe in each session again."""
         pause_s = _RETRY_S
         while True:
-            with contextlib.suppress(Exception):  # the next try may work
+            with contextlib.suppress(Exception):  # the next attempt may succeed
                 session = await self._connect()
                 if session.client_session.modern:
                     await self._listen(session)
@@ -132,7 +132,7 @@ class ResourceNews:
                     self._updated(event.uri)
 
     async def _hold(self, session: McpSession, *, subscribed: bool) -> None:
-        """Wait for the end of a session of the older protocol, whose news come as notifications."""
+        """Wait for the end of a session of the older protocol, in which updates arrive as notifications."""
         if not subscribed:
             for uri in list(self._wanted):
                 with contextlib.suppress(ToolClientError):

@@ -16,7 +16,7 @@ ELICIT = "elicitation/create"
 _KEY = "mcp:"
 _URL_ELICITATION_REQUIRED = -32042
 _SHOWN_FIELDS = ("mode", "message", "requestedSchema", "url", "elicitationId")
-HELD = "request"  # names the request that the server of a held call waits with
+HELD = "request"  # the key of the request for which the server holds a call
 CANCELLED: dict[str, Any] = {"action": "cancel"}
 
 
@@ -33,7 +33,7 @@ def parse_input_required(raw: Mapping[str, Any]) -> InputRequired:
     needed = InputRequired({}, {}, raw.get("requestState"))
     requests: Any = raw.get("inputRequests") or {}
     if not is_object(requests):
-        raise ToolClientError("MCP tool error: the server needs input but does not say which")
+        raise ToolClientError("MCP tool error: the server needs input, but its result has no requests")
     for key, request in requests.items():
         if not is_object(request):
             raise ToolClientError(f"MCP tool error: the server needs input, but its request {key!r} is not one")
@@ -43,7 +43,7 @@ def parse_input_required(raw: Mapping[str, Any]) -> InputRequired:
 
 
 def parse_url_elicitations(cause: BaseException | None) -> dict[str, dict[str, Any]]:
-    """Return the pages that a person must visit first, from error -32042; none for other errors."""
+    """Return the pages that a user must visit first, from error -32042; none for other errors."""
     error: Any = getattr(cause, "error", None)
     data: Any = getattr(error, "data", None)
     if getattr(error, "code", None) != _URL_ELICITATION_REQUIRED or not is_object(data):
@@ -72,7 +72,9 @@ def build_question(
     for form in forms.values():
         # Any other scheme could be a script that the browser runs.
         if form.get("mode") == "url" and urlsplit(str(form.get("url", ""))).scheme not in ("http", "https"):
-            raise ToolClientError(f"MCP tool error: {source!r} asks a person to open something that is not a web page")
+            raise ToolClientError(
+                f"MCP tool error: {source!r} requests a user to open an address that is not a web page"
+            )
     asked = {str(request.get("method")) for key, request in (requests or {}).items() if key not in elicitations}
     messages = [str(form.get("message", "")) for form in forms.values()]
     prompt = "\n".join([*messages, *(f"its client for {method}" for method in sorted(asked))])
@@ -101,26 +103,25 @@ def _check_form(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | 
             check_schema(schema, tool_name=source)
             compile_validator(schema)
         except ToolSchemaError as error:
-            msg = f"MCP tool error: {source!r} asks with a form that cannot be used: {error}"
+            msg = f"MCP tool error: {source!r} sent a form that cannot be used: {error}"
             raise ToolClientError(msg) from error
     return schema
 
 
 def _answer_schema(forms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """Build the schema of the answer: the only form's content, or the content of each form by its key."""
-    schemas = {key: _relax_defaults(form) for key, form in forms.items() if form.get("mode") != "url"}
+    schemas: dict[str, dict[str, Any]] = {}
+    for key, form in forms.items():
+        if form.get("mode") != "url":
+            schema = cast("dict[str, Any]", form.get("requestedSchema") or {"type": "object"})
+            defaults = _defaults(form)  # fields with a default are optional
+            required = [name for name in schema.get("required", []) if name not in defaults]
+            schemas[key] = {**schema, "required": required}
     if not schemas:
         return None
     if len(forms) == 1:
         return next(iter(schemas.values()))
     return {"type": "object", "properties": schemas, "required": list(schemas)}
-
-
-def _relax_defaults(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the form's schema with fields that have a default made optional."""
-    schema = cast("dict[str, Any]", form.get("requestedSchema") or {"type": "object"})
-    defaults = _defaults(form)
-    return {**schema, "required": [name for name in schema.get("required", []) if name not in defaults]}
 
 
 def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where an MCP server is: a command, an HTTP URL, or an object of this process."""
+"""Endpoint of an MCP server: a command, an HTTP URL, or an object of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY = "memory:"
 
 
 class CommandEndpoint(NamedTuple):
-    """A program that speaks MCP over stdin and stdout."""
+    """A program that supports MCP over stdin and stdout."""
 
     argv: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Errors of a session: replace messages that cannot be taken in, convert failures to ToolErrors.
+"""Errors of a session: replace messages that cannot be accepted, convert failures to ToolErrors.
 
 A message is one line, on a pipe as in an event stream. A line over the limit is replaced by an error with the id
 of its request: dropping the line would leave that call waiting, closing the stream would fail every other call.
@@ -85,16 +85,16 @@ def too_many_values_error(message: bytes, reason: str) -> bytes | None:
     return None if request_id is None else build_error(request_id, reason, {"kind": "too_long"})
 
 
-def build_error(request_id: Any, text: str, facts: dict[str, Any], *, code: int = -32000) -> bytes:
+def build_error(request_id: Any, text: str, facts: dict[str, Any]) -> bytes:
     """Build a JSON-RPC error that the waiting request receives in place of a response."""
-    error = {"code": code, "message": text, "data": {FACTS_KEY: facts}}
+    error = {"code": -32000, "message": text, "data": {FACTS_KEY: facts}}
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()
 
 
 def to_tool_error(raised: BaseException) -> ToolError:
     """Convert any exception of a session to a ToolError."""
     if isinstance(raised, ToolError):
-        copied = raised.copied()  # whoever raises it from what was raised would make it its own cause
+        copied = raised.copied()  # raised from the original, an error would be its own cause
         copied.__cause__ = raised
         return copied
     if isinstance(raised, MCPError):

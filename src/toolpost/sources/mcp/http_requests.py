@@ -67,7 +67,7 @@ class HttpRequests:
         return await self._follow(await self._authorized(method, url, headers, body), method, headers, body)
 
     def begin(self, headers: Mapping[str, str], body: bytes) -> Exchange | None:
-        """Post a body at once, where a connection is idle; None where `send` has something to wait for."""
+        """Post a body immediately if a connection is idle; return None if `send` has to wait."""
         credential = self._connection.credential
         if credential.proof is not None:
             return None
@@ -97,7 +97,7 @@ class HttpRequests:
         return answer
 
     async def _authorized(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> ResponseHead:
-        """Send a request; once more when the server wants another nonce in the proof of possession."""
+        """Send a request; repeat it once if the server requires another nonce in the proof of possession."""
         credential = self._connection.credential
         nonce = self._nonce
         answer = await self._send(method, url, self._with_proof(method, url, headers, credential), body)
@@ -133,7 +133,7 @@ class HttpRequests:
         return Request(method, url, self._checked[1], body)
 
     async def read(self, answer: ResponseHead, limit: int) -> bytes | None:
-        """Read a whole body; None, without waiting for the rest, when it is over the limit."""
+        """Read a whole body; return None immediately if it is over the limit."""
         whole = answer.exchange.take()
         if whole is not None and "content-encoding" not in answer.headers:
             return whole if len(whole) <= limit else None
@@ -166,14 +166,14 @@ class HttpRequests:
 
 
 class ServerConnection(Protocol):
-    """What requests are sent for: the configuration of a source, and its credential as it is now."""
+    """The configuration of a source and its current credential, for which requests are sent."""
 
     config: ExternalToolConfig
     credential: Credential
 
 
 class Event(NamedTuple):
-    """A server-sent event; `retry_ms` is how long the server wants a broken stream to be left alone."""
+    """A server-sent event; `retry_ms` is the delay that the server requests before a reconnect."""
 
     kind: str
     data: str
@@ -182,7 +182,7 @@ class Event(NamedTuple):
 
 
 class ResponseHead(NamedTuple):
-    """The head of a response, and the exchange that its body comes by."""
+    """The head of a response, and the exchange to read its body from."""
 
     status: int
     headers: Headers
@@ -191,7 +191,7 @@ class ResponseHead(NamedTuple):
 
 
 async def _pieces(answer: ResponseHead, whole: bytes | None) -> AsyncGenerator[bytes]:
-    """Yield the body as it arrives, decompressed where the server compresses although it was asked not to."""
+    """Yield the body as it arrives; decompress it if the server ignores `accept-encoding: identity`."""
     decoder = body_decoder((answer.headers.get("content-encoding") or "").lower(), answer.url)
     chunk = whole or await answer.exchange.chunk()
     while chunk:
@@ -214,7 +214,7 @@ def _event(fields: Mapping[str, str]) -> Event:
 
 
 def _redirect_within_origin(answer: ResponseHead, method: str) -> str | None:
-    """Return where a redirect leads that stays within the origin and keeps the method, or None."""
+    """Return the target of a redirect if it keeps origin and method, else None."""
     location = answer.headers.get("location")
     if not location or (method == "POST" and answer.status not in (307, 308)):
         return None
@@ -231,7 +231,7 @@ def _redirect_within_origin(answer: ResponseHead, method: str) -> str | None:
 
 
 def refusal(answer: ResponseHead, body: bytes, *, code: int = INVALID_REQUEST) -> MCPError:
-    """Build the error of a refused request: the server's own where it sent one, with the status."""
+    """Build the error of a refused request with its status: the server's JSON-RPC error if it sent one."""
     facts: dict[str, Any] = {
         "kind": "refused",
         "status": answer.status,

@@ -53,9 +53,9 @@ _LINE_FEED = 10
 
 
 class JsonRpc(Dispatcher[TransportContext]):
-    """Requests to a peer and handlers of what it asks, over one link.
+    """Requests to a peer and handlers of its requests, over one link.
 
-    With `trace_context`, requests name the trace that they are part of.
+    With `trace_context`, requests contain the trace that they are part of.
     """
 
     def __init__(self, link: Link, *, trace_context: bool = False) -> None:
@@ -90,7 +90,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         on_progress: OnProgress | None = None,
         request_id: RequestId | None = None,
     ) -> PendingRequest:
-        """Send a request and return it; whoever stops waiting for its future calls `abandon`."""
+        """Send a request and return it; a caller that stops waiting for its future must call `abandon`."""
         if not self._is_open:
             raise ToolConnectionError("MCP connection failed: Connection closed", sent=False)
         if request_id is None:
@@ -221,7 +221,7 @@ class JsonRpc(Dispatcher[TransportContext]):
                     await asyncio.wait(self._tasks, timeout=_CLOSE_S)
 
     def receive(self, message: Message) -> None:
-        """Take in one message: settle the request that it answers, or start the handler of what it asks."""
+        """Process one message: settle the request that it answers, or start the handler of its request."""
         method = message.get("method")
         if method is None:
             self._settle(message)
@@ -238,7 +238,7 @@ class JsonRpc(Dispatcher[TransportContext]):
             self._note(method, message.get("params"))
 
     def due_pause(self) -> float:
-        """Return for how long to take in nothing, after a peer has sent many unsolicited messages."""
+        """Return the pause before the next read after many unsolicited messages."""
         return self._turns.due_pause() if self._turns.unsolicited else 0.0
 
     def _start_serving(self, message: Message) -> None:
@@ -277,7 +277,7 @@ class JsonRpc(Dispatcher[TransportContext]):
                 context.was_cancelled = True
                 task.cancel()
             else:
-                self._turns.drop(request_id)
+                self._turns.waiting.pop(request_id, None)
         elif method == "notifications/progress":
             self._report(params or {})
         if run_notify_intercept(self._intercept, method, params) or self._on_notify is None:
@@ -313,7 +313,7 @@ class JsonRpc(Dispatcher[TransportContext]):
         await self._link.send(answer)
 
     def start(self, work: Any) -> asyncio.Task[Any]:
-        """Run something in a task that ends with the connection at the latest."""
+        """Start a task that ends with the connection at the latest."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -321,10 +321,10 @@ class JsonRpc(Dispatcher[TransportContext]):
 
 
 class PendingRequest:
-    """A request that waits for its response; `future` gets the result, the error, or what holds the request up.
+    """A request that waits for its response; `future` gets the result, the error, or an interrupting event.
 
-    `on_end` is called once, when the response has arrived or is no longer awaited. `stop` is of the link: it ends
-    what is done for this request alone.
+    `on_end` is called once, when the response has arrived or is no longer awaited. `stop` is set by the link and ends
+    its work for this request.
     """
 
     __slots__ = ("cancellable", "future", "id", "method", "on_end", "on_progress", "stop", "was_abandoned")
@@ -340,7 +340,7 @@ class PendingRequest:
         self.stop: Callable[[], object] | None = None
 
     def interrupt(self, event: object) -> None:
-        """Wake who waits with an event; the response will go to a new future."""
+        """Resolve the future with an event; the response will resolve a new future."""
         if not self.future.done():
             future, self.future = self.future, self.future.get_loop().create_future()
             future.set_result(event)
@@ -357,18 +357,18 @@ class PendingRequest:
 
 
 class Link(Protocol):
-    """Carries messages to a peer and delivers what it sends."""
+    """Sends messages to a peer and delivers its messages."""
 
     async def run(self, rpc: JsonRpc) -> None:
         """Deliver messages to `rpc.receive` until the peer has ended the connection."""
         ...
 
     def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Send a request without waiting; raise when nothing of it can have left."""
+        """Send a request without waiting; raise an error if no part of it can have been sent."""
         ...
 
     async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Send a notification or a response; it is lost where that fails."""
+        """Send a notification or a response; a failure is ignored."""
         ...
 
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
@@ -376,7 +376,7 @@ class Link(Protocol):
         ...
 
     def hang_up(self) -> None:
-        """Take in nothing more."""
+        """Stop reading."""
         ...
 
 
@@ -400,7 +400,7 @@ def encode_message(message: Message) -> bytes:
     """Encode a message as JSON on one line."""
     try:
         return orjson.dumps(message)
-    except orjson.JSONEncodeError:  # such as an integer of more than 64 bits
+    except orjson.JSONEncodeError:  # for example an integer of more than 64 bits
         return to_json(message, inf_nan_mode="null")
 
 
@@ -417,14 +417,14 @@ def read_messages(text: str | bytes) -> list[Message]:
 
 
 async def read_large(text: str | bytes, limits: JsonLimits) -> list[Message]:
-    """Parse a large message as `read_messages` does, but let others run; refuse one that cannot be checked.
+    """Parse a large message as `read_messages`, but in a thread; reject one that cannot be checked.
 
     The structured content of a result with many values is checked in another process, and stays JSON.
     """
     data = text.encode() if isinstance(text, str) else text
     try:
         return await _read_measured(data, limits)
-    except ToolError as error:  # of this message alone: others of the session go on
+    except ToolError as error:  # of this message only: the session continues
         refusal = too_many_values_error(data, error.message)
         return [] if refusal is None else [from_json(refusal)]
 
@@ -514,7 +514,7 @@ class Pipe:
         self._reader.stop()
 
     def _put(self, line: bytes, pending: PendingRequest | None) -> bool:
-        """Write a line at once, or with the others of this turn of the loop: each write wakes the process."""
+        """Write a line immediately, or with the other lines of this loop iteration: each write wakes the process."""
         if self._is_corked:
             self._corked.append((line, pending))
             return True
@@ -532,7 +532,7 @@ class Pipe:
                     self._rpc.fail(pending, _process_gone())
 
     def _write(self, lines: bytes) -> bool:
-        """Write lines; False when nothing of them can have left."""
+        """Write lines; return False if no part of them can have been sent."""
         transport = self._stdin
         waiting = transport.get_write_buffer_size()
         if transport.is_closing() or waiting > _MAX_UNREAD:
@@ -542,9 +542,9 @@ class Pipe:
 
 
 class MessageReader(asyncio.Protocol):
-    """Messages on the stdout of a process, one a line, taken in as soon as they are read.
+    """Messages on the stdout of a process, one per line, processed as soon as they are read.
 
-    A large one is parsed in a thread, and those behind it wait, so that messages keep their order.
+    A large message is parsed in a thread; later ones wait, which keeps the order of messages.
     """
 
     def __init__(self, limit: int, values: JsonLimits) -> None:
@@ -560,7 +560,7 @@ class MessageReader(asyncio.Protocol):
         self._due_pause: Callable[[], float] = float
 
     async def deliver(self, receive: Callable[[Message], None], due_pause: Callable[[], float]) -> None:
-        """Call `receive` with every message until stdout has ended; take in nothing while a pause is due."""
+        """Call `receive` with every message until stdout has ended; do not read while a pause is due."""
         self._due_pause = due_pause
         loop = asyncio.get_running_loop()
         while self._waiting or not self._has_ended:
@@ -584,7 +584,7 @@ class MessageReader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         lines = self._lines
-        # Nearly everything that is read at once is whole lines.
+        # Most reads consist of whole lines.
         whole = data[-1] == _LINE_FEED and len(data) <= self._limit and not lines.pending_bytes
         try:
             for line in data.split(b"\n") if whole else lines.feed(data):
@@ -602,7 +602,7 @@ class MessageReader(asyncio.Protocol):
             self._transport.resume_reading()
 
     def stop(self) -> None:
-        """Take in nothing more, as if stdout had ended."""
+        """Stop reading, as if stdout had ended."""
         self.was_stopped = True
         self._waiting.clear()
         self._receive = None
@@ -635,4 +635,4 @@ class MessageReader(asyncio.Protocol):
 
 
 def _process_gone() -> ToolConnectionError:
-    return ToolConnectionError("the MCP server's process is gone", sent=False)
+    return ToolConnectionError("the MCP server's process has ended", sent=False)

@@ -14,15 +14,15 @@ from toolpost.sources.mcp.session import McpSession, items_of
 from toolpost.sources.mcp.tools import ServerTool, build_tools
 from toolpost.sources.mcp.utilities import utility_tools
 
-_MAX_PROBE_WAIT_S = 2.0  # after that, what the server declares besides tools is believed
+_MAX_PROBE_WAIT_S = 2.0  # afterwards, the declared capabilities are used instead
 _MAX_TTL_MS = 24 * 3600 * 1000
 
 
 class ToolListing(NamedTuple):
     """The tools of a server; `ttl_s` is how long the server says that they stay valid.
 
-    `raw` are the usable tools as the server listed them, `offers` the kinds of what it has besides tools, and
-    `contents` are these things; None where listing them takes long.
+    `raw` are the usable tools as the server listed them. `offers` are the kinds of its other contents, and `contents`
+    are these contents, None if listing them takes too long.
     """
 
     tools: list[ServerTool]
@@ -43,11 +43,15 @@ async def list_tools(session: McpSession, source: BaseSource) -> ToolListing:
 def _read_pages(
     session: McpSession, source: BaseSource, pages: list[dict[str, Any]], contents: ServerContents | None
 ) -> ToolListing:
-    offers = declared_kinds(session) if contents is None else _offered(contents)
+    if contents is None:
+        offers = declared_kinds(session)
+    else:
+        found = {"resources": contents.resources or contents.templates, "prompts": contents.prompts}
+        offers = [kind for kind, items in found.items() if items]
     raw = list(chain.from_iterable(items_of(page, "tools") for page in pages))
     tools, problems = build_tools(raw, source)
     if pages and pages[-1].get("nextCursor"):
-        problems.append(f"source {source.name!r} lists tools without end; the first {len(raw)} are kept")
+        problems.append(f"source {source.name!r} does not end its list of tools; the first {len(raw)} are kept")
     if session.client_session.modern:
         tools = [tool for tool in tools if _register_headers(session, tool, source.name, problems)]
     if len(tools) < len(raw):
@@ -57,14 +61,8 @@ def _read_pages(
     return ToolListing(all_tools, problems, _ttl(pages), raw, offers, contents)
 
 
-def _offered(contents: ServerContents) -> list[str]:
-    """Return the kinds of which there is at least one."""
-    found = {"resources": contents.resources or contents.templates, "prompts": contents.prompts}
-    return [kind for kind, items in found.items() if items]
-
-
 async def _fetch(session: McpSession) -> tuple[list[dict[str, Any]], ServerContents | None]:
-    """Request the pages of tools and, at the same time, what the server has besides tools."""
+    """Request the pages of tools and, concurrently, resources and prompts."""
     capabilities = session.client_session.server_capabilities
     asks = capabilities is None or capabilities.tools is not None or capabilities == type(capabilities)()
     probe = asyncio.get_running_loop().create_task(list_contents(session))
@@ -89,7 +87,7 @@ def _register_headers(session: McpSession, tool: ServerTool, source: str, proble
     reason = session.client_session.register_header_arguments(tool.remote_name, tool.spec.input_schema)
     tool.has_header_arguments = session.client_session.has_header_arguments(tool.remote_name)
     if reason is not None:
-        problems.append(f"tool {tool.remote_name!r} of source {source!r} is set aside: {reason}")
+        problems.append(f"tool {tool.remote_name!r} of source {source!r} is skipped: {reason}")
     return reason is None
 
 

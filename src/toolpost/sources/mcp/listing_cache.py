@@ -1,4 +1,4 @@
-"""Cache of the last listings of an MCP server, and the tools that are known before anyone has signed in."""
+"""Cache of the last listings of an MCP server, and the tools that are known before a user has signed in."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from toolpost.stores.encryption import CacheFolder
 
 _MAX_USERS = 64
-_TOOLS_FROM_CACHE = SourceHealth("up", "its tools are those that were listed last; a call asks its caller to sign in")
+_TOOLS_FROM_CACHE = SourceHealth(
+    "up", "its tools are those that were listed last; a call requests its caller to sign in"
+)
 _NO_TOOLS_KNOWN = SourceHealth(
-    "down", "nobody has signed in yet, so its tools are not known: toolpost accounts connect"
+    "down", "no user has signed in yet, so its tools are not known: toolpost accounts connect"
 )
 
 
@@ -55,14 +57,14 @@ class AnonymousListing:
         self._cache.save(listing.raw, listing.offers, key=key)
 
     def known_tools(self) -> tuple[list[ServerTool], list[str]]:
-        """Build the cached tools, else the declared ones; also return the problems of those left out."""
+        """Build the cached tools, else the declared ones; also return the problems of skipped ones."""
         cached = self._cache.load()
         if not cached.tools:
             cached = CachedListing(self._config.read_options(McpOptions).declared_tools, [])
         return build_cached_tools(cached, self._source)
 
     def saved_tools(self) -> tuple[list[ServerTool], list[str]]:
-        """Build the cached tools; also return the problems of those left out."""
+        """Build the cached tools; also return the problems of skipped ones."""
         return build_cached_tools(self._cache.load(), self._source)
 
 
@@ -98,7 +100,7 @@ class ListingCache:
         return any(listing.tools for listing in list(self._read().values()))
 
     def load(self) -> CachedListing:
-        """Merge the cached listings of all credentials; of two tools with one name the later one counts."""
+        """Merge the cached listings of all credentials; of two tools with the same name the later one is used."""
         with self._lock:
             newest_first = list(reversed(self._read().values()))
         tools: dict[Any, Any] = {}
@@ -147,7 +149,7 @@ def _parse_listings(document: object, target: str) -> dict[str, CachedListing]:
 
 
 def build_cached_tools(listed: CachedListing, source: BaseSource) -> tuple[list[ServerTool], list[str]]:
-    """Build the tools of an earlier listing; also return the problems of those left out."""
+    """Build the tools of an earlier listing; also return the problems of skipped ones."""
     tools, problems = build_tools(listed.tools, source)
     for tool in tools:
         tool.has_header_arguments = True  # unknown until a session has read the schema: its first call registers them

@@ -42,7 +42,9 @@ class ConnectionMonitor:
         self._poll_s = poll_s
         self._anonymous = anonymous
         self._task: asyncio.Task[None] | None = None
-        self._last: tuple[McpSession, float | None] | None = None  # the session that was listed, for so many seconds
+        self._last: tuple[McpSession, float | None] | None = (
+            None  # the listed session, and the validity of its listing in seconds
+        )
         self._refreshed_at = 0.0
         self._pause_s = _MIN_PAUSE_S
         self._subscription: tuple[McpSession, asyncio.Task[None]] | None = None
@@ -69,7 +71,7 @@ class ConnectionMonitor:
         while True:
             try:
                 session, ttl_s = self._last or await self._refresh()
-            except Exception as raised:  # noqa: BLE001 - whatever fails, the next try may work
+            except Exception as raised:  # noqa: BLE001 - the next attempt may succeed
                 failures += 1
                 error = to_tool_error(raised)
                 if self._anonymous.note_refusal(error):
@@ -159,7 +161,7 @@ class ConnectionMonitor:
     async def _receive_changes(self, session: McpSession, lists: frozenset[str]) -> bool:
         """Receive changes until the subscription ends; return whether the server accepted it."""
         subscribed = False
-        with contextlib.suppress(Exception):  # the next try or poll reports a lasting failure
+        with contextlib.suppress(Exception):  # the next attempt or poll reports a lasting failure
             async with listen(
                 session.client_session,
                 tools_list_changed="tools" in lists,

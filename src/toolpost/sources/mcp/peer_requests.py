@@ -21,7 +21,7 @@ _WINDOW_S = 0.1
 _BEGUN_PER_WINDOW = 100
 _NOTED_PER_WINDOW = 100
 _AT_ONCE = 16
-_PAUSE_S = 20e-6  # for each unsolicited message; to drop one takes a fifth of that
+_PAUSE_S = 20e-6  # per unsolicited message; dropping one takes a fifth of that
 _BIDIRECTIONAL = TransportContext(kind="toolpost", can_send_request=True)
 _ONE_WAY = TransportContext(kind="toolpost", can_send_request=False)
 
@@ -29,8 +29,8 @@ _ONE_WAY = TransportContext(kind="toolpost", can_send_request=False)
 class PeerTurns:
     """The share of the event loop that a peer gets for unsolicited messages: its requests and notifications.
 
-    Requests are begun a few at a time, up to a rate, in the order in which they came. Notifications above a rate are
-    dropped; that a list has changed is never dropped, but handled once.
+    Requests are started a few at a time, up to a rate, in their order of arrival. Notifications above a rate are
+    dropped, except that of a changed list, which is handled once.
     """
 
     def __init__(self, start: Callable[[Message], None]) -> None:
@@ -43,7 +43,7 @@ class PeerTurns:
         self.unsolicited = 0
 
     def put(self, request: Message) -> None:
-        """Begin with a request of the peer in one of the next turns of the loop."""
+        """Start a request of the peer in one of the next iterations of the event loop."""
         if self._timer is None and self._begun < _AT_ONCE:
             self._renew()
             self._begun += 1
@@ -52,10 +52,6 @@ class PeerTurns:
         self.waiting[id_key(request["id"])] = request
         if self._timer is None:
             self._timer = self._loop.call_soon(self._begin_some)
-
-    def drop(self, request_id: RequestId) -> None:
-        """Do not begin with a request that the peer has cancelled."""
-        self.waiting.pop(request_id, None)
 
     def admits(self, method: str) -> bool:
         self._renew()
@@ -68,7 +64,7 @@ class PeerTurns:
         return True
 
     def due_pause(self) -> float:
-        """Return for how long to take in nothing more; none for a peer that sends few messages."""
+        """Return the pause before the next read, 0 for a peer that sends few messages."""
         count, self.unsolicited = self.unsolicited, 0
         return count * _PAUSE_S if count > _AT_ONCE else 0.0
 
@@ -121,7 +117,7 @@ class PeerMessage:
 
     @property
     def can_send_request(self) -> bool:
-        """Whether the peer can be asked while it waits for this."""
+        """Whether a request can be sent to the peer while it waits for the response."""
         return self.may_request and not self.is_over
 
     @property
@@ -144,7 +140,7 @@ class PeerMessage:
             await self._rpc.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress where the peer asked for it."""
+        """Report progress if the peer requested it."""
         if self._token is not None:
             params = {"progressToken": self._token, "progress": progress, "total": total, "message": message}
             known = {name: value for name, value in params.items() if value is not None}

@@ -74,7 +74,12 @@ async def _parse_output(raw: dict[str, Any], context: Callable[[], ToolContext],
         case _:
             blocks = _blocks(raw)
     if raw.get("isError"):
-        error = ToolClientError(f"MCP tool error: {_error_text(raw, blocks)}", code="tool_reported_error")
+        text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text").strip()
+        structured = raw.get("structuredContent")
+        if structured is not None and not text:
+            text = _spell(structured)[:2000]
+        message = f"MCP tool error: {text or 'the tool reported a failure without saying why'}"
+        error = ToolClientError(message, code="tool_reported_error")
         error.server_meta = passed_meta(raw.get("_meta"))
         raise error
     return await _combine_parts(raw, blocks, context)
@@ -87,16 +92,8 @@ def _blocks(raw: dict[str, Any]) -> list[dict[str, Any]]:
     if not is_array(content):
         raise ToolOutputError("the MCP server's answer has no list of content")
     if len(content) > _MAX_BLOCKS:
-        raise too_large(f"it has {len(content):,} parts, and at most {_MAX_BLOCKS:,} are taken in")
+        raise too_large(f"it has {len(content):,} parts, and at most {_MAX_BLOCKS:,} are accepted")
     return [block for block in content if is_object(block)]
-
-
-def _error_text(raw: dict[str, Any], blocks: list[dict[str, Any]]) -> str:
-    text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text").strip()
-    structured = raw.get("structuredContent")
-    if structured is not None and not text:
-        text = _spell(structured)[:2000]
-    return text or "the tool reported a failure without saying why"
 
 
 async def _combine_parts(
@@ -143,7 +140,7 @@ def _decode_base64(data: Any) -> bytes:
     try:
         return base64.b64decode("".join(data.split()), validate=True)
     except (AttributeError, binascii.Error, TypeError, ValueError) as error:
-        raise ToolOutputError(f"the MCP server's answer holds a file that is not base64: {error}") from error
+        raise ToolOutputError(f"the MCP server's answer contains a file that is not base64: {error}") from error
 
 
 def _render_part(part: dict[str, Any], *, named: bool) -> str:
@@ -165,7 +162,7 @@ def _spell(structured: Any) -> str:
 async def _parse_json_text(text: str, limits: JsonLimits) -> Any:
     """Parse a text that is a whole JSON object or array; return any other text unchanged.
 
-    One of many values is checked in another process, and stays JSON.
+    A text of many values is checked in another process, and stays JSON.
     """
     if len(text) > SMALL:
         data = await check_large_json(text.encode("utf-8", "surrogatepass"), limits)

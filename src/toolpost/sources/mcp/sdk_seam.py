@@ -58,13 +58,13 @@ def lowlevel_server(server: Any) -> Server[Any] | None:
 
 
 def lifespan_of(server: Any) -> Callable[[], AbstractAsyncContextManager[Any]]:
-    """Return the lifespan of a FastMCP server; an empty one for a server of the SDK, whose lifespan is public."""
+    """Return the lifespan of a FastMCP server; an empty one for a server of the SDK, which has a public lifespan."""
     found: Callable[[], AbstractAsyncContextManager[Any]] = getattr(server, "_lifespan_manager", nullcontext)
     return found
 
 
 def open_sessions(manager: StreamableHTTPSessionManager) -> dict[str, StreamableHTTPServerTransport]:
-    """Return the open sessions of a session manager by ID; deleting one makes the manager forget it."""
+    """Return the open sessions of a session manager by ID; deleting one removes it from the manager."""
     return manager._server_instances  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the subject of this module
 
 

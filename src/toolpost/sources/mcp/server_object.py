@@ -1,7 +1,7 @@
 """Server objects of this process: their handlers are called over a loopback, without encoding a message.
 
-A call of a tool goes to the server's own middleware and handler at once. All other requests go to the SDK's kernel,
-which checks them and their results as if they had come over a wire.
+A tool call goes directly to the server's middleware and handler. All other requests go to the SDK's kernel, which
+checks them and their results as for a remote client.
 """
 
 from __future__ import annotations
@@ -73,18 +73,14 @@ async def serve_in_process(server: Any) -> AsyncGenerator[Link]:
 
 
 class Loopback:
-    """One end of a link within this process: messages are handed over as they are."""
+    """One end of a link within this process: messages are passed on unchanged."""
 
     def __init__(self, other: Loopback | None = None) -> None:
         self._rpc: JsonRpc | None = None
-        self._other = other or Loopback(self)
-
-    @property
-    def other(self) -> Loopback:
-        return self._other
+        self.other: Loopback = other or Loopback(self)
 
     async def run(self, rpc: JsonRpc) -> None:
-        """Wait for the end; the other side delivers its messages itself."""
+        """Wait for the end; the other end delivers its messages directly."""
         self._rpc = rpc
         try:
             await asyncio.get_running_loop().create_future()
@@ -104,13 +100,13 @@ class Loopback:
         self._rpc = None
 
     def _hand_over(self, message: Message) -> None:
-        rpc = self._other._rpc  # noqa: SLF001 - the same class
+        rpc = self.other._rpc  # noqa: SLF001 - the same class
         if rpc is not None:
             rpc.receive(message)
 
 
 def _copy(value: Any) -> Any:
-    """Copy JSON data, so that neither side changes what the other one holds."""
+    """Copy JSON data, because neither end may change the data of the other."""
     if is_object(value):
         return {name: _copy(member) if isinstance(member, _CONTAINERS) else member for name, member in value.items()}
     if is_array(value):
@@ -178,7 +174,7 @@ class _Handlers:
 
 
 class _Connection(Connection):
-    """The connection of one request; its exit stack is made when a handler first asks for it."""
+    """The connection of one request; its exit stack is created on first use."""
 
     cleanup: AsyncExitStack | None = None
 
@@ -199,7 +195,7 @@ class _Connection(Connection):
         return connection
 
     async def close(self) -> None:
-        """Do the cleanup that handlers have asked for; the shield around none takes longer than most tools."""
+        """Run the cleanup of handlers, if any: an empty shield takes longer than most tools."""
         if self.cleanup is not None:
             await aclose_shielded(self)
 
@@ -210,7 +206,7 @@ class _Connection(Connection):
 async def _handle(
     kernel: ServerRunner[Any], context: PeerMessage, method: str, params: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Handle a request: a call of a tool at once where that is the same, anything else by the kernel of the SDK."""
+    """Handle a request: a tool call directly if the result is the same, any other by the kernel of the SDK."""
     call = _read_call(kernel.server, params) if method == _CALL and kernel.connection.initialize_accepted else None
     if call is None:
         return await kernel.on_request(cast("Any", context), method, params)
@@ -226,10 +222,10 @@ class _ToolCall(NamedTuple):
 
 
 def _read_call(server: Server[Any], params: Mapping[str, Any] | None) -> _ToolCall | None:
-    """Parse the parameters of a call; None where the kernel makes a difference.
+    """Parse the parameters of a call; return None if the kernel has to handle it.
 
-    That is where parameters do not parse, which middleware is to hear of, where a handler reads others, and where
-    somebody's own middleware of the SDK may turn one request into another.
+    That is the case if the parameters are invalid, which middleware must see, if the handler takes other parameters,
+    and if custom middleware may turn one request into another.
     """
     entry = server.get_request_handler(_CALL)
     if params is None or entry is None or entry.params_type is not CallToolRequestParams:
@@ -275,9 +271,9 @@ def _wrap(middleware: ServerMiddleware[Any], call_next: CallNext) -> CallNext:
 
 
 def _to_data(result: object, version: str) -> dict[str, Any]:
-    """Return what a handler returned as the data of a response; raise MCPError where it is none.
+    """Return the result of a handler as the data of a response; raise MCPError if it is invalid.
 
-    A result of a tool was validated when it was made. Whatever else there is, is checked as the kernel does.
+    A CallToolResult was validated when it was created. Any other result is checked as by the kernel.
     """
     if isinstance(result, ErrorData):
         raise MCPError.from_error_data(result)
@@ -292,7 +288,7 @@ def _to_data(result: object, version: str) -> dict[str, Any]:
     try:
         return serialize_server_result(_CALL, version, data)
     except ValidationError as error:
-        _log.warning("a tool's handler returned what is no result: %s", error.errors(include_input=False))
+        _log.warning("a tool's handler returned an invalid result: %s", error.errors(include_input=False))
         raise MCPError(code=INTERNAL_ERROR, message="Handler returned an invalid result") from None
 
 

@@ -36,7 +36,7 @@ _RESULT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 
 
 class McpSession:
-    """A session over one connection; requests fail at once after it has closed."""
+    """A session over one connection; requests fail immediately after it has closed."""
 
     def __init__(self, connection: McpConnection, callbacks: Callable[[McpSession], Mapping[str, Any]]) -> None:
         self._connection = connection
@@ -46,7 +46,7 @@ class McpSession:
         self.closed = asyncio.Event()
         self.calls = SessionCalls()
         self._idle = asyncio.Event()
-        self._incident = object()  # one failure, however many calls it ends
+        self._incident = object()  # identifies one failure that ends several calls
         self.busy = 0
         self.listing = 0  # of the busy requests, those that do not belong to a call
         self.client_session: RawSession = cast("RawSession", None)
@@ -76,7 +76,11 @@ class McpSession:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            raise _to_connect_error(self._connection, error) from error
+            tool_error = to_tool_error(error)
+            tool_error.message = _describe_failure(self._connection, tool_error.message)
+            if isinstance(tool_error, ToolConnectionError):
+                tool_error.sent = False
+            raise tool_error from error
 
     @property
     def is_busy(self) -> bool:
@@ -122,7 +126,7 @@ class McpSession:
 
     def abandon(self, pending: PendingRequest) -> None:
         """Stop waiting for a request, and let the server know."""
-        gone = ToolConnectionError("the session was closed while the call was under way")
+        gone = ToolConnectionError("the session was closed while the call was running")
         self.client_session.rpc.abandon(pending, "caller cancelled", gone)
 
     def _on_end(self, _: PendingRequest) -> None:
@@ -158,12 +162,12 @@ class McpSession:
         if self._may_mean_lost_session(tool_error) and await self._is_session_lost():
             self.closed.set()
             return ToolConnectionError(
-                f"the server forgot the session: {tool_error.message}", sent=False, cause=tool_error
+                f"the server no longer knows the session: {tool_error.message}", sent=False, cause=tool_error
             )
         return tool_error
 
     async def _is_session_lost(self) -> bool:
-        """Whether the server also refuses a ping, so that it no longer knows the session."""
+        """Return whether the server also refuses a ping, because it no longer knows the session."""
         try:
             async with asyncio.timeout(_IDLE_WAIT_S):
                 await self.client_session.rpc.send_raw_request("ping", None)
@@ -174,7 +178,7 @@ class McpSession:
         return False
 
     def _may_mean_lost_session(self, tool_error: ToolError) -> bool:
-        """Whether a refusal may mean an unknown session, as after a restart of the server."""
+        """Return whether a refusal may mean an unknown session, as after a restart of the server."""
         if not isinstance(self._connection.endpoint, UrlEndpoint) or self.client_session.modern:
             return False
         return tool_error.status_code == 404 or (
@@ -206,9 +210,9 @@ class McpSession:
 
 
 class RequestOptions(NamedTuple):
-    """What a request has besides its parameters.
+    """Options of a request besides its parameters.
 
-    In the stateless protocol each request says what its client can do, and what it wants to hear of the log.
+    In the stateless protocol each request declares the capabilities and the log level of its client.
     """
 
     on_progress: OnProgress | None = None
@@ -279,7 +283,7 @@ class _PlainRequest(Request[dict[str, Any], str]):
 
 
 class _TaskRequest(_PlainRequest):
-    """A request about a task, whose id is also sent as a header."""
+    """A request about a task; the ID of the task is also sent as a header."""
 
     name_param = "taskId"
 
@@ -287,7 +291,7 @@ class _TaskRequest(_PlainRequest):
 async def _negotiate(
     connection: McpConnection, callbacks: Mapping[str, Any], *, begin: Callable[[], None]
 ) -> Client[Any]:
-    """Connect by the newest protocol that the configuration and the server allow; call `begin` before each try."""
+    """Connect by the newest protocol that the configuration and the server allow; call `begin` before each attempt."""
     first, *others = _candidates(connection)
     begin()
     try:
@@ -300,7 +304,7 @@ async def _negotiate(
     try:
         return await _connect(connection, callbacks, *others[0])
     except Exception:  # noqa: BLE001 - foreign code; the first failure is raised
-        raise failed from None  # people expect the first one to work
+        raise failed from None  # users expect the first one to succeed
 
 
 def _candidates(connection: McpConnection) -> list[tuple[str, str]]:
@@ -317,7 +321,7 @@ def _candidates(connection: McpConnection) -> list[tuple[str, str]]:
 
 
 def _can_fall_back(connection: McpConnection, error: Exception) -> bool:
-    """Whether to retry with the older protocol: the server exists but rejected the newer one.
+    """Return whether to retry with the older protocol: the server exists but rejected the newer one.
 
     Many stdio servers of the older protocol exit when their first request is not `initialize`.
     """
@@ -335,7 +339,7 @@ async def _connect(connection: McpConnection, callbacks: Mapping[str, Any], mode
             try:
                 session.adopt(DiscoverResult.model_validate(await session.send_discover(mode)))
             except (MCPError, ValueError, RuntimeError) as error:
-                msg = f"the server does not speak {mode} ({error}); leave options.protocol out"
+                msg = f"the server does not support {mode} ({error}); leave options.protocol out"
                 raise ToolConnectionError(msg, sent=False, cause=error) from error
         except BaseException:
             await _disconnect(client)
@@ -347,14 +351,6 @@ async def _disconnect(client: Client[Any]) -> None:
     """Close the client; a failed one raises its failure again, which is suppressed."""
     with suppress(Exception):
         await cast("Any", client).__aexit__(None, None, None)
-
-
-def _to_connect_error(connection: McpConnection, error: Exception) -> ToolError:
-    tool_error = to_tool_error(error)
-    tool_error.message = _describe_failure(connection, tool_error.message)
-    if isinstance(tool_error, ToolConnectionError):
-        tool_error.sent = False
-    return tool_error
 
 
 def _describe_failure(connection: McpConnection, text: str) -> str:

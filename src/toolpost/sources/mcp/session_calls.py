@@ -60,7 +60,7 @@ class SessionCalls:
 
     @contextmanager
     def heard_by(self, principal: Principal, client: CallingClient) -> Generator[None]:
-        """Let the client of a request hear what the server logs meanwhile."""
+        """Forward log messages of the server to the client of a request while it runs."""
         listener = (principal, client)
         self._clients.append(listener)
         try:
@@ -69,9 +69,9 @@ class SessionCalls:
             self._clients.remove(listener)
 
     def listeners(self, busy: int) -> list[CallingClient]:
-        """Return the clients that may hear a log; none when one of `busy` requests may be another person's.
+        """Return the clients that may receive a log; none if one of `busy` requests may belong to another user.
 
-        Servers do not say to which request a log belongs.
+        Log messages do not name their request.
         """
         people = {principal for principal, _ in self._clients} | set(self._unheld)
         alone = len(people) == 1 and busy <= len(self._clients)
@@ -83,10 +83,10 @@ class SessionCalls:
         return in_flight if in_flight is not None and in_flight.held else None
 
     def find_requester(self) -> SessionCall | None:
-        """Return the call that an elicitation belongs to; None when it might be another person's.
+        """Return the call that an elicitation belongs to; None if it might belong to another user.
 
-        The older protocol does not name the call. Among calls of one person the oldest is taken; with several people
-        none is, so one user cannot answer for another.
+        The older protocol does not name the call. Among calls of one user, the oldest is selected. With several users
+        none is, because one user must not answer for another.
         """
         free = [in_flight for in_flight in self._open.values() if not (in_flight.held or in_flight.done)]
         self._abandoned = [one for one in self._abandoned if one[0] > time.monotonic()]
@@ -107,8 +107,8 @@ class SessionCalls:
 class SessionCall:
     """A call on a session of the older protocol, held while an elicitation of the server is open.
 
-    Such a server keeps the request open until a person has answered; the request goes on meanwhile, outside the
-    deadline of the caller.
+    Such a server keeps the request open until a user has answered. The request continues without the deadline of the
+    caller.
     """
 
     __slots__ = ("_earlier_answers", "_ended", "_on_end", "_pending", "_response", "_session", "client", "request")
@@ -188,7 +188,7 @@ class SessionCall:
 
 
 class InputRequested(NamedTuple):
-    """Interrupts the wait for a result: the server asks for something first."""
+    """Interrupts the wait for a result: the server requests input first."""
 
     request: dict[str, Any]
 

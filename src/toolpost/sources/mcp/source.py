@@ -46,8 +46,8 @@ _RELAYED = {"resources_read": "resources/read", "prompts_get": "prompts/get"}
 class McpSource(BaseSource):
     """One MCP server, with a session for each credential that calls it.
 
-    The credential of the services lists the tools. Their `roots` are the folders that the server may know of, and
-    `listings` is the folder that caches the last listing.
+    The credential of the services lists the tools. Their `roots` are the folders that the server may know, and
+    `listings` is the folder of cached listings.
     """
 
     def __init__(self, config: ExternalToolConfig, services: Services) -> None:
@@ -74,13 +74,9 @@ class McpSource(BaseSource):
             self._callbacks, self._connect, self._list, anonymous=self._anonymous, poll_s=options.poll_s
         )
         self._closed = False
-        self._contents = ServerContents()
+        self.contents = ServerContents()
         self._listing_contents: asyncio.Task[None] | None = None
         self._news = ResourceNews(self._connect, self._callbacks.publish_update)
-
-    @property
-    def contents(self) -> ServerContents:
-        return self._contents
 
     @property
     def health(self) -> SourceHealth:
@@ -118,7 +114,7 @@ class McpSource(BaseSource):
         self._set_contents(await list_contents(session))
 
     def _set_contents(self, contents: ServerContents) -> None:
-        changed, self._contents = contents != self._contents, contents
+        changed, self.contents = contents != self.contents, contents
         if changed:
             self._callbacks.publish_contents()
 
@@ -128,7 +124,7 @@ class McpSource(BaseSource):
         return found
 
     async def discover(self) -> Sequence[ServerTool]:
-        """Connect and list the tools; `problems` names those left out.
+        """Connect and list the tools; `problems` names skipped ones.
 
         A server that lists only for accounts has the tools of its last known listing.
         """
@@ -167,7 +163,7 @@ class McpSource(BaseSource):
         session = self._sessions.find(call.credential)
         if session is None:
             question = lost_call_question(call, self.name)
-            if question is not None:  # asked before connecting: it does not depend on the server
+            if question is not None:  # before connecting: it does not depend on the server
                 return question
             session = await self._session(call.credential)
         try:

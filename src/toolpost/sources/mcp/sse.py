@@ -33,7 +33,7 @@ from toolpost.wire.targets import join_url, parse_target
 
 
 class EventStream:
-    """Link of the older SSE transport: messages are posted, and everything comes by one stream of events."""
+    """Link of the older SSE transport: messages are posted, and all responses arrive in one event stream."""
 
     def __init__(
         self, connection: ServerConnection, url: str, network: NetworkPolicy, *, on_end: Callable[[], None]
@@ -47,7 +47,7 @@ class EventStream:
         self._stream: AsyncGenerator[Event] | None = None
 
     async def open(self) -> None:
-        """Open the stream, whose first event names the URL to post to."""
+        """Open the stream; its first event contains the URL to post to."""
         answer = await self._http.send("GET", self._url, EVENT_HEADERS)
         if answer.status != HTTPStatus.OK:
             raise refusal(answer, await self._http.read(answer, MAX_REFUSAL_BYTES) or b"")
@@ -61,7 +61,8 @@ class EventStream:
         source, target = parse_target(self._url), parse_target(self._target)
         if (source.scheme, source.authority) != (target.scheme, target.authority):
             raise ToolConnectionError(
-                f"the server at {self._url} wants messages sent elsewhere, to {self._target}", sent=False
+                f"the server at {self._url} requires messages to be posted to another origin, {self._target}",
+                sent=False,
             )
 
     async def run(self, rpc: JsonRpc) -> None:
@@ -76,7 +77,7 @@ class EventStream:
                             rpc.receive(message)
                         if pause_s := rpc.due_pause():
                             await asyncio.sleep(pause_s)
-        if self._posts:  # their own failures say whether they were sent
+        if self._posts:  # their failures report whether they were sent
             await asyncio.wait(self._posts, timeout=LAST_POSTS_S)
         self._on_end()
 
@@ -86,7 +87,7 @@ class EventStream:
         await self._http.close()
 
     def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Post a request in a task; its response comes by the stream."""
+        """Post a request in a task; its response arrives in the stream."""
         if self._rpc is None:
             raise ToolConnectionError("the MCP connection is not open", sent=False)
         post = self._rpc.start(self._post_request(encode_message(message), pending, self._rpc))

@@ -1,7 +1,7 @@
 """MCP over streamable HTTP, with sessions and resumption of broken streams.
 
-A failed POST fails its own request and no other. Facts that only this side knows of a failure, such as the status,
-are part of the error of the request.
+A failed POST fails its own request and no other. The error of the request contains
+facts that only the transport knows, such as the status.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LAST_EVENT_ID = "last-event-id"
 _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 _EVENT_STREAM = "text/event-stream"
 _JSON = "application/json"
-_MAX_ATTEMPTS = 2  # to take up a broken stream again
+_MAX_ATTEMPTS = 2  # to resume a broken stream
 _RETRY_MS = 1000
 _NOTICE_S = 5.0
 
@@ -72,7 +72,7 @@ class StreamableHttp:
         self._notices: set[asyncio.Task[Any]] = set()
 
     async def run(self, rpc: JsonRpc) -> None:
-        """Wait: responses come by the requests' own tasks. Closing ends the server's session."""
+        """Wait until the session ends; the tasks of requests deliver the responses."""
         self._rpc = rpc
         await asyncio.get_running_loop().create_future()
 
@@ -91,9 +91,9 @@ class StreamableHttp:
             await self._http.close()
 
     def request(self, message: Message, pending: PendingRequest, headers: Mapping[str, str] | None) -> None:
-        """Post a request, at once where a connection is idle, otherwise in a task."""
+        """Post a request, immediately if a connection is idle, otherwise in a task."""
         if pending.method == "initialize":
-            self._version = None  # it negotiates the version, whatever was probed before
+            self._version = None  # it negotiates the version again
         elif headers is not None:
             self._version = headers.get(MCP_PROTOCOL_VERSION_HEADER, self._version)
         rpc, body, fields = self._open_rpc, encode_message(message), self._headers(headers)
@@ -112,7 +112,7 @@ class StreamableHttp:
         return self._rpc
 
     async def send(self, message: Message, headers: Mapping[str, str] | None = None) -> None:
-        """Post a notification or a response, and wait until the server has it, so that messages keep their order."""
+        """Post a notification or a response, and wait until the server has it, to keep the order of messages."""
         if headers is not None:
             self._version = headers.get(MCP_PROTOCOL_VERSION_HEADER, self._version)
         with suppress(ToolError):  # a lost notification must not end the session
@@ -122,7 +122,7 @@ class StreamableHttp:
             self._open_rpc.start(self._listen())
 
     def abandon(self, pending: PendingRequest, notice: Message) -> None:
-        """Close the response; the older protocol wants a notice as well."""
+        """Close the response; the older protocol requires a notification as well."""
         if self._version not in MODERN_PROTOCOL_VERSIONS:
             sending = asyncio.get_running_loop().create_task(self._send_notice(notice))
             self._notices.add(sending)
@@ -151,7 +151,7 @@ class StreamableHttp:
     # ------------------------------------------------------------------ responses
 
     def _on_news(self, exchange: Exchange, pending: PendingRequest, headers: Mapping[str, str], body: bytes) -> None:
-        """Deliver a small response that has come as a whole; let a task read any other."""
+        """Deliver a small response that has arrived completely; start a task to read any other."""
         if pending.future.done():
             exchange.abandon()
             return
@@ -169,7 +169,7 @@ class StreamableHttp:
             rpc.fail(pending, error)
 
     async def _finish(self, find_answer: Callable[[], Awaitable[ResponseHead]], pending: PendingRequest) -> None:
-        """Wait for the head of a response and read the rest; whatever fails, fails the request."""
+        """Wait for the head of a response and read the rest; any failure fails the request."""
         try:
             answer = await find_answer()
             try:
@@ -198,17 +198,14 @@ class StreamableHttp:
         if answer.headers.media_type == _EVENT_STREAM:
             await self._read_events(answer, pending)
         elif answer.status == HTTPStatus.OK:
-            await self._read_body(answer, pending)
+            read = await self._http.read(answer, self._http.limit)
+            await self._deliver(self._find_message(answer, read), pending)
+            _require_response(pending)
         else:
             raise MCPError(code=INVALID_REQUEST, message=f"the server answered HTTP {answer.status} without a message")
 
-    async def _read_body(self, answer: ResponseHead, pending: PendingRequest) -> None:
-        body = self._find_message(answer, await self._http.read(answer, self._http.limit))
-        await self._deliver(body, pending)
-        _require_response(pending)
-
     def _find_message(self, answer: ResponseHead, body: bytes | None) -> bytes:
-        """Return the JSON in a body; raise where there is none, or too much."""
+        """Return the JSON in a body; raise an error if there is none, or too much."""
         limit = self._http.limit
         if body is None or len(body) > limit:
             size = answer.headers.get("content-length") or ""
@@ -222,7 +219,7 @@ class StreamableHttp:
         return body
 
     async def _deliver(self, text: str | bytes, pending: PendingRequest | None) -> bool:
-        """Deliver what a body or an event contains; return whether the response to a request was in it."""
+        """Deliver the messages of a body or an event; return whether the response to the request was among them."""
         large = len(text) > LARGE_MESSAGE
         messages = await read_large(text, self._http.values) if large else read_messages(text)
         answered = self._receive(messages, pending)
@@ -240,7 +237,7 @@ class StreamableHttp:
         return answered
 
     async def _read_events(self, answer: ResponseHead, pending: PendingRequest) -> None:
-        """Deliver the events of a response; take a stream up again that ended before the response came."""
+        """Deliver the events of a response; resume a stream that ended before the response arrived."""
         last_id, retry_ms, attempts = "", _RETRY_MS, 0
         while True:
             try:
@@ -250,13 +247,13 @@ class StreamableHttp:
                     if event.kind == "message" and event.data and await self._deliver(event.data, pending):
                         return
             except ToolConnectionError:
-                pass  # it broke off
+                pass  # the stream broke
             if not last_id:
                 raise ToolConnectionError("MCP connection failed: SSE stream ended without a response")
             answer, attempts = await self._resume(last_id, retry_ms, attempts)
 
     async def _resume(self, last_id: str, retry_ms: int, attempts: int) -> tuple[ResponseHead, int]:
-        """Open a broken stream again after its last event; return how often that was tried since an event came."""
+        """Resume a broken stream after its last event; return it with the number of attempts since an event arrived."""
         while attempts < _MAX_ATTEMPTS:
             await asyncio.sleep(retry_ms / 1000)
             attempts += 1
@@ -264,7 +261,7 @@ class StreamableHttp:
                 answer = await self._open_stream(last_id)
                 if answer is not None:
                     return answer, attempts
-        raise ToolConnectionError("MCP connection failed: SSE stream ended and could not be taken up again")
+        raise ToolConnectionError("MCP connection failed: SSE stream ended and could not be resumed")
 
     async def _open_stream(self, last_id: str) -> ResponseHead | None:
         headers = {**self._headers(None), **EVENT_HEADERS, **({_LAST_EVENT_ID: last_id} if last_id else {})}
@@ -275,7 +272,7 @@ class StreamableHttp:
         return None
 
     async def _listen(self) -> None:
-        """Receive what belongs to no request, for as long as the server offers that."""
+        """Receive messages that do not belong to a request, while the server supports that."""
         last_id, retry_ms, failures = "", _RETRY_MS, 0
         while failures < _MAX_ATTEMPTS:
             try:
@@ -290,7 +287,7 @@ class StreamableHttp:
                 failures = 0
             except ToolError:
                 failures += 1
-            # Whatever the server asks for: one that ends every stream at once would be asked without a pause.
+            # Wait at least _RETRY_MS: a server that closes every stream immediately would be polled in a tight loop.
             await asyncio.sleep(max(retry_ms, _RETRY_MS) / 1000)
 
 

@@ -45,7 +45,7 @@ def build_tools(raw_tools: Iterable[Any], source: BaseSource) -> tuple[list[Serv
     for raw in raw_tools:
         name = raw.get("name") if is_object(raw) else None
         if not isinstance(name, str) or not name:
-            problems.append(f"source {config.name!r} lists a tool without a name; it is set aside")
+            problems.append(f"source {config.name!r} lists a tool without a name; it is skipped")
             continue
         if not config.includes(name):
             continue
@@ -59,7 +59,7 @@ def build_tools(raw_tools: Iterable[Any], source: BaseSource) -> tuple[list[Serv
             spec = _spec(canonical, raw, config, problems, target(f"tool {name!r}"), remote=remote)
             tools[canonical] = ServerTool(spec, name, source)
         except ToolSchemaError as error:
-            problems.append(f"tool {name!r} of source {config.name!r} is set aside: {error}")
+            problems.append(f"tool {name!r} of source {config.name!r} is skipped: {error}")
     return list(tools.values()), problems
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from toolpost.contracts.calls import ToolOutput
@@ -88,7 +89,10 @@ async def run_utility(
     match name:
         case "resources_list":
             resources = await session.list_all("resources/list", "resources")
-            return ToolOutput({"resources": resources, "templates": await _list_templates(session)})
+            templates: list[Any] = []
+            with suppress(ToolClientError):  # the server may not know the method
+                templates = await session.list_all("resources/templates/list", "resourceTemplates")
+            return ToolOutput({"resources": resources, "templates": templates})
         case "resources_read":
             return await read_resource(session, str(arguments["uri"]), context)
         case "prompts_list":
@@ -97,14 +101,6 @@ async def run_utility(
             params = {"name": arguments["name"], "arguments": dict(arguments.get("arguments") or {})}
             raw = await session.request("prompts/get", params)
             return ToolOutput({key: raw[key] for key in ("description", "messages") if key in raw})
-
-
-async def _list_templates(session: McpSession) -> list[Any]:
-    """List the resource templates; none when the server does not know the method."""
-    try:
-        return await session.list_all("resources/templates/list", "resourceTemplates")
-    except ToolClientError:
-        return []
 
 
 async def read_resource(session: McpSession, uri: str, context: Callable[[], ToolContext]) -> ToolOutput:

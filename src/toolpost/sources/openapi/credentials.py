@@ -56,7 +56,9 @@ class Credentials:
                 return presentation
         if not operation.security:
             return NOTHING
-        if credential.headers and not self._fits_anywhere(operation, credential):
+        named = {need.scheme for needs in operation.security for need in needs}
+        schemes = [self._schemes[name] for name in named if name in self._schemes]
+        if credential.headers and all(_adapt(scheme, credential) is None for scheme in schemes):
             return present_headers(credential)
         raise ToolAuthError(self._missing(operation))
 
@@ -113,11 +115,6 @@ class Credentials:
         flow: Any = scheme.flows.get("clientCredentials")
         url = scheme.token_url or (flow.get("tokenUrl") if is_object(flow) else None)
         return present_token(await self._tokens.token(_grant(scheme.name, url, client, need.scopes)))
-
-    def _fits_anywhere(self, operation: models.ApiOperation, credential: Credential) -> bool:
-        named = {need.scheme for needs in operation.security for need in needs}
-        schemes = [self._schemes[name] for name in named if name in self._schemes]
-        return any(_adapt(scheme, credential) is not None for scheme in schemes)
 
     def _missing(self, operation: models.ApiOperation) -> str:
         alternatives = [

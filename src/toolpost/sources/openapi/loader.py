@@ -76,10 +76,10 @@ def _origin(address: str, base_url: str | None) -> str:
     return f"{address}\n{base_url or ''}"
 
 
-async def _read_bytes(address: str, fetch: Fetch, *, limit: int = MAX_BYTES) -> bytes:
+async def _read_bytes(address: str, fetch: Fetch) -> bytes:
     if is_http_url(address):
         return await fetch(address)
-    return await asyncio.to_thread(_read_path, _file(address), limit)
+    return await asyncio.to_thread(_read_path, _file(address), MAX_BYTES)
 
 
 def _read_path(path: Path, limit: int) -> bytes:

@@ -202,14 +202,14 @@ def _with_content_headers(headers: list[Pair], encoded: EncodedBody | None, acce
 def _accept_header(operation: models.ApiOperation) -> str:
     """Build the Accept header: declared media types, JSON first, then anything."""
     offered = [kind for answer in operation.responses if answer.status[:1] in ("2", "d") for kind in answer.content]
-    named = [kind for kind in dict.fromkeys(offered) if _can_be_named(kind)]
+    named = [
+        kind
+        for kind in dict.fromkeys(offered)
+        if kind.isprintable() and parse_media_type(kind).essence and not parse_media_type(kind).is_range
+    ]
     named.sort(key=lambda kind: parse_media_type(kind).kind != "json")
     graded = [kind if at == 0 else f"{kind};q=0.9" for at, kind in enumerate(named[:_MAX_ACCEPTED])]
     return ", ".join([*graded, "*/*;q=0.1"] if graded else ["application/json", "*/*;q=0.9"])
-
-
-def _can_be_named(kind: str) -> bool:
-    return bool(parse_media_type(kind).essence) and not parse_media_type(kind).is_range and kind.isprintable()
 
 
 class EncodedBody(NamedTuple):

@@ -96,21 +96,23 @@ class OpenApiSource(BaseSource):
         self, description: ApiDescription
     ) -> tuple[list[OperationTool], NetworkPolicy, dict[str, Any], list[str]]:
         """Return the tools of an API, the policy that allows a local document's servers, scheme values and problems."""
-        api = _with_base_url(self.config.base_url, description)
-        local = () if is_http_url(self.config.connection) else api.operations
+        every = description.operations
+        if self.config.base_url is not None:
+            every = tuple(replace(operation, servers=(self.config.base_url,)) for operation in every)
+        local = () if is_http_url(self.config.connection) else every
         servers = {server for operation in local for server in operation.servers}
         hosts = self._client.policy.for_source(*sorted(filter(is_http_url, servers)))
-        values = scheme_values(self.name, self.config.auth_config, api.schemes, os.environ)
-        operations = [operation for operation in api.operations if self.config.includes(operation.tool_name)]
-        tools = [OperationTool(self._spec(operation), self, operation) for operation in operations]
+        values = scheme_values(self.name, self.config.auth_config, description.schemes, os.environ)
+        operations = [operation for operation in every if self.config.includes(operation.tool_name)]
+        tools: list[OperationTool] = []
+        for operation in operations:
+            spec = tool_spec(operation, source=self.name)
+            if self._idempotency_header and spec.replay == "unsafe":
+                spec = replace(spec, replay="keyed")
+            view = fit_to_budget(spec.input_schema)
+            spec = spec if view is spec.input_schema else replace(spec, model_schema=view)
+            tools.append(OperationTool(spec, self, operation))
         return tools, hosts, values, [f"source {self.name!r}: {problem}" for problem in description.problems]
-
-    def _spec(self, operation: ApiOperation) -> ToolSpec:
-        spec = tool_spec(operation, source=self.name)
-        if self._idempotency_header and spec.replay == "unsafe":
-            spec = replace(spec, replay="keyed")
-        view = fit_to_budget(spec.input_schema)
-        return spec if view is spec.input_schema else replace(spec, model_schema=view)
 
     async def _api(self) -> ApiDescription:
         """Read the document at the connection or a well-known URL below it; fall back to generic requests."""
@@ -213,12 +215,6 @@ class OpenApiSource(BaseSource):
             await client.close()
         await self._reference_client.close()
         await self._client.close()
-
-
-def _with_base_url(base_url: str | None, api: ApiDescription) -> ApiDescription:
-    if base_url is None:
-        return api
-    return replace(api, operations=tuple(replace(operation, servers=(base_url,)) for operation in api.operations))
 
 
 def _host(url: str) -> str:

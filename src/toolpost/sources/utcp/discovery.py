@@ -80,7 +80,7 @@ class ManualDiscovery:
         except ToolError as error:
             if _resolve_mode(url, mode) is UtcpMode.MANUAL_URL or not _answered_without_manual(error):
                 raise
-            note = f"no manual was found ({error}), so that one tool sends to the address itself"
+            note = f"no manual was found ({error}); one tool sends requests to the address itself"
             return DiscoveryResult([_base_manual(self._config)], problems=[note])
 
     async def _from_local(self, connection: str) -> DiscoveryResult:

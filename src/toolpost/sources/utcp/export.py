@@ -33,11 +33,11 @@ class ExportedCall(NamedTuple):
 Route: TypeAlias = Callable[["ToolSpec"], ExportedCall]
 
 
-def export_manual(specs: Iterable[ToolSpec], route: Route, *, version: str = "1.0.0") -> dict[str, Any]:
+def export_manual(specs: Iterable[ToolSpec], route: Route) -> dict[str, Any]:
     """Export tools as a manual; `route` decides how each of them is called."""
     return {
         "utcp_version": _UTCP_VERSION,
-        "manual_version": version,
+        "manual_version": "1.0.0",
         "tools": [_export_tool(spec, route) for spec in specs],
     }
 

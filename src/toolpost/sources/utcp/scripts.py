@@ -220,7 +220,7 @@ def _check_code(outline: str) -> None:
 
 def _unsafe_placeholder(text: str) -> ConfigError:
     return ConfigError(
-        f"its command has {text[:20]!r} beside or around an argument, so that it is not clear how bash "
+        f"its command has {text[:20]!r} beside or around an argument, and it is not clear how bash "
         "interprets it; arguments are allowed among bare words and within simple quotes, not in $( ), ${ }, backticks, "
         "here-documents or comments"
     )

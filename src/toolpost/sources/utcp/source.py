@@ -49,7 +49,7 @@ _MAX_REASONS = 3
 class UtcpSource(BaseSource):
     """Tools of the manuals at a URL, in a file or in the configuration itself.
 
-    Parts of a manual are delegated to sources of their own: OpenAPI documents, MCP servers and GraphQL endpoints.
+    Parts of a manual are delegated to separate sources: OpenAPI documents, MCP servers and GraphQL endpoints.
     A remote manual cannot extend the network policy.
     """
 

@@ -61,7 +61,7 @@ def _basic_header(auth: BasicAuth) -> str:
 
 
 class TemplateTokens:
-    """Token cache of templates; remembers the clients whose secret is only accepted in a header."""
+    """Token cache of templates; remembers the clients with a secret that is accepted only in a header."""
 
     def __init__(self, client: HttpClient) -> None:
         self._tokens = ClientTokens(client)

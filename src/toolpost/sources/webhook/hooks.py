@@ -183,7 +183,7 @@ def _encode(name: str, value: Any) -> str:
 def signature_headers(signature: WebhookSignature, body: bytes, *, now: float) -> tuple[Pair, ...]:
     """Return the HMAC signature header of a body, and the timestamp header if there is one.
 
-    A timestamp is signed with the body against replay. It goes into a header of its own, or into the prefix in
+    A timestamp is signed with the body against replay. It goes into a separate header, or into the prefix in
     place of `{timestamp}`, as Stripe does.
     """
     timestamp = str(int(now))

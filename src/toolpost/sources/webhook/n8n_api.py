@@ -37,7 +37,7 @@ _SETTINGS_KEYS = (
 
 
 class N8nApi:
-    """Client for the API of one n8n; `headers` hold its API key."""
+    """Client for the API of one n8n; `headers` contain its API key."""
 
     def __init__(self, client: HttpClient, base: str, headers: Sequence[Pair], *, timeout_s: float) -> None:
         self._client = client
@@ -122,7 +122,7 @@ class N8nApi:
 
 
 def _deduplicate(workflows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Keep one entry per workflow id; a list that changes meanwhile may repeat one on two pages."""
+    """Keep one entry per workflow id; a list that changes during paging may repeat one."""
     by_id: dict[str | int, dict[str, Any]] = {}
     for number, workflow in enumerate(workflows):
         workflow_id = workflow.get("id")

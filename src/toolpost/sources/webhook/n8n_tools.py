@@ -100,7 +100,7 @@ def _read_docs(trigger: WebhookTrigger) -> WorkflowNote:
     problems = [problem for note in notes for problem in note.problems]
     input_schema = next((note.input_schema for note in notes if note.input_schema is not None), None)
     if input_schema is not None and input_schema.get("type", "object") != "object":
-        problems.append("the input schema in its notes is not that of an object, so that it was not used")
+        problems.append("the input schema in its notes was not used, because it is not that of an object")
         input_schema = None
     if input_schema is None and is_object(trigger.sample):
         input_schema = infer_schema(trigger.sample)
@@ -151,4 +151,4 @@ def _duplicate_name_problems(triggers: Sequence[WebhookTrigger], names: Sequence
     for workflow, ids in by_name.items():
         if len(ids) > 1:
             tools = ", ".join(name for several in ids.values() for name in several)
-            yield f"{len(ids)} workflows are named {workflow!r}, so that their tools are named by their paths: {tools}"
+            yield f"{len(ids)} workflows are named {workflow!r}; their tools are named by their paths: {tools}"

@@ -92,7 +92,10 @@ def _parse_content(subject: str, response: Response, *, declares_output: bool, s
 
 def n8n_error(subject: str, hook: Hook, response: Response, *, secrets: Sequence[str] = ()) -> errors.ToolNodeError:
     """Map an error response of n8n to a ToolError that says what to do."""
-    raw = str(_json_object(response.body).get("message") or "")
+    try:
+        raw = str(as_object(parse_json(response.body)).get("message") or "")
+    except ValueError:
+        raw = ""
     message = sanitize(remove_stack_frames(raw), secrets)
     if response.status == 404 and (not_registered := _not_registered_message(subject, hook, message)):
         return errors.ToolClientError(not_registered, status_code=404, code="webhook_not_registered")
@@ -119,14 +122,6 @@ def _not_registered_message(subject: str, hook: Hook, message: str) -> str:
         return f"{msg}. Call the production URL: /webhook/ in place of {_TEST_PATH}"
     msg = f"{subject} is not registered: it is inactive, or n8n has just started, and registers webhooks within seconds"
     return f"{msg}. Activate it in n8n and call again"
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        value = parse_json(body)
-    except ValueError:
-        return {}
-    return as_object(value)
 
 
 def _login_hint(hook: Hook) -> str:

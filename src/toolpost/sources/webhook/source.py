@@ -7,7 +7,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from toolpost.contracts import errors
-from toolpost.contracts.calls import AuthorizedCall, Credential, ToolOutput
+from toolpost.contracts.calls import AuthorizedCall, ToolOutput
 from toolpost.contracts.config import ExternalToolConfig
 from toolpost.contracts.questions import Question
 from toolpost.contracts.source_kinds import AuthType
@@ -19,7 +19,6 @@ from toolpost.sources.requests import NOTHING, Presentation, make_sender
 from toolpost.sources.webhook.hooks import (
     BODILESS_METHODS,
     CONNECTION_TOOL,
-    Hook,
     HookDefinition,
     build_request,
     declared_hooks,
@@ -126,7 +125,8 @@ class WebhookSource(BaseSource):
         presentation = NOTHING
         if origin_of(hook.address) in self._own_origins:
             request = request.with_headers(_without_api_key(self.config.headers))
-            presentation = _presentation(self.config, hook, call.credential)
+            if not (hook.is_n8n and _holds_api_key(self.config)):
+                presentation = Presentation(headers=_without_api_key(call.credential.headers))
         send = self._send
         timeout_s = call.attempt_s or hook.timeout_s
         if timeout_s is not None:
@@ -144,12 +144,6 @@ class WebhookSource(BaseSource):
 
     async def close(self) -> None:
         await self._client.close()
-
-
-def _presentation(config: ExternalToolConfig, hook: Hook, credential: Credential) -> Presentation:
-    if hook.is_n8n and _holds_api_key(config):
-        return NOTHING
-    return Presentation(headers=_without_api_key(credential.headers))
 
 
 def _holds_api_key(config: ExternalToolConfig) -> bool:

@@ -159,16 +159,13 @@ class WebSocketSession:
         now = self._loop.time()
         self._timer, self._armed_for = None, _NEVER
         for number in [number for number, (_, until) in self._waiting.items() if until <= now]:
-            _settle(self._waiting.pop(number)[0], self._late(number))
+            text = f"source {self._name!r} did not answer in time"
+            if (stray := self._stray) is not None and number is not None and number <= stray.number:
+                text += f"; it sent {stray.describe()}"
+            _settle(self._waiting.pop(number)[0], ToolTimeoutError(text))
             self._is_owed = True
         if self._waiting:
             self._arm(min(until for _, until in self._waiting.values()))
-
-    def _late(self, number: int | None) -> ToolTimeoutError:
-        stray = self._stray
-        if stray is None or number is None or number > stray.number:
-            return ToolTimeoutError(f"source {self._name!r} did not answer in time")
-        return ToolTimeoutError(f"source {self._name!r} did not answer in time; it sent {stray.describe()}")
 
 
 class _Stray(NamedTuple):

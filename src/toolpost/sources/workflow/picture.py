@@ -58,7 +58,7 @@ def _columns(steps: Mapping[str, PlannedStep]) -> dict[str, int]:
 
 
 def _places(steps: Mapping[str, PlannedStep]) -> dict[_Spot, _Place]:
-    """Return the place of every step, and of every column that an arrow passes through, so that it crosses no step.
+    """Return the place of every step, and of each column that an arrow passes, because arrows must not cross steps.
 
     Within a column, spots are ordered by the rows of what leads to them.
     """
