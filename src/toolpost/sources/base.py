@@ -92,7 +92,7 @@ class ProbeResponse(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """What was detected: a label such as "an MCP server", the evidence, and the path below the given address.
+    """Result of a detection: a label such as "an MCP server", the evidence, and the path below the given address.
 
     A certain detection of another transport takes precedence over one that is not certain.
     """

@@ -60,7 +60,7 @@ class PythonTransport(Transport):
 
 
 class PythonSource(BaseSource):
-    """Collects the tools of a Python file (`./tools.py`) or of an importable module (`acme.tools`)."""
+    """Source of the tools of a Python file (`./tools.py`) or of an importable module (`acme.tools`)."""
 
     async def discover(self) -> Sequence[Tool]:
         named = [self._rename(tool) for tool in await asyncio.to_thread(self._collect)]
@@ -109,7 +109,7 @@ def _is_tool(value: object) -> TypeGuard[Tool]:
 
 
 class _NoBytecode:
-    """Keeps Python from writing `__pycache__` beside the files of sources; several may be imported at once."""
+    """Context without `__pycache__` beside the files of sources; several may be imported concurrently."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -166,7 +166,7 @@ def _distribution(point: EntryPoint) -> str:
 
 
 class _Collector:
-    """Collects tools, transports and problems."""
+    """Tools, transports and problems that are being collected."""
 
     def __init__(self) -> None:
         self.tools: list[Tool] = []

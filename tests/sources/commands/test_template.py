@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolpost.contracts.errors import ToolValidationError
-from toolpost.sources.commands.words import fill_words, has_half_slot, has_misplaced_flag, parse_words
+from toolpost.sources.commands.template import fill_words, has_half_slot, has_misplaced_flag, parse_words
 
 SHELL = ["; rm -rf /", "$(id)", "`id`", "a|b", "a && b", "> /etc/passwd", "'", '"', "*", "~", "a b", "\n", "", "é"]
 

@@ -40,7 +40,7 @@ def parse_output(
 
 
 class LineProgress:
-    """Report the lines of one command as progress.
+    """Reporter of the lines of one command as progress.
 
     Lines are held until the command has run for a moment, because the stdout of a short command is its result, not
     progress. After that, they are reported as they arrive, within the rate limit.

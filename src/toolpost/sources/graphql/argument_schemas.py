@@ -47,7 +47,7 @@ _DESCRIPTION_LIMITS = (160, 60, 0)
 
 
 class ArgumentSchemas:
-    """Converts field arguments to JSON Schema; caches the definition of each type."""
+    """Converter of field arguments to JSON Schema, with a cache of the definition of each type."""
 
     def __init__(self) -> None:
         self._full = [_SchemaWriter(_MAX_CHARS, limit) for limit in _DESCRIPTION_LIMITS]
@@ -59,7 +59,7 @@ class ArgumentSchemas:
     def view(self, field: GraphQLField, beside: JsonSchema) -> JsonSchema:
         """Return a smaller schema for models: all arguments, the properties in `beside`, and definitions that fit.
 
-        It accepts whatever the full schema accepts.
+        It accepts everything that the full schema accepts.
         """
         return _first_complete(self._views, field, beside)
 
@@ -74,7 +74,7 @@ def _first_complete(writers: list[_SchemaWriter], field: GraphQLField, beside: J
 
 
 class _SchemaWriter:
-    """Writes schemas of at most `budget` characters, with descriptions of at most `limit` characters."""
+    """Writer of schemas of at most `budget` characters, with descriptions of at most `limit` characters."""
 
     def __init__(self, budget: int, limit: int) -> None:
         self._budget = budget

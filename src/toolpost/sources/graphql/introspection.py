@@ -34,7 +34,7 @@ _NAME = re.compile(r"(?!__)[_A-Za-z][_0-9A-Za-z]{0,199}")
 def sanitize_introspection(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the valid part of `__schema`, and the problems of the rest.
 
-    Inputs whose required fields are invalid are dropped, and what requires those.
+    Inputs with an invalid required field are dropped, and everything that requires them.
     """
     sanitizer = _Sanitizer(schema)
     roots = {root: sanitizer.root(schema.get(root)) for root in _ROOTS}
@@ -43,7 +43,7 @@ def sanitize_introspection(schema: dict[str, Any]) -> tuple[dict[str, Any], list
 
 
 class _Sanitizer:
-    """Copies valid types and collects problems about the rest."""
+    """Copier of valid types that collects problems about the rest."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.problems: list[str] = []

@@ -39,7 +39,7 @@ _MAX_OTHERS_CHARS = 300
 
 
 class OperationBuilder:
-    """Builds the operations of one schema; caches the default selection of each type."""
+    """Builder of the operations of one schema, with a cache of the default selection of each type."""
 
     def __init__(self, schema: GraphQLSchema, *, depth: int, selections: Mapping[str, str]) -> None:
         self._schema = schema

@@ -25,7 +25,7 @@ _SHALLOW_TYPE_DEPTH = 5  # enough for [[T!]!]!, and within common depth limits o
 
 
 class SchemaLoader:
-    """Loads the schema of one source and builds its operations within `connect_timeout_s`."""
+    """Loader of the schema and the operations of one source, within `connect_timeout_s`."""
 
     introspection_queries = (
         get_introspection_query(specified_by_url=True, input_value_deprecation=True, one_of=True),

@@ -73,7 +73,7 @@ class Selection(Struct):
 
 
 class SelectionBuilder:
-    """Builds default selections of one schema: leaf fields at each level, objects down to `depth`."""
+    """Builder of default selections of one schema: leaf fields at each level, objects down to `depth`."""
 
     def __init__(self, schema: GraphQLSchema, *, depth: int) -> None:
         self.schema = schema
@@ -98,7 +98,7 @@ class SelectionBuilder:
 
 
 class _SelectionFiller:
-    """Adds fields to one selection up to MAX_FIELDS.
+    """One selection that is filled with up to MAX_FIELDS fields.
 
     Fields of different types may share a response key only if their shapes are equal (GraphQL's rule
     "Field Selection Merging"); otherwise the later one gets an alias.

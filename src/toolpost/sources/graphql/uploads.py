@@ -22,7 +22,7 @@ from toolpost.sources.graphql.types import UPLOAD, item_type, named_type, type_o
 
 
 class UploadArguments:
-    """Finds the arguments of a schema that take files."""
+    """The arguments of a schema that take files."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._types_with_uploads = _types_with_uploads(schema.type_map)

@@ -60,7 +60,7 @@ class RequestHandlers(Protocol):
 
 
 class SessionCallbacks:
-    """Build the callbacks of each session and forward tools, health and logs to the source's listener."""
+    """The callbacks of each session; they forward tools, health and logs to the source's listener."""
 
     def __init__(
         self, source: ToolSource, calls: RequestHandlers, capabilities: ClientCapabilities, *, elicitation: bool
@@ -134,7 +134,7 @@ class SessionCallbacks:
 
 
 class ClientCapabilities:
-    """Answer a server's requests for roots and sampling.
+    """The client capabilities roots and sampling of a source.
 
     Without a model, sampling is for calls of MCP clients that have one. With `pass_roots`, clients may answer with
     their own folders.

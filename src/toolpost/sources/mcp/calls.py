@@ -56,7 +56,7 @@ _CAPABILITY = {"sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
 class McpCalls:
-    """Runs the requests of one source."""
+    """The requests of one source."""
 
     def __init__(self, source: str, capabilities: ClientCapabilities, *, elicitation: bool) -> None:
         self.source = source

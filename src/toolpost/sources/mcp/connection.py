@@ -114,7 +114,7 @@ class McpConnection:
 
 
 class _LinkTransport(ClientTransport):
-    """Run a session over a link."""
+    """Client transport of the SDK for a session over a link."""
 
     def __init__(
         self,

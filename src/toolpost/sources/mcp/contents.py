@@ -60,7 +60,7 @@ def usable(items: Iterable[Any], key: str) -> list[dict[str, Any]]:
 
 
 class ResourceNews:
-    """Keeps subscriptions to resources of a server while there are subscribers, also after reconnects."""
+    """Subscriptions to resources of a server, which are renewed after reconnects."""
 
     def __init__(self, connect: Callable[[], Awaitable[McpSession]], updated: Callable[[str], None]) -> None:
         self._connect = connect

@@ -31,7 +31,7 @@ _NO_TOOLS_KNOWN = SourceHealth(
 
 
 class AnonymousListing:
-    """Remembers whether the server lists tools without a user's credential. `refusal` is its last 401 or 403."""
+    """Listings of a server that may require a user's credential; `refusal` is its last 401 or 403."""
 
     def __init__(self, source: BaseSource, listings: CacheFolder | None) -> None:
         config = self._config = source.config

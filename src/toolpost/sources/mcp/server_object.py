@@ -42,7 +42,6 @@ from toolpost.sources.mcp.sdk_seam import lifespan_of, lowlevel_server
 from toolpost.wire.tracing import find_tracer
 
 _CALL = "tools/call"
-_CONTAINERS = (dict, list)
 _LIBRARIES = ("mcp.", "fastmcp.")
 _ENVELOPE = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 
@@ -108,9 +107,9 @@ class Loopback:
 def _copy(value: Any) -> Any:
     """Copy JSON data, because neither end may change the data of the other."""
     if is_object(value):
-        return {name: _copy(member) if isinstance(member, _CONTAINERS) else member for name, member in value.items()}
+        return {name: _copy(member) for name, member in value.items()}
     if is_array(value):
-        return [_copy(item) if isinstance(item, _CONTAINERS) else item for item in value]
+        return [_copy(item) for item in value]
     return value
 
 

@@ -188,7 +188,7 @@ class SessionCall:
 
 
 class InputRequested(NamedTuple):
-    """Interrupts the wait for a result: the server requests input first."""
+    """Event that interrupts the wait for a result: the server requests input first."""
 
     request: dict[str, Any]
 

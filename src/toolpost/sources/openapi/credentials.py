@@ -20,7 +20,7 @@ _PAIRS = (("client_id", "client_secret"), ("username", "password"))
 
 
 class Credentials:
-    """Select the credentials of operations; `values` come from `scheme_values`.
+    """The credentials of operations; `values` come from `scheme_values`.
 
     `headers` are the configured headers of every request: one with the name of a scheme's header
     satisfies that scheme, and nothing is added for it.

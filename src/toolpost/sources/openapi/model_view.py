@@ -116,7 +116,7 @@ class Detail(NamedTuple):
 
 
 class _View:
-    """Renders one view; a shared definition is rendered at its required or else shallowest use."""
+    """Renderer of one view; a shared definition is rendered at its required or else shallowest use."""
 
     def __init__(self, schema: JsonSchema, detail: Detail) -> None:
         self._schema = schema

@@ -38,7 +38,7 @@ _BEST_FIRST = ("https", "http")
 
 
 class OperationReader:
-    """Read the operations of one document; skip invalid ones and record problems."""
+    """Reader of the operations of one document; invalid ones are skipped and recorded as problems."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ _ANYTHING = ("*/*", "application/*", "")
 
 
 class BodyReader:
-    """Reads the request bodies of operations."""
+    """Reader of the request bodies of operations."""
 
     def __init__(self, registry: DocumentRegistry, schemas: SchemaReader) -> None:
         self._registry = registry

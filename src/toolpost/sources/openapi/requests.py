@@ -53,7 +53,7 @@ _DOTS = frozenset({".", ".."})
 
 
 class RequestBuilder:
-    """Build the requests of one operation.
+    """Builder of the requests of one operation.
 
     A URL without parameters and the Accept header are built once, which saves 3 µs per call (measured 2026-11).
     """

@@ -12,9 +12,8 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.http.content import Content, UnreadableError, parse_body
 from toolpost.http.response_errors import response_error, status_phrase, unusable_error
 from toolpost.policy.redaction import Redactor
-from toolpost.schema.json_values import is_object
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse
-from toolpost.sources.openapi.pagination import PAGE_MEMBERS, NextPage, find_next_page
+from toolpost.sources.openapi.pagination import NextPage, find_next_page
 from toolpost.sources.requests import PlannedRequest
 from toolpost.wire.messages import Headers
 
@@ -73,8 +72,6 @@ def _success(
     output = ToolOutput(content.value, None, content.media_type, meta)
     if content.note:
         output = output.with_note(content.note)
-    if "link" not in headers and not (is_object(content.value) and not PAGE_MEMBERS.isdisjoint(content.value)):
-        return output
     url = "" if request is None else request.url
     page = find_next_page(operation, headers, content.value, url=url, arguments=arguments)
     return output if page is None else _with_next_page(output, page, Redactor(secrets))

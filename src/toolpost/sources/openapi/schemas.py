@@ -36,7 +36,7 @@ _ALL = frozenset({"string", "number", "boolean", "object", "array", "null"})
 
 
 class SchemaReader:
-    """Converts schemas; `access_filter` excludes read-only or write-only properties.
+    """Converter of schemas; `access_filter` excludes read-only or write-only properties.
 
     `definitions` are complete after `finish`; each is converted once, also if it is recursive.
     """
@@ -294,7 +294,7 @@ class PatternCache:
 
 
 class ReadWriteFilter:
-    """Finds the properties to exclude: read-only ones from requests, write-only ones from responses."""
+    """The properties to exclude: read-only ones from requests, write-only ones from responses."""
 
     def __init__(self, registry: DocumentRegistry, flag: AccessFlag) -> None:
         self._registry = registry

@@ -117,7 +117,7 @@ class YamlError(ValueError):
 
 
 class _Builder:
-    """Build data from parser events without recursion; limit the number of values that anchors repeat."""
+    """Builder of data from parser events, without recursion and with a limit on values that anchors repeat."""
 
     def __init__(self, *, is_escaped: bool) -> None:
         self._is_escaped = is_escaped

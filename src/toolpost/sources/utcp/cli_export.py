@@ -131,7 +131,7 @@ def _export_command(
 
 
 class CommandLineParser:
-    """Split a bash command into words, with `{name}` for each argument, to be run without a shell.
+    """Parser that splits a bash command into words, with `{name}` for each argument, to run it without a shell.
 
     Only words, quotes and variables are supported, which mean the same without a shell; all else is refused.
     `missing` are variables that the command's environment does not have.

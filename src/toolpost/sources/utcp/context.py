@@ -178,7 +178,7 @@ class RemoteContexts(NamedTuple):
 
 
 class ContextFactory:
-    """Create the contexts of a source's manuals over one shared transport, and close them together."""
+    """Factory of the contexts of a source's manuals, which share one transport and are closed together."""
 
     def __init__(self, config: ExternalToolConfig, network: NetworkPolicy) -> None:
         self._config = config

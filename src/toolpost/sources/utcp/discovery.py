@@ -40,7 +40,7 @@ _BASE_TOOL = "call"
 
 
 class ManualDiscovery:
-    """Discover the manuals of one source; `files` are the local files that were read."""
+    """Discovery of the manuals of one source; `files` are the local files that were read."""
 
     def __init__(
         self, config: ExternalToolConfig, credential: Credential, contexts: ContextFactory, scratch: Path
@@ -300,7 +300,7 @@ class DiscoveryResult(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """Where a document came from: its call template, its folder, and its URL if it is remote.
+    """Origin of a document: its call template, its folder, and its URL if it is remote.
 
     `label` names the document in errors. `operator_url` is the URL that the operator wrote for it. `unfilled` is the
     template of a client configuration before its variables were filled in, `secrets` are their values.

@@ -29,7 +29,7 @@ from toolpost.wire.targets import split_url
 
 
 class TemplateRequestBuilder:
-    """Build the requests of one template."""
+    """Builder of the requests of one template."""
 
     def __init__(self, template: templates.RequestTemplate) -> None:
         self._template = template

@@ -86,7 +86,7 @@ def _literal_secrets(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _TemplateFiller:
-    """Fills one template, and collects the values used and the names that are not set."""
+    """Filler of one template that collects the values used and the names that are not set."""
 
     def __init__(self, variables: Variables) -> None:
         self._variables = variables

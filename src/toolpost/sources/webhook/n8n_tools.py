@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class N8nToolBuilder(Struct, frozen=True, kw_only=True):
-    """Builds tools from workflows; `tools` are the configured options, by tool name."""
+    """Builder of tools from workflows; `tools` are the configured options, by tool name."""
 
     source: str
     base: str

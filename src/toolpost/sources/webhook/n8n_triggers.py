@@ -31,7 +31,7 @@ _HASH_CHARS = 6
 
 
 class TriggerReader(Struct):
-    """Collects the Webhook nodes of workflows, and the problems of nodes that were skipped."""
+    """The Webhook nodes of workflows, and the problems of nodes that were skipped."""
 
     triggers: list[WebhookTrigger] = field(default_factory=list["WebhookTrigger"])
     problems: list[str] = field(default_factory=list[str])

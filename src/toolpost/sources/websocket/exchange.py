@@ -24,7 +24,7 @@ ONLY = 1  # the id of the only message on a connection
 
 
 class DedicatedExchange:
-    """Send one message on a dedicated connection and receive its answers."""
+    """Exchange of one message and its answers on a dedicated connection."""
 
     def __init__(
         self, form: Literal["json", "text", "bytes"], correlation: Correlation | None, closing: ClosingConnections

@@ -162,7 +162,7 @@ class MessageTool(SourceTool):
 
 
 class MessagePlan(Struct, frozen=True, kw_only=True):
-    """How the message of a tool is built and sent; only a stream has limits."""
+    """Message builder, timeout and stream limits of a tool; only a stream has limits."""
 
     build: Build
     timeout_s: float

@@ -99,7 +99,7 @@ class ExpressionBudget:
 
 
 class BoundedInterpreter(TreeInterpreter):
-    """Evaluate a parsed expression within a budget; raise ExpressionLimitError if it is exceeded."""
+    """Interpreter with a budget; it raises ExpressionLimitError if the budget is exceeded."""
 
     def __init__(self, options: Options, budget: ExpressionBudget) -> None:
         super().__init__(options)

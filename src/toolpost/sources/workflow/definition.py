@@ -267,7 +267,7 @@ def _table_schema(port: Port) -> JsonSchema:
 
 
 class _Checker:
-    """Compile the expressions of a workflow and find the dependencies of steps; each error names the step."""
+    """Checker that compiles expressions and finds the dependencies of steps; each error names the step."""
 
     def __init__(self, data: WorkflowData) -> None:
         self._data = data
