@@ -76,7 +76,8 @@ class PythonSource(BaseSource):
         """Collect the tools of the module; a tool with several names is collected once."""
         connection = self.config.connection
         try:
-            module = _import(connection, self.name)
+            is_file = connection.endswith(".py")
+            module = _import_file(Path(connection), self.name) if is_file else importlib.import_module(connection)
             found = {id(value): value for value in vars(module).values() if _is_tool(value) or is_custom_tool(value)}
             return [as_tool(value) for value in found.values()]
         except (Exception, SystemExit) as error:  # foreign code may raise anything
@@ -130,12 +131,6 @@ class _NoBytecode:
 
 
 _no_bytecode = _NoBytecode()
-
-
-def _import(connection: str, source: str) -> ModuleType:
-    if connection.endswith(".py"):
-        return _import_file(Path(connection), source)
-    return importlib.import_module(connection)
 
 
 def _import_file(path: Path, source: str) -> ModuleType:

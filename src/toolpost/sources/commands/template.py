@@ -35,13 +35,11 @@ class CommandTemplate(NamedTuple):
     required: tuple[str, ...]
 
     def argv(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        missing = [name for name in self.required if arguments.get(name) is None and self._needs(name)]
+        used = {*slot_names(self.stdin or ""), *(name for word in self.words for name in word.slots)}
+        missing = [name for name in self.required if arguments.get(name) is None and name in used]
         if missing:
             raise errors.ToolValidationError([f"{name}: required" for name in missing])
         return (*self.fixed, *fill_words(self.words, arguments))
-
-    def _needs(self, name: str) -> bool:
-        return any(name in word.slots for word in self.words) or name in slot_names(self.stdin or "")
 
     def input(self, arguments: Mapping[str, Any]) -> bytes:
         if self.stdin is None:

@@ -24,7 +24,7 @@ from toolpost.contracts.spec import JsonSchema
 from toolpost.http.encoding import UnsendableError, compact_json
 from toolpost.schema.unions import allow_null, types_of
 from toolpost.sources.files import FILE
-from toolpost.sources.graphql.selections import TYPENAME, SelectedField, Selection
+from toolpost.sources.graphql.selections import TYPENAME, Selection
 from toolpost.sources.graphql.types import UPLOAD, item_type, truncate, type_of, unwrap_non_null
 
 DefinedType: TypeAlias = GraphQLEnumType | GraphQLInputObjectType
@@ -231,7 +231,11 @@ def _build_type(types: list[str], *, null: bool) -> JsonSchema:
 
 def object_schema(selection: Selection) -> JsonSchema:
     """Return the properties of an object with this selection; none is required, as a call may select others."""
-    schema = _properties(selection)
+    properties = {
+        key: output_schema(selected.type, None if selected.inner is None else object_schema(selected.inner))
+        for key, selected in selection.fields.items()
+    }
+    schema: JsonSchema = {"properties": properties}
     has_fragments = any(fragment.selection.fields for fragment in selection.fragments.values())
     return {**schema, "anyOf": list(_fragment_schemas(selection))} if has_fragments else schema
 
@@ -244,14 +248,6 @@ class _TypeDefinition(NamedTuple):
     stub: JsonSchema
     stub_size: int
     references: References
-
-
-def _properties(selection: Selection) -> JsonSchema:
-    return {"properties": {key: _field_schema(selected) for key, selected in selection.fields.items()}}
-
-
-def _field_schema(selected: SelectedField) -> JsonSchema:
-    return output_schema(selected.type, None if selected.inner is None else object_schema(selected.inner))
 
 
 def _fragment_schemas(selection: Selection) -> Iterator[JsonSchema]:

@@ -263,7 +263,8 @@ class _ModernRequest:
             request = {**self._params, **_input_params(answered, needed.state)}
             if not answered:
                 await asyncio.sleep(min(1.0, 0.1 * 2**number))  # the server needs time, not input
-        raise self._never_content()
+        source = self._calls.source
+        raise ToolClientError(f"MCP tool error: {source!r} still needs input after {_MAX_ROUNDS} rounds")
 
     async def _answer_or_question(self, needed: InputRequired, state: Raw) -> Raw | Question:
         """Answer the requests that can be answered here; return a question if others remain."""
@@ -345,9 +346,6 @@ class _ModernRequest:
         log_level = None if self._client is None else self._client.log_level
         options = RequestOptions(self._on_progress, self._calls.declared(self._client), log_level)
         return await self._session.request(method, params, options)
-
-    def _never_content(self) -> ToolClientError:
-        return ToolClientError(f"MCP tool error: {self._calls.source!r} still needs input after {_MAX_ROUNDS} rounds")
 
 
 def client_of(call: AuthorizedCall) -> CallingClient | None:

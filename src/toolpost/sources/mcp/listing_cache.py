@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_USERS = 64
 _TOOLS_FROM_CACHE = SourceHealth(
-    "up", "its tools are those that were listed last; a call requests its caller to sign in"
+    "up", "its tools are those that were listed last; a call requires its caller to sign in"
 )
 _NO_TOOLS_KNOWN = SourceHealth(
     "down", "no user has signed in yet, so its tools are not known: toolpost accounts connect"
@@ -116,7 +116,9 @@ class ListingCache:
             self._listings = {}
             data = None if self._folder is None else self._folder.read(self._name)
             with contextlib.suppress(ValueError, RecursionError):
-                self._listings = {} if data is None else _parse_listings(_decode(data), self._target)
+                if data is not None:
+                    text = data.decode()
+                    self._listings = _parse_listings(cooperative_decoder(text).decode(text), self._target)
         return self._listings
 
     def _write(self, listings: dict[str, CachedListing]) -> None:
@@ -130,11 +132,6 @@ class CachedListing(NamedTuple):
 
     tools: list[Any]
     offers: list[str]
-
-
-def _decode(data: bytes) -> Any:
-    text = data.decode()
-    return cooperative_decoder(text).decode(text)
 
 
 def _parse_listings(document: object, target: str) -> dict[str, CachedListing]:

@@ -54,7 +54,8 @@ def parse_openapi(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> ParsedDo
     """Parse the first document of an API; a ConfigError names the format that it looks like instead."""
     data = parse_document(raw, shown, limit=limit)
     if not is_object(data):
-        raise ConfigError(f"{shown} is not an OpenAPI document: it contains {_kind(data)}, not keys and values")
+        kind = "a list" if is_array(data) else "text" if isinstance(data, str) else "a single value"
+        raise ConfigError(f"{shown} is not an OpenAPI document: it contains {kind}, not keys and values")
     return ParsedDocument(data, _dialect(data, shown))
 
 
@@ -79,10 +80,6 @@ def _guess(data: dict[str, Any]) -> str:
         return "it looks like a Postman collection; export it as OpenAPI"
     keys = ", ".join(repr(str(key)[:40]) for key in list(data)[:5])
     return f"neither 'openapi' nor 'swagger' is among its keys ({keys or 'it has none'})"
-
-
-def _kind(value: Any) -> str:
-    return "a list" if is_array(value) else "text" if isinstance(value, str) else "a single value"
 
 
 def parse_document(raw: bytes, shown: str, *, limit: int = MAX_BYTES) -> Any:

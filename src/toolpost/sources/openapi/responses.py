@@ -13,7 +13,7 @@ from toolpost.http.content import Content, UnreadableError, parse_body
 from toolpost.http.response_errors import response_error, status_phrase, unusable_error
 from toolpost.policy.redaction import Redactor
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse
-from toolpost.sources.openapi.pagination import NextPage, find_next_page
+from toolpost.sources.openapi.pagination import find_next_page
 from toolpost.sources.requests import PlannedRequest
 from toolpost.wire.messages import Headers
 
@@ -74,7 +74,12 @@ def _success(
         output = output.with_note(content.note)
     url = "" if request is None else request.url
     page = find_next_page(operation, headers, content.value, url=url, arguments=arguments)
-    return output if page is None else _with_next_page(output, page, Redactor(secrets))
+    if page is None:
+        return output
+    redactor = Redactor(secrets)
+    # The note is for the model, the arguments in `meta` are for programs.
+    meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
+    return replace(output, meta=meta).with_note(redactor.text(page.note))
 
 
 def _meta(status: int, headers: Headers, secrets: Sequence[str]) -> dict[str, Any]:
@@ -85,12 +90,6 @@ def _meta(status: int, headers: Headers, secrets: Sequence[str]) -> dict[str, An
 def _redact_header(value: str, secrets: Sequence[str]) -> str:
     """Return a header value with secrets redacted and invalid bytes replaced."""
     return Redactor(secrets).text(value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
-
-
-def _with_next_page(output: ToolOutput, page: NextPage, redactor: Redactor) -> ToolOutput:
-    """Add the next page to the output: a note for the model, arguments in `meta` for programs."""
-    meta = {**output.meta, "next": {"arguments": page.arguments, "url": page.url and redactor.text(page.url)}}
-    return replace(output, meta=meta).with_note(redactor.text(page.note))
 
 
 def _content(operation: ApiOperation, status: int, headers: Headers, body: bytes, secrets: Sequence[str]) -> Content:

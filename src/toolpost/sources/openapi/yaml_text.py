@@ -78,10 +78,6 @@ def _escape(character: str) -> str:
     return f"{_ESCAPE}{ord(character):04x}"
 
 
-def _unescape(scalar: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), scalar) if _ESCAPE in scalar else scalar
-
-
 def _escape_block_tabs(lines: Iterable[str]) -> Iterator[str]:
     """Escape tabs at the start of the lines of block scalars."""
     outside = -1  # within a block scalar: the indentation of the line with its header
@@ -165,7 +161,9 @@ class _Builder:
         self._place(ended.value, ended.weight)
 
     def _scalar(self, event: Any) -> None:
-        text = _unescape(event.value) if self._is_escaped else event.value
+        text = event.value
+        if self._is_escaped and _ESCAPE in text:
+            text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
         if self._expects_key():
             self._stack[-1].key = text
             return

@@ -166,7 +166,11 @@ class CommandLineParser:
     def _expand(self, token: re.Match[str]) -> str:
         match token.lastgroup:
             case "name":
-                return f"{{{_argument_name(token['name'])}}}"
+                if token["name"][0].isdigit():
+                    raise ConfigError(
+                        f"its command has a place for {token['name']!r}; an argument's name begins with a letter"
+                    )
+                return f"{{{token['name']}}}"
             case "variable":
                 name = token["variable"].strip("{}")
                 if name not in self._env:
@@ -197,12 +201,6 @@ class CommandLineParser:
         if slot_names(self._words[0]):
             raise ConfigError("its command has an argument as its program; the program must be a literal")
         return tuple(self._words)
-
-
-def _argument_name(name: str) -> str:
-    if name[0].isdigit():
-        raise ConfigError(f"its command has a place for {name!r}; an argument's name begins with a letter")
-    return name
 
 
 def _escape_braces(text: str) -> str:

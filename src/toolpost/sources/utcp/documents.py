@@ -134,17 +134,17 @@ class ClientConfig(NamedTuple):
 async def load_client_config(data: Mapping[str, Any], folder: Path | None, label: str) -> ClientConfig:
     """Load a client configuration and its .env files, whose paths are relative to `folder`."""
     templates = data.get("manual_call_templates")
-    if not is_array(templates) or not templates or not all(map(_is_template, templates)):
+    if (
+        not is_array(templates)
+        or not templates
+        or not all(isinstance(as_object(template).get("call_template_type"), str) for template in templates)
+    ):
         raise ConfigError(f"{label}: manual_call_templates is a list of call templates, each with call_template_type")
     variables = data.get("variables")
     loaders = data.get("load_variables_from")
     files = tuple(_env_file(loader, folder, label) for loader in (loaders if is_array(loaders) else ()))
     loaded = [parse_env(await read_text(file)) for file in files]
     return ClientConfig(templates, (as_object(variables), *loaded), files)
-
-
-def _is_template(item: Any) -> bool:
-    return is_object(item) and isinstance(item.get("call_template_type"), str)
 
 
 def _env_file(loader: Any, folder: Path | None, label: str) -> Path:

@@ -66,6 +66,7 @@ class TriggerReader(Struct):
             reason = "its path or method is an n8n expression" if path is None else "its method cannot be called"
             self.problems.append(f"workflow {name!r} has a webhook that is skipped: {reason}")
             return
+        login = parameters.get("authentication")
         self.triggers += [
             WebhookTrigger(
                 workflow=name,
@@ -75,7 +76,7 @@ class TriggerReader(Struct):
                 path=path,
                 slots=tuple(step[1:] for step in path.split("/") if step.startswith(":") and step[1:]),
                 mode=str(parameters.get("responseMode") or RESPOND_IMMEDIATELY),
-                login=_login(parameters),
+                login=login if isinstance(login, str) and login != "none" else "",
                 notes=notes,
                 sample=_pinned_sample(workflow, node, method),
             )
@@ -110,11 +111,6 @@ def _path(workflow: dict[str, Any], node: dict[str, Any], parameters: dict[str, 
         path = f"{webhook_id}/{path}"
     steps = path.rstrip("/").split("/")
     return None if not _DOT_SEGMENTS.isdisjoint(steps) else "/".join(quote(step, safe=":") for step in steps)
-
-
-def _login(parameters: dict[str, Any]) -> str:
-    login = parameters.get("authentication")
-    return login if isinstance(login, str) and login != "none" else ""
 
 
 def _notes(

@@ -59,7 +59,10 @@ class WebhookSource(BaseSource):
     async def discover(self) -> Sequence[HookTool]:
         """Return tools for the declared webhooks; list the workflows of an n8n."""
         self._problems = []
-        definitions = await self._n8n_hooks() if await self._is_n8n() else self._declared_hooks()
+        if await self._is_n8n():
+            definitions = await self._n8n_hooks()
+        else:
+            definitions = [*declared_hooks(self.name, self.config.connection, self._options.tools or CONNECTION_TOOL)]
         included = [one for one in definitions if self.config.includes(one.name)]
         tools = [HookTool(one, self) for one in included if self._can_be_signed(one)]
         self.problems = [f"source {self.name!r}: {problem}" for problem in self._problems]
@@ -86,10 +89,6 @@ class WebhookSource(BaseSource):
             error.message = f"{error.message.rstrip('.')}. {hint}"
             error.args = (error.message,)
             raise
-
-    def _declared_hooks(self) -> list[HookDefinition]:
-        tools = self._options.tools or CONNECTION_TOOL
-        return [*declared_hooks(self.name, self.config.connection, tools)]
 
     async def _n8n_hooks(self) -> list[HookDefinition]:
         """Return the declared webhooks with a URL, and those of the active workflows."""

@@ -143,7 +143,7 @@ class Template:
 
     def render(self, scope: Mapping[str, Any]) -> Any:
         """Return the value with every expression evaluated; all of them share one budget."""
-        return self._render(_one_value if self._is_one else _SharedBudget().evaluate, scope)
+        return self._render(Expression.evaluate if self._is_one else _SharedBudget().evaluate, scope)
 
 
 class _SharedBudget:
@@ -158,10 +158,6 @@ class _SharedBudget:
         if self._bytes > MAX_BYTES:
             raise expression.limit_error(f"and those before it have more than {MAX_BYTES:,} bytes together")
         return value
-
-
-def _one_value(expression: Expression, scope: Mapping[str, Any]) -> Any:
-    return expression.evaluate(scope)
 
 
 _Evaluate: TypeAlias = "Callable[[Expression, Mapping[str, Any]], Any]"
