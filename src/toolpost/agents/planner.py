@@ -8,7 +8,14 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -37,7 +44,7 @@ from toolpost.catalog.registry import refuse_text
 from toolpost.contracts import errors
 from toolpost.contracts.chat import ChatModel, ModelReply, TextDelta, ToolCallDelta
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.events import EventCode, RunEvent
+from toolpost.contracts.events import RunEvent
 from toolpost.contracts.ids import writable
 from toolpost.contracts.nearest_names import nearest
 from toolpost.contracts.outcomes import Failed, OpenQuestion, Outcome, Paused
@@ -53,7 +60,7 @@ from toolpost.stores.state_events import StateEvents
 from toolpost.wire.tracing import find_tracer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
     from types import TracebackType
 
     from opentelemetry.trace import Tracer
@@ -197,7 +204,9 @@ class ReactPlanner:
         run = Run(box=box, conversation=conversation, context=context, on_event=on_event or self._on_event)
         self._catalog.follow_run(conversation.run_id)
         if resume_token is not None:
-            _check_token(resume_token)
+            if len(resume_token) < _SHORTEST_TOKEN:
+                why = f"anyone who guesses it can resume the run; at least {_SHORTEST_TOKEN} characters are needed"
+                raise errors.ConfigError(f"resume_token is too short: {why}, such as those of secrets.token_urlsafe()")
             run.claim, run.saved = (
                 await self._pauses_of(box).begin(resume_token, run.snapshot()),
                 len(conversation.messages),
@@ -491,12 +500,6 @@ def _check_context(tool_context: object) -> None:
         _check_kind("tool_context", tool_context, Mapping, "a mapping, such as {'user_id': 'acme:ann'}")
 
 
-def _check_token(resume_token: str) -> None:
-    if len(resume_token) < _SHORTEST_TOKEN:
-        why = f"anyone who guesses it can resume the run; at least {_SHORTEST_TOKEN} characters are needed"
-        raise errors.ConfigError(f"resume_token is too short: {why}, such as those of secrets.token_urlsafe()")
-
-
 class _TimeUsedUpError(Exception):
     """The model used the remaining time of the run's budget."""
 
@@ -609,7 +612,10 @@ class RunCalls:
         """Make the calls of a reply concurrently; paused calls stay waiting. Of too many, none is made."""
         conversation, calls = run.conversation, run.conversation.waiting
         if refusal := too_many_calls(len(calls), self._most):
-            outcomes: Sequence[Outcome] = [_refuse_call(conversation, call, refusal) for call in calls]
+            outcomes: Sequence[Outcome] = [
+                Failed("", conversation.run_id, name, errors.ToolError(refusal, tool_name=name, code=TOO_MANY_CALLS))
+                for name in (call.name for call in calls)
+            ]
         else:
             await run.save_step()  # from here on, idempotency keys find their outcomes
             with self._relay_progress(run, calls):
@@ -622,21 +628,29 @@ class RunCalls:
                 conversation.add_outcome(call, outcome)
         conversation.judge(outcomes)
 
-    @contextmanager
-    def _relay_progress(self, run: Run, calls: Sequence[PlannerCall]) -> Generator[None]:
+    def _relay_progress(self, run: Run, calls: Sequence[PlannerCall]) -> AbstractContextManager[None]:
         """Forward the progress of calls to the caller while they run."""
         if run.on_event is None:
-            yield
-            return
+            return nullcontext()
         registry, keys = run.box.registry, dict[str, str]()
         for call in (self._unwrap(run, one) for one in calls):
             name = registry.find(call.name).spec.name if registry.has(call.name) else call.name
             keys[name] = "" if name in keys else call.key  # events do not distinguish two calls of one tool
-        remove = run.box.router.emitter.add_sink(_ProgressRelay(run, keys))
-        try:
-            yield
-        finally:
-            remove()
+        loop = asyncio.get_running_loop()
+
+        def receive(event: RunEvent) -> None:
+            call, facts = event.call, event.payload
+            progress = results.CallProgress(
+                run_id=call.run_id,
+                call_id=keys.get(call.tool_name, ""),
+                tool_name=call.tool_name,
+                text=str(facts.get("text", "")),
+                fraction=facts.get("fraction"),
+                value=facts.get("value"),
+            )
+            loop.call_soon_threadsafe(run.emit, progress)  # plain functions report from a worker thread
+
+        return run.box.router.emitter.relay_progress(receive, run_id=run.conversation.run_id)
 
     async def _make_all(self, run: Run, calls: Sequence[PlannerCall]) -> Sequence[Outcome]:
         if len(calls) == 1:  # the usual case; a task would cost more than the call's overhead
@@ -755,35 +769,6 @@ class RunCalls:
             run.refused[pending_id] = str(error)
             if error.error_code == "question_expired":
                 await run.box.recovery.sweep()  # settles the expired question
-
-
-def _refuse_call(conversation: Conversation, call: PlannerCall, message: str) -> Failed:
-    return Failed(
-        "", conversation.run_id, call.name, errors.ToolError(message, tool_name=call.name, code=TOO_MANY_CALLS)
-    )
-
-
-class _ProgressRelay:
-    """Event sink that emits the progress of a run's calls as events of the planner."""
-
-    def __init__(self, run: Run, keys: Mapping[str, str]) -> None:
-        self._run = run
-        self._keys = keys
-        self._loop = asyncio.get_running_loop()
-
-    def emit(self, event: RunEvent) -> None:
-        if event.code is not EventCode.SUBAGENT_ACTION or event.call.run_id != self._run.conversation.run_id:
-            return
-        call, facts = event.call, event.payload
-        progress = results.CallProgress(
-            run_id=call.run_id,
-            call_id=self._keys.get(call.tool_name, ""),
-            tool_name=call.tool_name,
-            text=str(facts.get("text", "")),
-            fraction=facts.get("fraction"),
-            value=facts.get("value"),
-        )
-        self._loop.call_soon_threadsafe(self._run.emit, progress)  # plain functions report from a worker thread
 
 
 def _describe_start(run: Run, call: PlannerCall) -> results.CallStarted:

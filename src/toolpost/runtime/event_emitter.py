@@ -6,18 +6,19 @@ import asyncio
 import json
 import logging
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolpost.contracts.callers import CALLER_KEY_RUN, CALLER_SESSION_RUN, SCOPES
 from toolpost.contracts.errors import ToolTimeoutError
-from toolpost.contracts.events import JOURNALED, TRACEBACK, CallRef, EventCode, JsonText
+from toolpost.contracts.events import JOURNALED, TRACEBACK, CallRef, EventCode, JsonText, RunEvent
 from toolpost.contracts.outcomes import OUTPUT_ISSUES, Completed, Failed
 from toolpost.contracts.principal import LOCAL_TENANT
 from toolpost.runtime.event_bus import Emit, fan_out
 from toolpost.schema.json_values import compact_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from toolpost.catalog.registry import CatalogChange
     from toolpost.contracts.callers import CallerKey, CallerSession
@@ -68,6 +69,17 @@ class EventEmitter:
             self.emit = fan_out(self._sinks)
 
         return remove
+
+    @contextmanager
+    def relay_progress(
+        self, receive: Callable[[RunEvent], None], *, run_id: str | None = None, call_id: str | None = None
+    ) -> Generator[None]:
+        """Call `receive` with the progress of a run or of a call, possibly in a worker thread, within the context."""
+        remove = self.add_sink(_ProgressSink(receive, run_id, call_id))
+        try:
+            yield
+        finally:
+            remove()
 
     def emit_end(
         self,
@@ -159,6 +171,20 @@ class EventEmitter:
         run_id = f"source_{name}" if tenant == LOCAL_TENANT else f"source_{tenant}_{name}"
         call = CallRef(run_id, "", "", tenant, "toolpost", "", self._redactor.plain)
         self.emit(call, code, {"source": name, **facts})
+
+
+class _ProgressSink:
+    """Event sink that passes the progress of one run or one call to a function."""
+
+    def __init__(self, receive: Callable[[RunEvent], None], run_id: str | None, call_id: str | None) -> None:
+        self._receive = receive
+        self._run_id = run_id
+        self._call_id = call_id
+
+    def emit(self, event: RunEvent) -> None:
+        is_progress = event.code is EventCode.SUBAGENT_ACTION and self._run_id in (None, event.call.run_id)
+        if is_progress and self._call_id in (None, event.call.call_id):
+            self._receive(event)
 
 
 class NotJson(JsonText):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from toolpost.catalog.lock import DEFINITION, Lock
 from toolpost.catalog.registry import ToolRegistry
 from toolpost.contracts import errors
 from toolpost.contracts.context import ToolContext
-from toolpost.contracts.events import EventCode, RunEvent
+from toolpost.contracts.events import RunEvent
 from toolpost.contracts.outcomes import Completed, Failed, Outcome, pause_signal
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.sources import CredentialProvider
@@ -124,17 +124,19 @@ class StandaloneRouter:
                 call_id=call_id,
             )
 
-    @contextmanager
-    def _relayed(self, call_id: str, context: ToolContext | None) -> Generator[None]:
-        """Forward the progress of a call to its parent call, if any."""
+    def _relayed(self, call_id: str, context: ToolContext | None) -> AbstractContextManager[None]:
+        """Forward the progress and the stream of a call to its parent call, if any."""
         if not isinstance(context, ToolContext) or not context.is_running:
-            yield
-            return
-        remove = self.router.emitter.add_sink(_ProgressRelay(call_id, context))
-        try:
-            yield
-        finally:
-            remove()
+            return nullcontext()
+
+        def receive(event: RunEvent) -> None:
+            facts = event.facts
+            if "fraction" in facts:
+                context.progress(facts["text"], fraction=facts["fraction"])
+            else:
+                context.stream(json.loads(facts["value"]) if "value" in facts else facts["text"])
+
+        return self.router.emitter.relay_progress(receive, call_id=call_id)
 
     async def close(self) -> None:
         """Close sources, router and store; safe to call twice."""
@@ -142,23 +144,6 @@ class StandaloneRouter:
         await self.router.close()
         await self._store.close()
         self._closing.close()
-
-
-class _ProgressRelay:
-    """Sink that forwards the progress and the stream of one call to another call."""
-
-    def __init__(self, call_id: str, context: ToolContext) -> None:
-        self._call_id = call_id
-        self._context = context
-
-    def emit(self, event: RunEvent) -> None:
-        if event.code is not EventCode.SUBAGENT_ACTION or event.call.call_id != self._call_id:
-            return
-        facts = event.facts
-        if "fraction" in facts:
-            self._context.progress(facts["text"], fraction=facts["fraction"])
-        else:
-            self._context.stream(json.loads(facts["value"]) if "value" in facts else facts["text"])
 
 
 def _plain(arguments: Any) -> dict[str, Any]:
