@@ -313,25 +313,14 @@ class Agent:
         self._check_limits(task)
 
     async def _take_answer(self, task: Task, reply: ModelReply) -> str:
-        self._record_reply(task, [])
+        self._recorder.record_reply(task, [])
         if text := reply_text(reply):
             return text
         raise ToolExecutionError("the language model said nothing and called nothing", code="no_answer")
 
     async def _take_calls(self, task: Task, calls: list[PlannerCall]) -> str | None:
-        self._record_reply(task, calls)
+        self._recorder.record_reply(task, [self._model.step(call) for call in calls])
         return await self._make_calls(task, calls)
-
-    def _record_reply(self, task: Task, calls: Sequence[PlannerCall]) -> None:
-        message, context = task.conversation.messages[-1], task.context
-        context.iteration += 1
-        context.plan = [self._model.step(call) for call in calls]
-        content = message.get("content")
-        facts = {
-            "text": content if isinstance(content, str) else "",
-            "steps": [step.tool_name for step in context.plan],
-        }
-        self._recorder.record(task, EventCode.REASON_DONE, facts, [message])
 
     async def _make_calls(self, task: Task, calls: list[PlannerCall]) -> str | None:
         """Make the calls of a reply; return the result of a task that is finished despite an error."""
@@ -353,7 +342,7 @@ class Agent:
         conversation = task.conversation
         if refusal := too_many_calls(len(calls), self._most_calls):
             facts = {"error": refusal, "errorCode": TOO_MANY_CALLS}
-            self._add(task, "TOOL_CALL_FAILED", facts, tool_messages([call.id for call in calls], refusal))
+            self._recorder.add(task, "TOOL_CALL_FAILED", facts, tool_messages([call.id for call in calls], refusal))
             conversation.mistakes, conversation.problem = conversation.mistakes + 1, refusal
             return []
         done = await map_concurrent(calls, partial(self._step, task), max_concurrency=len(calls))
@@ -389,11 +378,7 @@ class Agent:
     def _add_action(self, task: Task, call_id: str, action: ActionResult) -> None:
         event = "TOOL_CALL_COMPLETED" if action.success else "TOOL_CALL_FAILED"
         data = {"toolName": action.tool_name, "durationMs": action.duration_ms, "error": action.error}
-        self._add(task, event, data, [self._model.result_message(call_id, action)])
-
-    def _add(self, task: Task, event: str, data: dict[str, Any], messages: list[dict[str, Any]]) -> None:
-        task.conversation.messages += messages
-        self._recorder.log(task, event, data, messages)
+        self._recorder.add(task, event, data, [self._model.result_message(call_id, action)])
 
     async def _reflect(self, task: Task, failed: list[ActionResult]) -> str | None:
         """Prompt for the next move after failed steps; return the result of a task that is finished despite them."""
@@ -446,7 +431,7 @@ class Agent:
             return
         text = await task.inputs.get()
         message = {"role": "tool", "tool_call_id": waiting.call_id, "content": text}
-        self._add(task, "TOOL_CALL_COMPLETED", {"toolName": waiting.step.tool_name}, [message])
+        self._recorder.add(task, "TOOL_CALL_COMPLETED", {"toolName": waiting.step.tool_name}, [message])
 
     def _complete(self, task: Task, result: str) -> None:
         task.context.final_result = result

@@ -128,6 +128,20 @@ class TaskRecorder:
         self.log(task, code.name, {camel(name): fact for name, fact in facts.items()}, messages)
         self._emit(task.last_event)
 
+    def record_reply(self, task: Task, plan: list[PlanStep]) -> None:
+        """Record the last message of a task, a reply of the model with this plan."""
+        message, context = task.conversation.messages[-1], task.context
+        context.iteration += 1
+        context.plan = plan
+        content = message.get("content")
+        facts = {"text": content if isinstance(content, str) else "", "steps": [step.tool_name for step in plan]}
+        self.record(task, EventCode.REASON_DONE, facts, [message])
+
+    def add(self, task: Task, event: str, data: Mapping[str, Any], messages: Sequence[dict[str, Any]]) -> None:
+        """Add messages to the conversation of a task and to its log."""
+        task.conversation.messages += messages
+        self.log(task, event, data, messages)
+
     def log(self, task: Task, event: str, data: Mapping[str, Any], messages: Sequence[Mapping[str, Any]] = ()) -> None:
         """Write to the log of a task; continue if it cannot be written."""
         if task.log is None:

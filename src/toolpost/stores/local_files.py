@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from toolpost.stores.agent_records.folders import SESSION_FOLDER, SHARED_MEMORY, TASK_FOLDER, TENANTS, USER_MEMORY
 
+_PER_MACHINE = "an agent continues on the machine that it began on"
+_CACHE = "a cache; each machine fills its own"
+
 
 class LocalData(NamedTuple):
     """Data that a store does not contain; `name` is an entry of the data folder, or describes another place."""
@@ -14,9 +17,6 @@ class LocalData(NamedTuple):
     content: str
     consequence: str
 
-
-_PER_MACHINE = "an agent continues on the machine that it began on"
-_CACHE = "a cache; each machine fills its own"
 
 LOCAL_DATA = (
     LocalData(TASK_FOLDER, "logs of agents' tasks", _PER_MACHINE),

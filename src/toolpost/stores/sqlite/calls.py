@@ -19,6 +19,27 @@ _JOURNAL = "call_id, step, run_id, tool_name, tenant, user, at, owner, call, res
 _NAME_OF_INTENT = """
 SELECT tenant, user, call_id, step, run_id, tool_name FROM journal WHERE call_id = ? AND step = ?
 """
+_RESERVE = """
+INSERT INTO keys (tenant, user, key, call_id, tool_name, arguments_hash, at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+_HOLDER = """
+SELECT call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND key = ?
+"""
+_CALL_OF_KEY = """
+SELECT key, call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND call_id = ?
+"""
+_SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
+_RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
+_NAME_OF_KEY = """
+SELECT tenant, user, key, call_id, tool_name, arguments_hash FROM keys WHERE tenant = ? AND user = ? AND key = ?
+"""
+_OWNERS = """
+SELECT tenant FROM runs WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
+UNION SELECT tenant FROM pending WHERE call_id = :id
+"""
+_REQUEST = "INSERT OR REPLACE INTO cancels (target_id, tenant, requested_by, at) VALUES (?, ?, ?, ?)"
+_REQUESTED = "SELECT target_id, at, tenant FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
 
 
 class SQLiteJournal:
@@ -91,23 +112,6 @@ class SQLiteJournal:
         )
 
 
-_RESERVE = """
-INSERT INTO keys (tenant, user, key, call_id, tool_name, arguments_hash, at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING
-"""
-_HOLDER = """
-SELECT call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND key = ?
-"""
-_CALL_OF_KEY = """
-SELECT key, call_id, tool_name, arguments_hash, outcome, owner FROM keys WHERE tenant = ? AND user = ? AND call_id = ?
-"""
-_SETTLE = "UPDATE keys SET outcome = ?, at = ? WHERE tenant = ? AND user = ? AND key = ?"
-_RELEASE = "DELETE FROM keys WHERE tenant = ? AND user = ? AND key = ? AND outcome IS NULL AND ? IN ('', call_id)"
-_NAME_OF_KEY = """
-SELECT tenant, user, key, call_id, tool_name, arguments_hash FROM keys WHERE tenant = ? AND user = ? AND key = ?
-"""
-
-
 class SQLiteIdempotencyStore:
     """Idempotency keys by user: reserved by one statement, stored with the outcome of their call."""
 
@@ -153,14 +157,6 @@ class SQLiteIdempotencyStore:
             outcome=None if outcome is None else decrypt_record(self._shared.cipher, outcome, *name),
             owner_alive=self._shared.liveness.alive(owner),
         )
-
-
-_OWNERS = """
-SELECT tenant FROM runs WHERE run_id = :id UNION SELECT tenant FROM journal WHERE call_id = :id
-UNION SELECT tenant FROM pending WHERE call_id = :id
-"""
-_REQUEST = "INSERT OR REPLACE INTO cancels (target_id, tenant, requested_by, at) VALUES (?, ?, ?, ?)"
-_REQUESTED = "SELECT target_id, at, tenant FROM cancels WHERE target_id IN (SELECT value FROM json_each(?))"
 
 
 class SQLiteCancelStore:

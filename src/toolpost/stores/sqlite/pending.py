@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from toolpost.stores.encryption import UNREADABLE, readable_rows
 from toolpost.stores.records import action_from_data, action_to_data, answer_to_data
 from toolpost.stores.sqlite.changes import pending_topic
 from toolpost.stores.sqlite.context import SQLiteContext
+from toolpost.stores.sqlite.database import RowChange
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = list[Row]
@@ -56,26 +57,17 @@ UPDATE pending SET owner = ? WHERE owner = ? AND NOT EXISTS (
     SELECT 1 FROM journal WHERE journal.call_id = pending.call_id AND journal.step = '' AND journal.result IS NULL
 ) RETURNING {_COLUMNS}
 """  # noqa: S608
-
-
-class _Change(NamedTuple):
-    """A change of status: assignments and the condition of one atomic UPDATE."""
-
-    assignments: str
-    condition: str
-
-
-_CLAIM = _Change(
+_CLAIM = RowChange(
     "status = 'claimed', answer = :answer, answered_by = :by, answered_at = :at, owner = :owner",
     "id = :id AND status = 'open' AND expires_at > :at",
 )
-_SETTLE = _Change("status = :status, outcome = :outcome, owner = NULL", "id = :id AND status IN ('claimed', :status)")
-_REOPEN = _Change(
+_SETTLE = RowChange("status = :status, outcome = :outcome, owner = NULL", "id = :id AND status IN ('claimed', :status)")
+_REOPEN = RowChange(
     "status = 'open', answer = NULL, answered_by = NULL, answered_at = NULL, owner = NULL",
     "id = :id AND status = 'claimed'",
 )
-_EXPIRE = _Change("status = 'expired', owner = :owner", "status = 'open' AND expires_at <= :at")
-_CANCEL = _Change(
+_EXPIRE = RowChange("status = 'expired', owner = :owner", "status = 'open' AND expires_at <= :at")
+_CANCEL = RowChange(
     "status = 'cancelled', owner = :owner",
     "status = 'open' AND (call_id = :id OR run_id = :id) AND (:tenant IS NULL OR tenant = :tenant)",
 )
@@ -222,13 +214,15 @@ class SQLitePendingStore:
 
         return await self._shared.writer.submit(work)
 
-    async def _change(self, change: _Change, values: dict[str, Any]) -> Actions:
+    async def _change(self, change: RowChange, values: dict[str, Any]) -> Actions:
         """Apply a change and return the changed actions; if one cannot be decrypted now, change nothing."""
         changed = await self._shared.writer.submit(lambda db: self._actions(self._apply(db, change, values)))
         self._shared.changes.notify(pending_topic(action.id) for action in changed)
         return changed
 
-    def _apply(self, db: sqlite3.Connection, change: _Change, values: dict[str, Any], *, strict: bool = False) -> Rows:
+    def _apply(
+        self, db: sqlite3.Connection, change: RowChange, values: dict[str, Any], *, strict: bool = False
+    ) -> Rows:
         """Change rows and renew their MACs, except invalid ones, which `verify` still reports."""
         query = f"SELECT {STATUS_COLUMNS}, mac FROM pending WHERE {change.condition}"  # noqa: S608 - constants, here and below
         sound = [row[0] for row in db.execute(query, values).fetchall() if self._is_sound(row, strict=strict)]

@@ -91,13 +91,11 @@ class SQLiteTokenRows:
         stand = db.execute(_STAND, key).fetchone()
         if stand is not None and stand[:3] == (version, "live", ""):
             db.execute(_LEASE, (holder, self._shared.owner_id, now + lease_s, *key))
-        elif stand is not None and stand[:2] == (version, "live") and self._is_lost(stand[3], stand[4], now):
-            db.execute(_DOUBT, key)
+        elif stand is not None and stand[:2] == (version, "live"):
+            *_, owner, until = stand
+            if until <= now or not self._shared.liveness.alive(owner):  # the lease is lost
+                db.execute(_DOUBT, key)
         return self._find(db, key)
-
-    def _is_lost(self, owner: str, until: float, now: float) -> bool:
-        """Return whether a lease is lost: its process has ended, or it has expired."""
-        return until <= now or not self._shared.liveness.alive(owner)
 
     def _write(
         self, db: sqlite3.Connection, key: TokenKey, body: Mapping[str, Any], status: TokenStatus = "live"
