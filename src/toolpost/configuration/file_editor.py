@@ -136,7 +136,9 @@ def insert_sources(text: str, sources: Sequence[ExternalToolConfig]) -> str:
     try:
         place, piece, end = _insertion(text, sources)
         after = text[:place] + piece.replace("\n", newline) + text[end:]
-        if yaml.safe_load(after) == _with_sources(yaml.safe_load(text), sources):
+        document: dict[str, Any] = yaml.safe_load(text) or {}
+        listed = [*(document.get(_KEY) or []), *map(source_data, sources)]
+        if yaml.safe_load(after) == {**document, _KEY: listed}:
             return after
     except (yaml.YAMLError, _NoPlaceError):
         pass
@@ -280,11 +282,6 @@ def _block(sources: Sequence[ExternalToolConfig], column: int) -> str:
         [source_data(source) for source in sources], sort_keys=False, allow_unicode=True, width=_WIDE
     )
     return "".join(f"{' ' * column}{line}" for line in dumped.splitlines(keepends=True))
-
-
-def _with_sources(data: Any, sources: Sequence[ExternalToolConfig]) -> dict[str, Any]:
-    document: dict[str, Any] = data or {}
-    return {**document, _KEY: [*(document.get(_KEY) or []), *map(source_data, sources)]}
 
 
 def _read(path: Path) -> str:

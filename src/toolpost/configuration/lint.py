@@ -60,7 +60,9 @@ def lint_settings(
     for listing in names.sure:
         findings += [*_lint_source_overrides(listing, names), *_lint_filter(listing), *_lint_exclude(listing)]
         findings += _lint_empty_source(listing)
-    findings += [*_lint_collections(settings, names), *_lint_views(settings, names)]
+    for collection, members in settings.collections.items():
+        findings += [LintFinding(f"collection {collection!r}: {text}") for text in _unknown_members(members, names)]
+    findings += _lint_views(settings, names)
     findings += _lint_providers(settings, names)
     findings += _lint_descriptions(names)
     findings += _lint_roles(settings)
@@ -264,11 +266,6 @@ def _lint_empty_source(listing: SourceListing) -> Iterator[LintFinding]:
     yield LintFinding(f"source {config.name!r} has no tools{hint}")
 
 
-def _lint_collections(settings: Settings, known: _KnownNames) -> Iterator[LintFinding]:
-    for collection, members in settings.collections.items():
-        yield from (LintFinding(f"collection {collection!r}: {text}") for text in _unknown_members(members, known))
-
-
 def _unknown_members(members: Iterable[str], known: _KnownNames) -> list[str]:
     """Report the members of a set of tools, names or `tag:x`, that match no tool."""
     entries = list(members)
@@ -309,7 +306,7 @@ def _lint_providers(settings: Settings, known: _KnownNames) -> Iterator[LintFind
 def _lint_descriptions(known: _KnownNames) -> Iterator[LintFinding]:
     """Report Python tools without a description; those of servers are for the authors of the servers to describe."""
     for spec in known.registry.specs():
-        if not spec.description.strip() and _is_python_tool(spec.name, known):
+        if not spec.description.strip() and known.registry.find(spec.name).traits.is_own_code:
             why = "so a model cannot know its purpose; give its function a docstring"
             yield LintFinding(f"tool {spec.name!r} has no description, {why}")
 
@@ -327,10 +324,6 @@ def _lint_roles(settings: Settings) -> Iterator[LintFinding]:
         if "answer" in role.scopes and not oidc.person_clients:
             why = "server.oidc.person_clients names no client of approvers, so tokens never answer"
             yield LintFinding(f"{where} has the scope answer without effect: {why}")
-
-
-def _is_python_tool(name: str, known: _KnownNames) -> bool:
-    return known.registry.find(name).traits.is_own_code
 
 
 def _lint_provider(tool: str, provider: ProviderSettings, known: _KnownNames) -> Iterator[str]:

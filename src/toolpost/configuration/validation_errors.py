@@ -54,7 +54,9 @@ class _ErrorMessage:
             case "value_error":
                 return self._describe_expectation(str(self._details.get("ctx", {}).get("error")))
             case _:
-                return self._describe_expectation(_first_part(plain_message(self._details["msg"])))
+                # Pydantic appends how it tried to read the value; the expectation comes first.
+                expected = re.split(r", (?:unable|got|not) ", plain_message(self._details["msg"]))[0]
+                return self._describe_expectation(expected)
 
     def _describe_expectation(self, expected: str) -> str:
         if expected.startswith("must "):
@@ -88,11 +90,6 @@ class _ErrorMessage:
     def _hint(self) -> str:
         numeric = isinstance(self._details["input"], int | float)
         return "; put it in quotes" if self._details["type"] == "string_type" and numeric else ""
-
-
-def _first_part(text: str) -> str:
-    # Pydantic appends how it tried to read the value; the expectation comes first.
-    return re.split(r", (?:unable|got|not) ", text)[0]
 
 
 def _written_keys(details: ErrorDetails, parents: Keys, data: Any) -> Keys:

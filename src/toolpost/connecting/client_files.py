@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -144,7 +144,8 @@ class _FileReader:
         if beside and self._path.name in _LISTS_ALONE:
             self._notes.append(f"{_quote(beside)} beside {table!r} skipped: unknown key")
         projects = document.get("projects")
-        own = [name for name, about in projects.items() if _has_servers(about)] if is_object(projects) else []
+        abouts = projects.items() if is_object(projects) else ()
+        own = [name for name, about in abouts if is_object(about) and about.get("mcpServers")]
         if own:
             self._notes.append(f"servers of the projects {_quote(own)} are skipped")
 
@@ -188,10 +189,6 @@ def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:
     listed = document.get("inputs")
     items = [item for item in listed if is_object(item)] if is_array(listed) else []
     return {str(item.get("id")): item for item in items}
-
-
-def _has_servers(about: Any) -> bool:
-    return is_object(about) and bool(cast("Mapping[str, Any]", about).get("mcpServers"))
 
 
 def _quote(names: list[str]) -> str:

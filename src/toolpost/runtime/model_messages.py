@@ -158,7 +158,9 @@ def model_text(outcome: Outcome) -> str:
 
 
 def _result_text(outcome: Completed) -> str:
-    text = _in_words(outcome.content) if outcome.text is None else outcome.text
+    text, content = outcome.text, outcome.content
+    if text is None:
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     if OUTPUT_ISSUES in outcome.meta:
         text = f"{text}\n{_violation_note(outcome.meta[OUTPUT_ISSUES])}"
     trust = outcome.meta.get("trust")
@@ -181,7 +183,3 @@ def _error_text(tool_name: str, error: ToolError) -> str:
     if quotes and not error.is_trusted:
         return f"{head}.\n{tool_results(message, tool_name)}"
     return f"{head}: {clean_text(message).text}"
-
-
-def _in_words(content: Any) -> str:
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

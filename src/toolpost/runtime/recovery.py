@@ -103,7 +103,8 @@ class Recovery:
         # First, because events of this process would make it the owner of these runs.
         orphans = await self._store.events.adopt_orphans()
         intents = await self._store.journal.adopt_orphans()
-        for entry in sorted(intents, key=_depth, reverse=True):  # nested calls first: a parent call may wait for them
+        # Nested calls first: a parent call may wait for them.
+        for entry in sorted(intents, key=lambda intent: intent.call_id.count("."), reverse=True):
             await self._recover_intent(entry)
         waiting, self._waiting = self._waiting, []
         for action in [*waiting, *await self._store.pending.adopt_claims()]:
@@ -263,11 +264,6 @@ class Recovery:
             await self._actions.carry_out(action, recovered=True)
         except StoreError as error:  # it may have run, so it stays claimed until the journal can be read
             _log.warning("the outcome of %s could not be stored: %s", action.call_id, error)
-
-
-def _depth(entry: JournalEntry) -> int:
-    """Return the nesting depth of a call."""
-    return entry.call_id.count(".")
 
 
 def _with_inner_calls(question: Question, done: Collection[JournalEntry]) -> Question:

@@ -223,11 +223,14 @@ class ToolRouter:
         run_id = f"run_{random_part}" if run_id is None else writable(run_id)
         key = None if idempotency_key is None else writable(idempotency_key)
         snapshot = snapshot_arguments({} if arguments is None else arguments)
+        private = snapshot  # the caller cannot change it
+        if snapshot.__class__ is not dict:
+            private = json.loads(snapshot) if snapshot.__class__ is JsonText else arguments
         request = RequestedCall(
             f"call_{random_part}" if call_id is None else call_id,
             run_id,
             tool_name,
-            snapshot if snapshot.__class__ is dict else _private(arguments, snapshot),
+            private,
             principal,
             timeout_s,
             key,
@@ -266,8 +269,9 @@ class ToolRouter:
             outcome = self._failed(attempt, failure_of(raised, attempt.call.tool_name))
         finally:
             self.inflight.leave(attempt)
-        if type(outcome) is Failed and _is_unbegun(attempt, outcome.error):
-            raise outcome.error
+        is_unbegun = request.pending_id is not None and not attempt.invoked
+        if is_unbegun and type(outcome) is Failed and isinstance(outcome.error, StoreError):
+            raise outcome.error  # the intent of a resumed call could not be written
         task = attempt.task
         if task is not None and task.cancelling() != attempt.cancelling:
             return await self._stop(attempt, outcome)
@@ -726,16 +730,6 @@ def _repeated(attempt: Attempt, waiting: Paused) -> Failed:
     message = f"nothing was run: the same call waits as {waiting.pending_id}"
     error = ToolConflictError(message, tool_name=name, code="already_waiting")
     return Failed(request.call_id, request.run_id, name, error, attempt.elapsed_ms)
-
-
-def _is_unbegun(attempt: Attempt, error: ToolError) -> bool:
-    """Return whether a resumed call could not begin, because its intent could not be written."""
-    return isinstance(error, StoreError) and not attempt.invoked and attempt.request.pending_id is not None
-
-
-def _private(arguments: Any, snapshot: Any) -> Any:
-    """Return arguments that the caller cannot change after validation."""
-    return json.loads(snapshot) if snapshot.__class__ is JsonText else arguments
 
 
 def _cache_key(permitted: PermittedCall) -> tuple[str, ...]:

@@ -155,7 +155,8 @@ class ContextServices:
             return Failed(call_id, request.run_id, tool_name, error, 0.0)
         if request.answers:  # the tool runs again after a pause
             known = await recorded_outcome(self._router.store, call_id, tenant=request.principal.tenant)
-            if known is not None and not _is_interrupted(known):
+            is_interrupted = isinstance(known, Failed) and known.error.error_code == "interrupted"
+            if known is not None and not is_interrupted:  # an interrupted call may run again
                 return known
         held = attempt.runtime.limiters if attempt.runtime else ()
         return await self._router.call(
@@ -190,11 +191,6 @@ class ContextServices:
     async def read_artifact(self, artifact_id: str) -> bytes:
         tenant, user = self._attempt.request.principal
         return await self._router.store.artifacts.read(artifact_id, tenant=tenant, user=user)
-
-
-def _is_interrupted(outcome: Outcome) -> bool:
-    """Return whether the process of a call terminated and the call may run again."""
-    return isinstance(outcome, Failed) and outcome.error.error_code == "interrupted"
 
 
 def _step_question(tool_name: str, entry: JournalEntry) -> Question:

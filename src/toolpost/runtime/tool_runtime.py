@@ -128,12 +128,9 @@ class ToolRuntime:
             fits = is_valid is not None and is_valid(arguments)
         except ValueError:  # a value in them is not JSON
             fits = False
-        return ValidatedCall(request, self.tool, arguments if fits else self._fitted(arguments))
-
-    def _fitted(self, arguments: Any) -> dict[str, Any]:
-        if isinstance(arguments, UnreadableArguments):
+        if not fits and isinstance(arguments, UnreadableArguments):
             raise arguments.refusal(self.name)
-        return self.entry.fit(arguments)
+        return ValidatedCall(request, self.tool, arguments if fits else self.entry.fit(arguments))
 
     def output_issues(self, content: Any) -> list[str]:
         """Return the schema violations of an output."""

@@ -110,14 +110,9 @@ def encode_entry(entry: Entry) -> str:
     """Encode one entry as JSON."""
     try:
         text = encode_any(entry)
-    except ValueError:
-        text = encode_any(_without_nan(entry))
+    except ValueError:  # NaN and infinity are replaced by their names
+        text = encode_any(json.loads(json.dumps(entry, default=str), parse_constant=str))
     return _fit_to_store(text).decode()
-
-
-def _without_nan(entry: Entry) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by their names."""
-    return json.loads(json.dumps(entry, default=str), parse_constant=str)
 
 
 def _fit_to_store(text: str) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -201,7 +202,8 @@ class AccountManager:
             if credentials.service.provider == connected.provider and isinstance(source, PersonalSource):
                 credential = await credentials.credential_for(connected.person)
                 if credential is not None:
-                    await _list_quietly(source, credential)
+                    with suppress(ToolError):  # the calls themselves report the error
+                        await source.list_for(credential)
 
 
 def _check_addresses(settings: AccountSettings) -> None:
@@ -212,13 +214,6 @@ def _check_addresses(settings: AccountSettings) -> None:
             "accounts.public_url and accounts.redirect_uri must have the same scheme and host: a cookie that is "
             f"set at {start.scheme}://{start.hostname} is not sent to {back.scheme}://{back.hostname}"
         )
-
-
-async def _list_quietly(source: PersonalSource, credential: Any) -> None:
-    try:
-        await source.list_for(credential)
-    except ToolError:
-        return  # the calls themselves report the error
 
 
 _Waiter: TypeAlias = tuple[Principal, str]

@@ -297,7 +297,9 @@ class SourceTools:
             return None
         name = tool.spec.name
         own, general = self.config.overrides.get(name.partition(".")[2]), self._overrides.get(name)
-        return _merge_overrides(general, own) if own is not None and general is not None else own or general
+        if own is None or general is None:
+            return own or general
+        return general.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
     def has_overrides(self, overrides: Mapping[str, ToolOverride]) -> bool:
         """Return whether the tools of this source were registered with these overrides."""
@@ -326,12 +328,9 @@ def _is_unchecked(spec: ToolSpec, shared: SharedDefinitions) -> bool:
     if has_plain_schemas(spec, shared):
         return False
     schemas = (schema for schema in (spec.input_schema, spec.output_schema) if schema)
-    return any(_may_have_pattern(schema, shared) and any_part(schema, _has_unchecked, shared) for schema in schemas)
-
-
-def _may_have_pattern(schema: Any, shared: SharedDefinitions) -> bool:
-    text = shared.text(schema)
-    return text is None or '"pattern' in text
+    # A schema without a text may have patterns, too.
+    suspects = (one for one in schemas if (text := shared.text(one)) is None or '"pattern' in text)
+    return any(any_part(schema, _has_unchecked, shared) for schema in suspects)
 
 
 def _has_unchecked(schema: Any) -> bool:
@@ -342,11 +341,6 @@ def _has_unchecked(schema: Any) -> bool:
 
 def _overrides_of(source: str, overrides: Mapping[str, ToolOverride]) -> dict[str, ToolOverride]:
     return {name: override for name, override in overrides.items() if name.partition(".")[0] == source}
-
-
-def _merge_overrides(general: ToolOverride, own: ToolOverride) -> ToolOverride:
-    """Merge two overrides of one tool; the source's own takes precedence."""
-    return general.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
 CHANGE_REMEDY = "To see the change, run `toolpost lock diff`; to accept it, run `toolpost lock approve {}`"

@@ -141,8 +141,8 @@ class TaskLog:
     def append(self, event: str, data: Mapping[str, Any], messages: Sequence[Mapping[str, Any]] = ()) -> None:
         """Append an event with its messages, redacted."""
         added = {"newMessages": [store_message(message) for message in messages]} if messages else {}
-        line = {"ts": _now_ms(), "event": event, "taskId": self._task_id, "data": self._redact({**data, **added})}
-        append_lines(self._path, [line])
+        head = {"ts": int(time.time() * 1000), "event": event, "taskId": self._task_id}
+        append_lines(self._path, [{**head, "data": self._redact({**data, **added})}])
 
     def read(self) -> LoggedTask | None:
         """Read the task; unknown events are skipped. Return None if nothing can be read."""
@@ -206,7 +206,3 @@ def _messages(added: object) -> list[Message]:
 def _is_entry(entry: Mapping[str, str]) -> bool:
     """Return whether a line of the index names a file within the folder; other programs can write lines, too."""
     return bool(_ID.fullmatch(entry["taskId"]) and _DAY.fullmatch(entry["date"]))
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
