@@ -137,7 +137,7 @@ def insert_sources(text: str, sources: Sequence[ExternalToolConfig]) -> str:
         place, piece, end = _insertion(text, sources)
         after = text[:place] + piece.replace("\n", newline) + text[end:]
         document: dict[str, Any] = yaml.safe_load(text) or {}
-        listed = [*(document.get(_KEY) or []), *map(source_data, sources)]
+        listed: list[Any] = [*(document.get(_KEY) or []), *map(source_data, sources)]
         if yaml.safe_load(after) == {**document, _KEY: listed}:
             return after
     except (yaml.YAMLError, _NoPlaceError):
