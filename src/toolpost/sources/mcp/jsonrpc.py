@@ -49,6 +49,7 @@ _IDS = frozenset({int, str, float, type(None)})
 _log = logging.getLogger(__name__)
 _MAX_UNREAD = 64 * 1024 * 1024  # what a process may leave unread on its stdin
 _BEGINNINGS = (b"{", b"[", b" ", b"\t")
+_LINE_FEED = 10
 
 
 class JsonRpc(Dispatcher[TransportContext]):
@@ -547,6 +548,7 @@ class MessageReader(asyncio.Protocol):
     """
 
     def __init__(self, limit: int, values: JsonLimits) -> None:
+        self._limit = limit
         self._values = values
         self._lines: LineSplitter = split_messages(limit)
         self._receive: Callable[[Message], None] | None = None
@@ -581,8 +583,10 @@ class MessageReader(asyncio.Protocol):
         self._transport = cast("asyncio.ReadTransport", transport)
 
     def data_received(self, data: bytes) -> None:
+        # Most reads consist of whole lines; their calls do not enter the line splitter.
+        whole = data[-1] == _LINE_FEED and len(data) <= self._limit and not self._lines.pending_bytes
         try:
-            for line in self._lines.feed(data):
+            for line in data.split(b"\n") if whole else self._lines.feed(data):
                 if line[:1] in _BEGINNINGS:  # no other line is a message, such as one of a log
                     self._take(line)
         except Exception as error:  # noqa: BLE001 - raised by `deliver`

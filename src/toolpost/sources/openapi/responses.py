@@ -12,8 +12,9 @@ from toolpost.contracts.calls import ToolOutput
 from toolpost.http.content import Content, UnreadableError, parse_body
 from toolpost.http.response_errors import response_error, status_phrase, unusable_error
 from toolpost.policy.redaction import Redactor
+from toolpost.schema.json_values import is_object
 from toolpost.sources.openapi.models import ApiOperation, ApiResponse
-from toolpost.sources.openapi.pagination import find_next_page
+from toolpost.sources.openapi.pagination import PAGE_MEMBERS, find_next_page
 from toolpost.sources.requests import PlannedRequest
 from toolpost.wire.messages import Headers
 
@@ -72,6 +73,9 @@ def _success(
     output = ToolOutput(content.value, None, content.media_type, meta)
     if content.note:
         output = output.with_note(content.note)
+    # Most responses have no next page; their calls do not enter the module that finds it.
+    if "link" not in headers and not (is_object(content.value) and not PAGE_MEMBERS.isdisjoint(content.value)):
+        return output
     url = "" if request is None else request.url
     page = find_next_page(operation, headers, content.value, url=url, arguments=arguments)
     if page is None:
