@@ -9,127 +9,69 @@ if TYPE_CHECKING:
     from toolpost.catalog.function import FunctionTool
 
     Tools = tuple[FunctionTool, ...]
-    base64_decode: FunctionTool
-    base64_encode: FunctionTool
-    current_time: FunctionTool
-    delete_file: FunctionTool
-    edit_file: FunctionTool
-    get_env: FunctionTool
-    get_file_info: FunctionTool
-    glob_files: FunctionTool
-    grep_files: FunctionTool
-    http_get: FunctionTool
-    http_post: FunctionTool
-    http_request: FunctionTool
-    json_parse: FunctionTool
-    json_stringify: FunctionTool
-    list_files: FunctionTool
-    memory_append: FunctionTool
-    memory_list: FunctionTool
-    memory_patch: FunctionTool
-    memory_read: FunctionTool
-    memory_write: FunctionTool
-    move_file: FunctionTool
-    need_more_info: FunctionTool
-    notify: FunctionTool
-    read_file: FunctionTool
-    reply: FunctionTool
-    resume_task: FunctionTool
-    session_archive_read: FunctionTool
-    set_env: FunctionTool
-    sleep: FunctionTool
-    spawn_task: FunctionTool
-    task_list: FunctionTool
-    task_replay: FunctionTool
-    web_fetch: FunctionTool
-    web_search: FunctionTool
-    write_file: FunctionTool
-    allTaskTools: Tools
-    all_task_tools: Tools
-    dataTools: Tools
-    data_tools: Tools
-    fileTools: Tools
-    file_tools: Tools
-    mainAgentExtras: Tools
-    mainAgentTools: Tools
-    main_agent_extras: Tools
-    main_agent_tools: Tools
-    memoryTools: Tools
-    memory_tools: Tools
-    networkTools: Tools
-    network_tools: Tools
-    reflectionTools: Tools
-    reflection_tools: Tools
-    sessionTools: Tools
-    session_tools: Tools
-    systemTools: Tools
-    system_tools: Tools
-    taskExtras: Tools
-    taskTools: Tools
-    task_extras: Tools
-    task_tools: Tools
 
-__all__ = [
-    "allTaskTools",
-    "all_task_tools",
-    "base64_decode",
-    "base64_encode",
-    "current_time",
-    "dataTools",
-    "data_tools",
-    "delete_file",
-    "edit_file",
-    "fileTools",
-    "file_tools",
-    "get_env",
-    "get_file_info",
-    "glob_files",
-    "grep_files",
-    "http_get",
-    "http_post",
-    "http_request",
-    "json_parse",
-    "json_stringify",
-    "list_files",
-    "mainAgentExtras",
-    "mainAgentTools",
-    "main_agent_extras",
-    "main_agent_tools",
-    "memoryTools",
-    "memory_append",
-    "memory_list",
-    "memory_patch",
-    "memory_read",
-    "memory_tools",
-    "memory_write",
-    "move_file",
-    "need_more_info",
-    "networkTools",
-    "network_tools",
-    "notify",
-    "read_file",
-    "reflectionTools",
-    "reflection_tools",
-    "reply",
-    "resume_task",
-    "sessionTools",
-    "session_archive_read",
-    "session_tools",
-    "set_env",
-    "sleep",
-    "spawn_task",
-    "systemTools",
-    "system_tools",
-    "taskExtras",
-    "taskTools",
-    "task_extras",
-    "task_list",
-    "task_replay",
-    "task_tools",
-    "web_fetch",
-    "web_search",
-    "write_file",
-]
+# Annotations without values: `__getattr__` imports a tool at its first use.
+allTaskTools: Tools
+all_task_tools: Tools
+base64_decode: FunctionTool
+base64_encode: FunctionTool
+current_time: FunctionTool
+dataTools: Tools
+data_tools: Tools
+delete_file: FunctionTool
+edit_file: FunctionTool
+fileTools: Tools
+file_tools: Tools
+get_env: FunctionTool
+get_file_info: FunctionTool
+glob_files: FunctionTool
+grep_files: FunctionTool
+http_get: FunctionTool
+http_post: FunctionTool
+http_request: FunctionTool
+json_parse: FunctionTool
+json_stringify: FunctionTool
+list_files: FunctionTool
+mainAgentExtras: Tools
+mainAgentTools: Tools
+main_agent_extras: Tools
+main_agent_tools: Tools
+memoryTools: Tools
+memory_append: FunctionTool
+memory_list: FunctionTool
+memory_patch: FunctionTool
+memory_read: FunctionTool
+memory_tools: Tools
+memory_write: FunctionTool
+move_file: FunctionTool
+need_more_info: FunctionTool
+networkTools: Tools
+network_tools: Tools
+notify: FunctionTool
+read_file: FunctionTool
+reflectionTools: Tools
+reflection_tools: Tools
+reply: FunctionTool
+resume_task: FunctionTool
+sessionTools: Tools
+session_archive_read: FunctionTool
+session_tools: Tools
+set_env: FunctionTool
+sleep: FunctionTool
+spawn_task: FunctionTool
+systemTools: Tools
+system_tools: Tools
+taskExtras: Tools
+taskTools: Tools
+task_extras: Tools
+task_list: FunctionTool
+task_replay: FunctionTool
+task_tools: Tools
+web_fetch: FunctionTool
+web_search: FunctionTool
+write_file: FunctionTool
+
+__all__ = list(__annotations__)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

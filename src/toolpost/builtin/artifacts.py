@@ -32,10 +32,7 @@ _artifact_tool = tool(
 
 def artifact_tools(artifacts: ArtifactStore) -> list[FunctionTool]:
     """Return the artifact tools over one store."""
-    return [_reader(artifacts), _searcher(artifacts)]
 
-
-def _reader(artifacts: ArtifactStore) -> FunctionTool:
     @_artifact_tool
     async def artifact_read(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
@@ -59,10 +56,6 @@ def _reader(artifacts: ArtifactStore) -> FunctionTool:
         }
         return mark_untrusted(content, origin=f"artifact {artifact_id}")
 
-    return artifact_read
-
-
-def _searcher(artifacts: ArtifactStore) -> FunctionTool:
     @_artifact_tool
     async def artifact_search(
         artifact_id: Annotated[str, Field(description="The artifact's id, as a completed call gave it")],
@@ -84,7 +77,7 @@ def _searcher(artifacts: ArtifactStore) -> FunctionTool:
         content = {"artifact_id": artifact_id, "matches": found, "truncated": len(matches) > max_results}
         return mark_untrusted(content, origin=f"artifact {artifact_id}")
 
-    return artifact_search
+    return [artifact_read, artifact_search]
 
 
 async def _find_artifact(artifacts: ArtifactStore, artifact_id: str, ctx: ToolContext) -> ArtifactRef:

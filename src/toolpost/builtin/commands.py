@@ -74,15 +74,8 @@ def command_tools(
     commands: CommandRunner, background: BackgroundCommands, environment: TaskEnvironment | None = None
 ) -> list[FunctionTool]:
     """Return the tools of this module; the caller closes `commands` and `background`."""
-    tools = (
-        _run_command(commands, background, environment or TaskEnvironment()),
-        _command_output(background),
-        _command_stop(background),
-    )
-    return [with_camel_case(one) for one in tools]
+    environment = environment or TaskEnvironment()
 
-
-def _run_command(commands: CommandRunner, background: BackgroundCommands, environment: TaskEnvironment) -> FunctionTool:
     @tool(
         side_effects="stateful",
         destructive=True,
@@ -112,10 +105,6 @@ def _run_command(commands: CommandRunner, background: BackgroundCommands, enviro
             return _started_result(background.start(_owner(ctx), launch, timeout_s=timeout_s or _LONGEST_S))
         return _finished_result(await _run(commands, _argv(command), variables, folder, timeout_s or _USUAL_S))
 
-    return run_command
-
-
-def _command_output(background: BackgroundCommands) -> FunctionTool:
     @tool(side_effects="read", category=ToolCategory.CODE, tags=_TAGS, timeout_s=_LONGEST_S + 30)
     async def command_output(
         command_id: CommandId,
@@ -132,10 +121,6 @@ def _command_output(background: BackgroundCommands) -> FunctionTool:
             await asyncio.wait([command.task], timeout=wait_s)
         return _command_state(command)
 
-    return command_output
-
-
-def _command_stop(background: BackgroundCommands) -> FunctionTool:
     @tool(side_effects="stateful", idempotent=True, category=ToolCategory.CODE, tags=_TAGS, timeout_s=30)
     async def command_stop(command_id: CommandId, ctx: ToolContext) -> CommandState:
         """Stop a command in the background, with all that it started."""
@@ -143,7 +128,7 @@ def _command_stop(background: BackgroundCommands) -> FunctionTool:
         await background.stop(command)
         return _command_state(command)
 
-    return command_stop
+    return [with_camel_case(one) for one in (run_command, command_output, command_stop)]
 
 
 async def _run(
@@ -163,7 +148,7 @@ def _argv(command: str | list[str]) -> list[str]:
 
 
 def _argv_with_one_stream(command: str | list[str]) -> list[str]:
-    """Return arguments that redirect stderr to stdout, so that both are read in order."""
+    """Return arguments that redirect stderr to stdout, to read both in order."""
     if sys.platform == "win32":
         return _argv(command)
     if isinstance(command, str):

@@ -5,16 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import sys
 from io import FileIO
 from typing import TYPE_CHECKING
 
-from toolpost.builtin.file_access import (
-    READ_FLAGS,
-    FileAccess,
-    Place,
-    display_path,
-)
+from toolpost.builtin.file_access import READ_FLAGS, FileAccess, Place, display_path
 from toolpost.builtin.file_walk import walk
 from toolpost.contracts.errors import ToolConflictError
 
@@ -22,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from toolpost.contracts.questions import CallPreview
-
-if sys.platform != "win32":
-    pass
 
 ABSENT = "absent"
 LARGEST_READ = 1 << 20

@@ -142,7 +142,7 @@ def locked_file(access: FileAccess, path: str, check_cancelled: Callable[[], Non
 
 @contextmanager
 def folder_lock(access: FileAccess, folder: str, check_cancelled: Callable[[], None]) -> Generator[None]:
-    """Lock a folder, so that one writer at a time changes its files; the lock ends with its process."""
+    """Lock a folder for one writer at a time; the lock ends with its process."""
     if sys.platform == "win32":  # Untested: Windows cannot open folders, so writers are not serialized.
         yield
         return
@@ -202,7 +202,7 @@ def link_new(access: FileAccess, old: Place, new: Place) -> bool:
 
 
 def remove_old_name(access: FileAccess, old: Place, new: Place) -> None:
-    """Remove the old name; on failure remove the new one instead, so that nothing was moved."""
+    """Remove the old name; on failure remove the new one instead, to undo the move."""
     try:
         os.unlink(old.name, dir_fd=old.folder)
     except OSError as refused:

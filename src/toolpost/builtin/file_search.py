@@ -76,10 +76,8 @@ def grep_tools(
 
     Searches start faster with `commands`, which the caller closes.
     """
-    return [with_camel_case(_grep_files(GrepRunner(program=ripgrep, commands=commands, limit_s=limit_s)))]
+    searcher = GrepRunner(program=ripgrep, commands=commands, limit_s=limit_s)
 
-
-def _grep_files(searcher: GrepRunner) -> FunctionTool:
     @file_tool(side_effects="read", timeout_s=searcher.limit_s + 5)
     async def grep_files(
         pattern: Annotated[str, Field(min_length=1, description="A regular expression, matched line by line")],
@@ -104,7 +102,7 @@ def _grep_files(searcher: GrepRunner) -> FunctionTool:
             only_files = output_mode == "files"
             return await run_cancellable(partial(_result, lines, hits, start, search, only_files=only_files))
 
-    return grep_files
+    return [with_camel_case(grep_files)]
 
 
 def _search(

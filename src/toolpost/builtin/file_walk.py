@@ -64,7 +64,7 @@ def walk(
 
 
 class _Handles:
-    """Keeps the last folders of a walk open, so that most steps cost one `open` at any depth."""
+    """Keeps the last folders of a walk open: most steps then cost one `open` at any depth."""
 
     def __init__(self, start: int) -> None:
         self._start = start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
@@ -11,23 +10,13 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from toolpost.builtin.argument_aliases import either, with_camel_case
-from toolpost.builtin.file_access import (
-    FileAccess,
-    FilePath,
-    OpenFile,
-    display_path,
-    file_changed_error,
-    file_tool,
-)
+from toolpost.builtin.file_access import FileAccess, FilePath, OpenFile, display_path, file_changed_error, file_tool
+from toolpost.builtin.file_previews import ABSENT, LARGEST_READ, check_unchanged, fingerprint, read_start
+from toolpost.builtin.file_replacement import check_writable, locked_file, put_new, replace_file
 from toolpost.builtin.text_encoding import decode_text, detect_encoding, encode_text, parse_encoding
 from toolpost.catalog.threads import run_cancellable
 from toolpost.contracts.errors import ToolClientError
 from toolpost.contracts.questions import CallPreview
-
-if sys.platform != "win32":
-    pass
-from toolpost.builtin.file_previews import ABSENT, LARGEST_READ, check_unchanged, fingerprint, read_start
-from toolpost.builtin.file_replacement import check_writable, locked_file, put_new, replace_file
 
 if TYPE_CHECKING:
     import os

@@ -106,10 +106,7 @@ def task_tools(
     `open_log` opens the event log of another data folder, for tests.
     """
     records = TaskRecords(events, folder, open_log)
-    return [with_camel_case(_task_list(records)), with_camel_case(_task_replay(records))]
 
-
-def _task_list(records: TaskRecords) -> FunctionTool:
     @tool(side_effects="read", category=ToolCategory.DATA, tags=_TAGS, timeout_s=_TIMEOUT_S)
     async def task_list(
         ctx: ToolContext,
@@ -136,10 +133,6 @@ def _task_list(records: TaskRecords) -> FunctionTool:
         entries = [*map(_task_entry, tasks), *map(_run_entry, own)]
         return sorted(entries, key=lambda entry: entry["created_at"], reverse=True)
 
-    return task_list
-
-
-def _task_replay(records: TaskRecords) -> FunctionTool:
     @tool(side_effects="read", category=ToolCategory.DATA, tags=_TAGS, timeout_s=_TIMEOUT_S)
     async def task_replay(
         task_id: Annotated[
@@ -170,7 +163,7 @@ def _task_replay(records: TaskRecords) -> FunctionTool:
             "damaged": damaged,
         }
 
-    return task_replay
+    return [with_camel_case(task_list), with_camel_case(task_replay)]
 
 
 def _find_task(logs: TaskLogs, task_id: str, ctx: ToolContext) -> LoggedTask | None:

@@ -81,28 +81,17 @@ def _send_tool(web: WebClient) -> Callable[[Callable[..., Any]], FunctionTool]:
 
 def http_tools(web: WebClient) -> list[FunctionTool]:
     """Return the HTTP tools over one guarded client."""
-    return [_http_get(web), _http_post(web), _http_request(web)]
 
-
-def _http_get(web: WebClient) -> FunctionTool:
     @read_tool(HttpResult, timeout_s=web.timeout_s, host_argument="url")
     async def http_get(url: Url, *, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
         """Get what is at a URL. Any status is an answer; redirects are followed, at most three."""
         return _http_output("GET", await web.send("GET", url, headers=headers))
 
-    return http_get
-
-
-def _http_post(web: WebClient) -> FunctionTool:
     @_send_tool(web)
     async def http_post(url: Url, *, body: Body = None, headers: HeaderFields = _NO_HEADERS) -> ToolOutput:
         """Post something to a URL, as JSON unless a Content-Type says otherwise. Any status is an answer."""
         return await _send(web, "POST", url, body, headers)
 
-    return http_post
-
-
-def _http_request(web: WebClient) -> FunctionTool:
     @_send_tool(web)
     async def http_request(
         method: Annotated[Method, Field(description="The HTTP method")],
@@ -114,7 +103,7 @@ def _http_request(web: WebClient) -> FunctionTool:
         """Send an HTTP request. Any status is an answer; only GET and HEAD follow redirects, at most three."""
         return await _send(web, method, url, body, headers)
 
-    return http_request
+    return [http_get, http_post, http_request]
 
 
 async def _send(web: WebClient, method: str, url: str, body: Any, headers: dict[str, str]) -> ToolOutput:

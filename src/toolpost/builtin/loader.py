@@ -106,7 +106,7 @@ class Builtins:
             await self._shared.closing.pop()()
 
     def _list_configured(self) -> set[str]:
-        """Return the tools with settings; they are loaded immediately, so that invalid settings fail at start."""
+        """Return the tools with settings; they are loaded immediately, because invalid settings must fail at start."""
         parts = self._parts
         facts = {
             "web_search": bool(parts.search) or parts.max_results != _DEFAULT_MAX_RESULTS,
@@ -161,7 +161,7 @@ class DeferredTool(FunctionTool):
 
 
 def is_builtin(tool: Tool) -> bool:
-    """Return whether a tool was imported from `toolpost.builtin`, so that a Toolbox can replace it."""
+    """Return whether a tool was imported from `toolpost.builtin`; a Toolbox replaces it."""
     return isinstance(tool, DeferredTool)
 
 

@@ -239,7 +239,7 @@ class MemoryFiles:
     def change(self, path: str, new: Callable[[str | None], str], check_cancelled: Callable[[], None]) -> int:
         """Replace a file by `new` of its text (None for a new file); return its number of characters.
 
-        The previous version is stored first, so that the old text is always on disk.
+        The previous version is stored first: the old text is then always on disk.
         """
         resolved = self._check(path)
         make_private_folder(Path(self._root))

@@ -113,6 +113,15 @@ def looks_secret(value: str) -> bool:
 VariableName = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200, description="The variable's name")
 ]
+VariableText = Annotated[
+    str,
+    Field(
+        max_length=100_000,
+        pattern=r"^[^\x00]*$",
+        json_schema_extra={"writeOnly": True},
+        description="Its new value, for the rest of this task",
+    ),
+]
 
 
 class CurrentTime(TypedDict):
@@ -148,7 +157,26 @@ class EnvChange(TypedDict):
 def system_tools(environment: TaskEnvironment | None = None) -> list[FunctionTool]:
     """Return the tools of this module; `environment` contains the variables set by tasks."""
     variables = environment or TaskEnvironment()
-    return [current_time, sleep, _get_env(variables), _set_env(variables)]
+
+    @tool(side_effects="read", category=ToolCategory.SYSTEM, tags=_TAGS, timeout_s=5)
+    async def get_env(key: VariableName, ctx: ToolContext) -> EnvValue:
+        """Read an environment variable that the operator allows, or that this task has set."""
+        variable = variables.get(key, ctx)
+        return {"key": key, "value": variable.value, "withheld": variable.withheld}
+
+    @tool(
+        side_effects="stateful",
+        destructive=True,
+        idempotent=True,
+        category=ToolCategory.SYSTEM,
+        tags=_TAGS,
+        timeout_s=5,
+    )
+    async def set_env(key: VariableName, value: VariableText, ctx: ToolContext) -> EnvChange:
+        """Set an environment variable for this task; the process and other tasks do not see it."""
+        return {"key": key, "previous": variables.set(key, value, ctx).value}
+
+    return [current_time, sleep, get_env, set_env]
 
 
 @tool(side_effects="read", category=ToolCategory.SYSTEM, tags=_TAGS, timeout_s=5)
@@ -178,41 +206,3 @@ async def sleep(
     began = time.monotonic()
     await asyncio.sleep(duration)
     return {"slept": round(time.monotonic() - began, 3)}
-
-
-def _get_env(environment: TaskEnvironment) -> FunctionTool:
-    @tool(side_effects="read", category=ToolCategory.SYSTEM, tags=_TAGS, timeout_s=5)
-    async def get_env(key: VariableName, ctx: ToolContext) -> EnvValue:
-        """Read an environment variable that the operator allows, or that this task has set."""
-        variable = environment.get(key, ctx)
-        return {"key": key, "value": variable.value, "withheld": variable.withheld}
-
-    return get_env
-
-
-def _set_env(environment: TaskEnvironment) -> FunctionTool:
-    @tool(
-        side_effects="stateful",
-        destructive=True,
-        idempotent=True,
-        category=ToolCategory.SYSTEM,
-        tags=_TAGS,
-        timeout_s=5,
-    )
-    async def set_env(
-        key: VariableName,
-        value: Annotated[
-            str,
-            Field(
-                max_length=100_000,
-                pattern=r"^[^\x00]*$",
-                json_schema_extra={"writeOnly": True},
-                description="Its new value, for the rest of this task",
-            ),
-        ],
-        ctx: ToolContext,
-    ) -> EnvChange:
-        """Set an environment variable for this task; the process and other tasks do not see it."""
-        return {"key": key, "previous": environment.set(key, value, ctx).value}
-
-    return set_env

@@ -69,7 +69,7 @@ class Api(Struct, frozen=True, kw_only=True):
     ) -> WebResponse:
         """Send a request and return its response, regardless of the status.
 
-        An address rejected by the guard is a failure of this provider only, so that the next one is tried.
+        An address rejected by the guard is a failure of this provider only, and the next one is tried.
         """
         headers = {"Accept": "application/json", **self.headers}
         if body is not None:
