@@ -284,7 +284,7 @@ def test_events_of_a_forgotten_person_say_nothing_any_more(toolpost: Run) -> Non
     [listed] = toolpost("runs", "list", "--user", "acme:bob", "--json").json
     events = toolpost("events", "--user", "acme:bob").out
 
-    assert "Remove all that is kept of acme:ann" in unasked.err
+    assert "Permanently erase all data of acme:ann" in unasked.err
     assert "To confirm, add --yes" in unasked.err
     assert (listed["run_id"], listed["user"], listed["status"]) == (called["run_id"], "", "completed")
     assert events.count("local.add  (forgotten)") == 3

@@ -70,7 +70,7 @@ def is_unified(struct: Any) -> bool:
 
 
 def _is_text(kind: Any) -> bool:
-    """Return whether a column holds texts; other libraries have other types for them."""
+    """Return whether a column contains strings, also in the types of other libraries."""
     types = pa.types
     if types.is_dictionary(kind):
         return _is_text(kind.value_type)
@@ -87,7 +87,7 @@ def as_written(structs: Any) -> Any:
 
 
 class _Decoder:
-    """Decode structs by columns; what is equal in several chunks is read once. ToolValueError where one is broken."""
+    """Decode structs by columns; read values that chunks share once. Raise ToolValueError for an invalid one."""
 
     def __init__(self) -> None:
         self._parameter_schema = cache(_parameter_schema)
@@ -164,7 +164,7 @@ def _fill(kind: type, attributes: dict[str, Iterable[Any]], count: int) -> list[
 
 
 def _blank(kind: Any, count: int) -> list[Any]:
-    """Make values without attributes; they refer to nothing, so that looking for cycles among them would be in vain."""
+    """Create values without attributes; without references, they need no cycle collection."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -175,7 +175,7 @@ def _blank(kind: Any, count: int) -> list[Any]:
 
 
 def _read_texts(structs: Any, field: str) -> list[str]:
-    """Return a column of texts, none of which may be missing or empty."""
+    """Return a column of strings, none of which may be missing or empty."""
     column = structs.field(field)
     if column.null_count or pc.any(pc.equal(column, pa.scalar(""))).as_py():
         raise ToolValueError(f"field {field} ({FIELDS[int(field)]}) is missing")
@@ -189,7 +189,7 @@ def _text(text: str | None) -> str:
 
 
 def _read_shared(structs: Any, field: str, read: Callable[[str | None], Any]) -> Iterable[Any]:
-    """Read each different text of a column once; equal texts give the same object."""
+    """Read each distinct string of a column once; equal strings share one object."""
     column = structs.field(field)
     if column.null_count == len(column):
         return repeat(read(None))

@@ -22,7 +22,7 @@ def as_table(table: Any) -> Table:
         return cast("Table", table)
     if hasattr(table, "__arrow_c_stream__"):
         arrow_table: Any = pa.table(table)
-        # Polars gives texts as views, which pyarrow can neither filter nor compare.
+        # Polars stores strings as views, which pyarrow can neither filter nor compare.
         columns: list[Any] = [_without_views(column) for column in arrow_table.columns]
         plain: Table = pa.table(columns, names=arrow_table.column_names)
         return plain
@@ -41,7 +41,7 @@ def _without_views(column: Any) -> Any:
 
 
 def _plain_type(kind: Any) -> Any:
-    """Return a type with texts and bytes in place of views of them."""
+    """Return a type with strings and bytes instead of views."""
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):

@@ -1,6 +1,6 @@
 """The Arrow type of a column of tool values.
 
-Importing this module registers the type with pyarrow, so that files and tables of other programs keep it.
+Importing this module registers the type with pyarrow, which preserves it in files and tables of other programs.
 """
 
 from __future__ import annotations

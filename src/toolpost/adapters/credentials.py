@@ -40,7 +40,8 @@ class NamedCredential:
     def source_options(self, server: str, *, token_env: str = "") -> dict[str, Any]:
         """Return the options of a source that sends this credential to a server.
 
-        ToolPermissionError where the credential is for another one. A command gets a token in the variable `token_env`.
+        Raise ToolPermissionError if the credential is for another server. A command gets a token in the variable
+        `token_env`.
         """
         if (wanted := origin_of(server)) != self.origin:
             msg = f"the credential {self.name!r} is for {self.origin} and is not sent to {wanted}"

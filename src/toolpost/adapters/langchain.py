@@ -68,7 +68,7 @@ class LangchainToolConverter:
 
 
 def _rename(message: Message, names: dict[str, str]) -> Message:
-    """Return a message whose tool calls, or whose tool, have other names; names that are not known stay."""
+    """Return a message whose tool calls, or whose tool, have other names; unknown names are kept."""
     if isinstance(message, AIMessage) and message.tool_calls:
         calls = [{**call, "name": names.get(call["name"], call["name"])} for call in message.tool_calls]
         return cast("Message", message.model_copy(update={"tool_calls": calls}))
@@ -78,7 +78,7 @@ def _rename(message: Message, names: dict[str, str]) -> Message:
 
 
 class TableStructuredTool(StructuredTool):
-    """A tool of LangChain whose calls go through a Toolbox, which validates the arguments.
+    """A tool of LangChain that calls a Toolbox, which validates the arguments.
 
     A failed call is a message with the status `error`. A call that waits for a person interrupts the graph that it runs
     in, and resuming it asks for the outcome again; outside of a graph the message says that it waits.
@@ -103,7 +103,7 @@ class TableStructuredTool(StructuredTool):
         return (), {"arguments": tool_input, "tool_call_id": tool_call_id}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        # The class between would take the tool for one that blocks, since it has no coroutine of its own.
+        # The base class treats a tool without a coroutine as a blocking one.
         return await super(StructuredTool, self).ainvoke(input, config, **kwargs)
 
     async def _arun(self, *, arguments: Any, tool_call_id: str | None, config: RunnableConfig) -> str:  # type: ignore[override]

@@ -38,11 +38,11 @@ async def prompt_agent(
 ) -> list[dict[str, Any]]:
     """Let a model answer a prompt with tools, and return the conversation.
 
-    Which values can be used depends on `servers` and `trust_rows`, as for `extract_tools`; the model sees no others,
-    and `on_problem` gets a sentence about each, in place of a warning.
+    `servers` and `trust_rows` determine the usable values, as for `extract_tools`. The model sees only these;
+    `on_problem` receives a sentence about each other value, instead of a warning.
 
-    Results of calls and errors are messages of the conversation. A model that still calls tools after `max_rounds` is
-    asked for its answer without any.
+    Results of calls and errors are messages of the conversation. After `max_rounds`, the model must answer without
+    tools.
     """
     chat_model = open_model(model)
     messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
@@ -75,7 +75,7 @@ def _definition(name: str, value: AnyToolValue) -> ToolDefinition:
 
 
 def _rename_calls(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a message of a model whose calls have the names of the catalog."""
+    """Return a message of a model with the tool names of the catalog."""
     calls: list[Any] = message.get("tool_calls") or []
     renamed = [
         {**call, "function": {**call["function"], "name": names.get(called, called)}}

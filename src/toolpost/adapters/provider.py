@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 SchemaProfile = Literal["full", "simple"]
 UNSUPPORTED = "x-unsupported"
-"""Keyword of a parameter schema that says why the tool cannot be called with simple parameters."""
+"""Keyword of a parameter schema with the reason why simple parameters are not enough."""
 
 _SIMPLE = frozenset({"string", "integer", "number"})
 
 
 class ServerTools(NamedTuple):
-    """The tools of a server, and what was left out of them and why."""
+    """The tools of a server, and the reasons for skipped ones."""
 
     tools: list[MCPTool]
     problems: list[str]
@@ -43,11 +43,10 @@ def tools_table(
 ) -> Table:
     """Return the tools of an MCP server as a table with one column, for code with or without an event loop.
 
-    With the profile `simple` only parameters that are texts or numbers are kept, with `booleans` truth values too; a
-    tool that needs another one is marked as unsupported. The server is asked with `credential`, which has to be for
-    its origin; the table has its name. `options` are those of an ExternalToolConfig. Warns of tools that are left out,
-    and where there are none; raises ConfigError without an address and MCPConnectionError when the server does not
-    answer.
+    The profile `simple` keeps only parameters that are strings or numbers, and with `booleans` also booleans; a tool
+    that needs another one is marked as unsupported. Requests use `credential`, which must be for the server's origin;
+    the table contains its name. `options` are those of an ExternalToolConfig. Warn about skipped tools and an empty
+    list; raise ConfigError without an address and MCPConnectionError if the server does not answer.
     """
     from toolpost.adapters.arrow_encoding import tool_table  # noqa: PLC0415 - an extra
 

@@ -56,7 +56,7 @@ class RowServers:
         self._trusts_rows = trust_rows
 
     def find(self, value: RemoteTool, transport: TransportType) -> RowServer:
-        """Return the server of a row; a ToolError says why the row cannot be used."""
+        """Return the server of a row; raise a ToolError with the reason if the row cannot be used."""
         uri = value.server_uri.strip()
         known = next((one for one in self._open_configs() if _is_at(one, transport, uri)), None)
         if known is not None and value.credential_name is None:

@@ -1,6 +1,6 @@
-"""Tools as values: what a cell of a table holds to describe a tool that can be called later.
+"""Tools as values: cells of a table that describe tools to call later.
 
-A value says what a tool is and where its calls go; it holds no connection and no secret, only the name of a credential.
+A value contains the definition and the server of a tool, and the name of a credential, but no connection or secret.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 
 class ToolType(Enum):
-    """Kinds of tool values; the text is what a table stores."""
+    """Kinds of tool values, as stored in a table."""
 
     WORKFLOW = "WORKFLOW"
     MCP = "MCP"
@@ -46,10 +46,10 @@ class ToolPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolExecutionResult:
-    """What the call of a tool value came to.
+    """The result of the call of a tool value.
 
-    `text` is the message for the conversation, also when the call failed or waits for a person. `tables` are those of
-    the output ports of a workflow, by name.
+    `text` is the message for the conversation, also if the call failed or is waiting for an answer. `tables` contains
+    those of the output ports of a workflow, by name.
     """
 
     text: str
@@ -116,7 +116,7 @@ class StoredTool:
 class WorkflowTool(StoredTool):
     """A workflow as a tool; `_filestore_keys` are its bytes, or the keys by which a host finds them.
 
-    `message_output_port_index` is the output port with the message for the conversation, -1 where there is none.
+    `message_output_port_index` is the output port with the message for the conversation, or -1.
     """
 
     name: str
@@ -128,7 +128,7 @@ class WorkflowTool(StoredTool):
     message_output_port_index: int | None = -1
 
     def __post_init__(self) -> None:
-        # No ports are stored in one way, so that a value that was stored equals the one before.
+        # A missing list is stored as an empty one, so a stored value equals the original.
         object.__setattr__(self, "input_ports", self.input_ports or [])
         object.__setattr__(self, "output_ports", self.output_ports or [])
 

@@ -114,7 +114,7 @@ class TableTool(NamedTuple):
         return self.executor.call(self.tool_name, parameters, idempotency_key=idempotency_key)
 
     async def __call__(self, **parameters: Any) -> ToolExecutionResult:
-        """Call the tool; an error, and a question to a person, are results with a message."""
+        """Call the tool; errors and questions are results with a message."""
         return execution_result(await self.call(parameters))
 
 
@@ -238,7 +238,7 @@ class ToolValues:
         return Question(kind="approval", prompt=prompt, key=_START)
 
     def _add_workflow(self, key: ValueKey, value: WorkflowTool) -> None:
-        """Find the workflow of a row in the catalog, or register it where the code allows that."""
+        """Find the workflow of a row in the catalog, or register it if the code allows that."""
         if self._run_workflow is not None:
             self._names[key] = self._register(value, partial(_HostedWorkflow, value=value, run=self._run_workflow))
             return
@@ -360,7 +360,7 @@ class _HostedWorkflow:
 
 
 def _key(value: AnyToolValue) -> ValueKey:
-    """Return what is called: two rows with the same place and name are one tool."""
+    """Return the identity of a tool: rows with the same server and name are one tool."""
     if isinstance(value, WorkflowTool):
         return (value.tool_type, value.name, value.package, None)
     return (value.tool_type, value.server_uri, value.tool_name, value.credential_name)

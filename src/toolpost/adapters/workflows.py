@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def workflow_tool(workflow: Workflow | str | Path) -> WorkflowTool:
-    """Return the tool value of a workflow or of its file; ConfigError says what is wrong with the file."""
+    """Return the tool value of a workflow or of its file; raise a ConfigError for an invalid file."""
     from toolpost.sources.workflow.definition import Workflow  # noqa: PLC0415 - an extra
 
     loaded = workflow if isinstance(workflow, Workflow) else Workflow.read(workflow)

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(words, is_program=arguments is None)
         sys.stdout.flush()
-    except OSError as error:  # from a help text; commands look after what they write themselves
+    except OSError as error:  # from a help text; commands handle errors of their output
         _report_lost_output(error)
         return 1
     return code
@@ -37,13 +37,13 @@ def _run(given: list[str], *, is_program: bool) -> int:
 
 
 def _report_lost_output(error: OSError) -> None:
-    """Say why stdout cannot be written, unless its reader has gone, as `head` does."""
+    """Report why stdout cannot be written, unless its reader has closed it, as `head` does."""
     from toolpost.cli.output import describe_lost_output
 
     if not isinstance(error, BrokenPipeError):
         sys.stderr.write(f"failed: {describe_lost_output(error)}\n")
     with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - a pathlib would do no more here
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is left would fail once more at the end of the process
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())  # a final flush at exit would fail again
 
 
 def _open_closed_streams() -> None:

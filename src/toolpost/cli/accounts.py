@@ -35,7 +35,7 @@ app = Commands(help="Connect your accounts to the sources that need them.", no_a
 
 def _parse_person(text: str) -> str:
     """Parse the user to forget; raise a BadParameter for an empty text."""
-    # The text is empty where a variable is not set: that must not forget the current user.
+    # An unset variable is an empty text, which must not erase the current user.
     try:
         return str(Principal.parse(text))
     except ValueError as error:
@@ -137,13 +137,13 @@ def disconnect(common: CommonOptions, service: Service) -> None:
 def forget(common: CommonOptions, person: Person, yes: Yes = False) -> None:
     """Erase all stored data of a user.
 
-    Accounts are disconnected; pending actions, results, artifacts, task logs and sessions are removed, and so is what
-    events say of them. Exits 1 when a service did not hear of it, or when calls of theirs are still under way.
+    Disconnects accounts, and deletes pending actions, results, artifacts, task logs, sessions and the contents of
+    events. Exits with 1 if a service could not be reached for revocation, or if calls of the user are still running.
     """
 
     async def work(box: Toolbox, output: Output) -> int:
         records = "accounts, pending actions, results, artifacts, task logs, sessions and what events say"
-        require_confirmation(f"Remove all that is kept of {person} ({records}), for good?", yes=yes, done="removed")
+        require_confirmation(f"Permanently erase all data of {person} ({records})?", yes=yes, done="removed")
         who, manager = Principal.parse(person), _account_manager(box, output)
         revoked = {} if manager is None else await _disconnect_all(manager, who)
         removed = await box.recovery.data.forget(who) if manager is None else await manager.forget(who)

@@ -1,4 +1,4 @@
-"""`toolpost run` and `toolpost chat`: a chat model that calls tools, and a person who decides what it may not."""
+"""`toolpost run` and `toolpost chat`: a chat model that calls tools, with prompts for approvals and questions."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
         return name
 
     def given_budget(self) -> Budget | None:
-        """Return the budget if it limits anything; None leaves that of a run that goes on as it is."""
+        """Return the budget if it limits anything; None keeps the budget of a resumed run."""
         limits = self.budget
         said = any(limit is not None for limit in (limits.steps, limits.time_s, limits.tokens, limits.cost))
         return limits if said else None
 
     def to_words(self) -> list[str]:
-        """Return the options that a later command needs to go on."""
+        """Return the options for a command that resumes the run."""
         words = ["--model", self.model] if self.model else []
         words += [part for word in self.words for part in ("--tools", word)]
         return words if self.mode == "native" else [*words, "--mode", self.mode]
@@ -211,7 +211,7 @@ def agent_sources(options: AgentOptions) -> SourceSelection:
 
 @asynccontextmanager
 async def open_agent(box: Toolbox, output: Output, options: AgentOptions, user: str) -> AsyncGenerator[TerminalAgent]:
-    """Yield an agent with its model, whose connections are kept open meanwhile."""
+    """Yield an agent, and close the connections of its model at the end."""
     from toolpost.agents.models.names import open_model
     from toolpost.cli.agent_view import AgentView
 
@@ -226,7 +226,7 @@ async def open_agent(box: Toolbox, output: Output, options: AgentOptions, user: 
 
 
 class TerminalAgent:
-    """A planner whose questions are asked at the terminal, and whose events a view shows.
+    """A planner with questions prompted at the terminal and events shown by a view.
 
     `tools` are those that the model may call.
     """
@@ -256,7 +256,7 @@ class TerminalAgent:
         )
 
     async def begin(self, query: str) -> PlannerResult:
-        """Answer a request as `run` does; with a data folder, `--resume` goes on with it however it is interrupted."""
+        """Answer a request as `run` does; with a data folder, `--resume` can continue it after any interruption."""
         if self._box.settings.data_dir is None:
             return await self.run(query)
         token = secrets.token_urlsafe(32)
@@ -267,7 +267,7 @@ class TerminalAgent:
     async def run(
         self, query: str, messages: Sequence[dict[str, Any]] | None = None, *, token: str = ""
     ) -> PlannerResult:
-        """Answer a request; what the run asks meanwhile is asked at the terminal."""
+        """Answer a request; prompt at the terminal for the questions of the run."""
         self._view.begin()
         self._token = token
         running = self._planner.run(
@@ -317,7 +317,7 @@ class TerminalAgent:
         return not left
 
     async def _paused(self, pending_id: str) -> Paused | None:
-        """Return the paused call of a pending action; None where somebody has answered it, or the call has ended."""
+        """Return the paused call of a pending action; None if it was answered or the call has ended."""
         action = await self._box.pending.get(pending_id, by=self._user)
         if action.status != "open":
             return None
@@ -364,7 +364,7 @@ class TerminalAgent:
         return FAILED
 
     def show_cancelled(self) -> None:
-        """Write what a run had done when it was stopped."""
+        """Write the calls of a run that was stopped."""
         if self._output.as_json:
             self._last_line("cancelled")
             return
@@ -504,7 +504,7 @@ async def _read_request() -> str | None:
 
 
 def _is_whole(lines: list[str]) -> bool:
-    """Return whether the text ends here: at once, or where the block that it began ends."""
+    """Return whether the text is complete: without a block, or after the end of its block."""
     text = "\n".join(lines).strip()
     return not text.startswith(_BLOCK) or (len(text) >= 2 * len(_BLOCK) and text.endswith(_BLOCK))
 
@@ -526,7 +526,7 @@ async def _take_turn(agent: TerminalAgent, request: str, messages: list[dict[str
 
 
 async def _interruptible(work: Coroutine[Any, Any, PlannerResult]) -> PlannerResult | None:
-    """Wait for a turn, which Ctrl-C ends while the conversation goes on; None for one that was ended."""
+    """Wait for a turn; return None if Ctrl-C ended it, which does not end the conversation."""
     turn, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
     interrupted = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Show an agent's run while it goes on: JSON lines for programs; text, calls and a status line for people."""
+"""Show the progress of an agent's run: JSON lines for programs; text, calls and a status line for people."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _COLOURS = {"completed": "green", "failed": "red", "paused": "yellow"}
 
 
 class AgentView:
-    """Receives the events of a planner, and those of its tools' progress, and writes them to an `Output`.
+    """Writes the events of a planner and the progress of its tools to an `Output`.
 
-    At a terminal, text is written as it comes; elsewhere the answer alone, by `show_answer`.
+    At a terminal, text is written as it arrives; elsewhere `show_answer` writes only the answer.
     """
 
     def __init__(self, output: Output, *, model: str) -> None:
@@ -38,7 +38,7 @@ class AgentView:
         self._streams = output.is_terminal and not output.as_json
         self._usage = Usage()
         self._ended: list[CallEnded] = []
-        self._text = ""  # what the model said since its last call
+        self._text = ""  # text of the model since its last call
         self._started: dict[str, CallStarted] = {}
         self._running: dict[str, str] = {}
         self._progress = ""
@@ -46,7 +46,7 @@ class AgentView:
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Show on the status line what the run waits for, and for how long."""
+        """Show the current activity and its duration on the status line."""
         ticker = asyncio.create_task(self._tick())
         try:
             yield
@@ -80,7 +80,7 @@ class AgentView:
             self._show_call(event)
 
     def emit(self, event: RunEvent) -> None:
-        """Show what a tool reports of its progress."""
+        """Show the progress of a tool."""
         if event.code is EventCode.SUBAGENT_ACTION:
             self._progress = progress_text(event)
 
@@ -90,7 +90,7 @@ class AgentView:
             self._output.text(answer)
 
     def summary(self, finish: PlannerFinish) -> str:
-        """Return what a run took, on one line."""
+        """Summarize the steps, calls and cost of a run on one line."""
         facts = finish.metadata
         counts = f"{count(facts['iterations'], 'step')}, {count(facts['tool_calls'], 'call')}"
         verb = "answered" if finish.reason == "answer_complete" else "ended"
@@ -102,7 +102,7 @@ class AgentView:
         return ", ".join([*ended, *(f"{name} was stopped" for name in self._running.values())])
 
     def _note(self, event: PlannerEvent) -> None:
-        """Remember what the status line and the end of the run show."""
+        """Store the data for the status line and the end of the run."""
         match event:
             case ModelReplied(usage=usage):
                 self._usage = usage

@@ -51,7 +51,7 @@ class Command(TyperCommand):
 
 
 def _converting_given_values(params: Sequence[Any]) -> list[Any]:
-    """Return parameters that convert what the command line gives them, and nothing that stands for no value."""
+    """Return parameters that convert only given values, not defaults that mean no value."""
     # Typer builds a validator for each parameter, given or not, and for the first it imports pydantic, which takes as
     # long as a short command.
     for param in params:

@@ -27,7 +27,7 @@ _MIN_PREFIX = 5  # the prefix `ask_` alone does not identify an action
 _SHOWN_IDS = 3
 
 NAMES_FILE = "tool_names.json"
-_BUILT_IN = ""  # stands for the source of tools that have none
+_BUILT_IN = ""  # key of tools without a source
 
 
 def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:

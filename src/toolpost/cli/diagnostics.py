@@ -1,4 +1,4 @@
-"""`toolpost config check` and `toolpost doctor`: find what is wrong with the configuration, machine and sources."""
+"""`toolpost config check` and `toolpost doctor`: find errors of the configuration, the machine and the sources."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _LOOK_S = 15.0
 _MAX_VALUE_CHARS = 80
 _HIDDEN = frozenset({"tool_name", "correlation_id", "forgotten"})
 _WHOLE_FROM = 10  # from here on a fraction of a number says nothing
-# A tool's own reports of progress share a code with those of agents below it; people look for another word.
+# Progress of tools shares a code with that of subagents, but users search for another word.
 _PROGRESS = "PROGRESS"
 _TYPES = {code.name: code for code in EventCode} | {_PROGRESS: EventCode.SUBAGENT_ACTION}
 _STDOUT = Path("-")

@@ -111,7 +111,7 @@ class _LockComparison(Struct, frozen=True, kw_only=True):
     """Lock file and the current tools of each source; `failed` has the sources that cannot be listed, and why.
 
     `seen` are the definitions of sources that the lock file does not have, as they were first seen.
-    A source is `partial` when a user who signs in may see more tools: a tool that is not listed is not gone then.
+    A source is `partial` if signed-in users may see more tools; a tool missing from its list may still exist.
     """
 
     lock: Lock

@@ -368,7 +368,7 @@ def needs_detection(source: ExternalToolConfig) -> bool:
 
 
 async def detect_source(plan: SourcePlan, output: Output) -> SourcePlan:
-    """Return the plan for what is at the URL or in the file; raise a ToolError where that is not recognised."""
+    """Return the plan for what is at the URL or in the file; raise a ToolError if it is not recognized."""
     source = plan.source
     if is_file_source(source):
         return replace(plan, source=_detect_file_source(source), notes=())
@@ -405,7 +405,7 @@ def _missing_path(word: str) -> ToolError | None:
 
 
 def _detect_file_source(source: ExternalToolConfig) -> ExternalToolConfig:
-    """Configure the source by the content of its file; raise a ToolError where that is not recognised."""
+    """Configure the source by the content of its file; raise a ToolError if it is not recognized."""
     detection, file = detect_file(source.connection), source.connection
     if detection.transport is not None and detection.detection is not None:
         if source.headers and "url" not in detection.transport.forms:
@@ -517,7 +517,7 @@ def unset_variables(sources: Iterable[ExternalToolConfig], environ: Mapping[str,
 def variable_documents(
     names: Sequence[str], variables: Sequence[Variable], environ: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the variables as JSON data: what each stands for, and whether it is set."""
+    """Return the variables as JSON data, with their meaning and whether they are set."""
     meanings = {variable.name: variable.stands_for for variable in variables}
     every = dict.fromkeys([*meanings, *names])
     return [{"name": name, "stands_for": meanings.get(name), "set": name in environ} for name in every]
@@ -556,7 +556,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def missing_requirements(source: ExternalToolConfig, environ: Mapping[str, str]) -> Iterator[str]:
     """Return what keeps a source from starting, and how to get it; starts nothing."""
-    if source.unusable:  # what else is written of it stands for nothing
+    if source.unusable:  # its other fields mean nothing
         yield source.unusable
         return
     transport = describe_transport(source.transport)
@@ -646,7 +646,7 @@ def _with_relative_paths(source: ExternalToolConfig, path: Path) -> ExternalTool
 
 
 def _show_plan(plan: SourcePlan, source: ExternalToolConfig, path: Path, output: Output) -> None:
-    """Show what is about to be written; on stderr where stdout is for JSON."""
+    """Show the planned changes; on stderr if stdout is for JSON."""
     lines = [*describe_source(plan.source), f"to be written to {path}", snippet([source]).rstrip()]
     output.announce("\n".join(lines))
     for note in plan.notes:
@@ -886,7 +886,7 @@ def _report_next_steps(plan: _ImportPlan, output: Output) -> None:
 
 
 def _finish_import(plan: _ImportPlan, output: Output, status: str) -> int:
-    """Print the document of an import; the code is 1 for a file none of whose servers can be used."""
+    """Print the document of an import; return 1 if no server of the file can be used."""
     if output.as_json:
         output.document(plan.to_dict(status))
     return int(bool(plan.imported.notes) and not plan.imported.sources)
@@ -897,7 +897,7 @@ def _count(sources: Sequence[ExternalToolConfig]) -> str:
 
 
 def _ask_trust(name: str, specs: Sequence[ToolSpec], output: Output, *, trust: bool, yes: bool) -> bool:
-    """Show the claims of a source about its tools, and return whether a person trusts them."""
+    """Show the tool annotations of a source, and return whether they are trusted."""
     loosened = [spec for spec in specs if trust_loosens(read_claims(spec))]
     if loosened:
         _show_claims(name, specs, output)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LONGEST_DESCRIPTION = 200
 _ERASE = "\r\x1b[K"
-# Control characters and changes of direction: a tool's text must not repaint the screen that a person decides on.
+# Control characters and direction changes: text of a tool must not repaint the screen of an approver.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _PIPE_WIDTH = 200
@@ -44,9 +44,9 @@ class Output:
     """Write the answer of one command to `stream`, and notes to stderr.
 
     Suggested commands carry `options`. `status` is the status line at a terminal; any other output replaces it.
-    `interruption` is told in place of the usual words if the command is interrupted: what it has done so far.
+    `interruption` is the message if the command is interrupted: the state that it has reached.
     `reader_gone` is set when the reader of `stream` has closed it, as `head` does, or it cannot be written, as on a
-    full disk; later output is dropped, and `finish` tells of the latter.
+    full disk; later output is dropped, and `finish` reports a full disk.
     """
 
     def __init__(self, stream: TextIO, *, as_json: bool, options: CommonOptions = NO_OPTIONS) -> None:
@@ -81,7 +81,7 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person sees what is written here."""
+        """Whether stdout is a terminal."""
         return self._stream.isatty()
 
     def piece(self, text: str) -> None:
@@ -90,7 +90,7 @@ class Output:
         self._flush()
 
     def announce(self, text: str) -> None:
-        """Write a text for people to stdout, or to stderr where stdout is for JSON."""
+        """Write text for people to stdout, or to stderr if stdout is for JSON."""
         if self.as_json:
             self.note(text)
         else:
@@ -126,7 +126,7 @@ class Output:
             table.add_column(column, overflow="fold", no_wrap=number == 0)  # names and ids are there to be copied
         for row in shown:
             table.add_row(*(Text(cell) for cell in row))
-        with console.capture() as captured:  # left to itself, it would end the process when the reader is gone
+        with console.capture() as captured:  # printing directly would end the process if the reader is gone
             console.print(table)
         self._write(captured.get().rstrip("\n"))
         self._flush()
@@ -156,7 +156,7 @@ class Output:
         A command that fails after its JSON document, for events that cannot be written, says so on stderr.
         """
         if self.as_json and not self._has_document:
-            self.line(failure_to_dict(error))  # on one line, so that it fits among JSON lines too
+            self.line(failure_to_dict(error))  # on one line, as for JSON lines
         else:
             self.explain(error, advice=advice)
 
@@ -346,7 +346,7 @@ class StatusLine:
 class ProgressSink:
     """Event sink that shows starting sources, and then the progress of calls, on a status line.
 
-    The values of a tool that streams stay, each on lines of its own.
+    The streamed values of a tool stay, on separate lines.
     """
 
     def __init__(self, line: StatusLine) -> None:

@@ -169,7 +169,7 @@ def deny(common: CommonOptions, pending_id: Id, reason: Reason = "") -> None:
             show_outcome(outcome, output)
             return 0
         output.text(f"denied: {action.tool_name} was not run, and its caller is notified.")
-        if is_inside:  # the call around it may have gone on without it
+        if is_inside:  # the parent call may have continued without it
             show_outcome(outcome, output)
         return 0
 
@@ -212,7 +212,7 @@ def _parse_pair(pair: str) -> tuple[str, Any]:
 
 
 async def _prompt_decision(action: PendingAction, output: Output) -> Decision:
-    """Ask at the terminal what became of a call with an unknown end; others take an answer."""
+    """Prompt for the decision about a call with an unknown outcome; other actions take an answer."""
     if action.question.kind != "unknown" or output.as_json or not is_interactive():
         return "answer"
     decided = await prompt_unknown(action.question, output)
@@ -222,7 +222,7 @@ async def _prompt_decision(action: PendingAction, output: Output) -> Decision:
 
 
 async def _prompt_answer(action: PendingAction, output: Output) -> Any:
-    """Ask at the terminal for the answer that the command line lacks."""
+    """Prompt for the answer that the command line lacks."""
     if output.as_json or not is_interactive():
         raise typer.BadParameter("give the answer; for no value, write null", param_hint="VALUE")
     value = await prompt_value(action.question, output)
@@ -239,7 +239,7 @@ class _ActionReference(NamedTuple):
     config: Path | None
 
     async def find(self, box: Toolbox) -> PendingAction:
-        """Read the pending action; the error names the user where there is none."""
+        """Read the pending action; the error names the user if there is none."""
         try:
             return await box.pending.get(await resolve_id(box, "pending", self.id, user=self.user), by=self.user)
         except PendingNotFoundError as error:
@@ -251,7 +251,7 @@ class _ActionReference(NamedTuple):
             raise
 
     async def _elsewhere(self, box: Toolbox) -> str:
-        """Return how the operator reaches a pending action of another tenant; empty where there is none."""
+        """Return the option with which the operator reaches an action of another tenant, or an empty string."""
         if Principal.parse(self.user).tenant != LOCAL_TENANT:
             return ""
         action = await box.store.pending.get(self.id)
@@ -260,7 +260,7 @@ class _ActionReference(NamedTuple):
         )
 
     async def refuses(self, decision: Decision, box: Toolbox, output: Output) -> bool:
-        """Return whether the pending action takes no such decision, after saying which command answers it."""
+        """Return whether the action does not accept a decision, and report the command that answers it."""
         action = await self.find(box)
         kind = action.question.kind
         if decision in DECISIONS[kind]:
@@ -272,7 +272,7 @@ class _ActionReference(NamedTuple):
 
 
 def _as_person(action: PendingAction) -> str:
-    """Return the option by which the operator acts as somebody of an action's tenant who may answer it."""
+    """Return the --user option of a principal who may answer an action of another tenant."""
     return f"--user {shlex.quote(answering_user(action.question, action.asked_by))}"
 
 

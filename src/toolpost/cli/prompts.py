@@ -1,4 +1,4 @@
-"""Show the outcome of a call, and ask the person at the terminal for what a paused call needs."""
+"""Show the outcome of a call, and prompt at the terminal for the answers that a paused call needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LATER: Final = object()
-"""What somebody says who does not answer now."""
+"""The answer of a user who decides later."""
 _LEFT_OUT: Final = object()
 _APPROVAL_PROMPT = "Run it? y to run, n to deny, Enter to decide later: "
 _UNKNOWN_PROMPT = "Did it happen? y for yes, n for no, r to run it again, Enter to decide later: "
@@ -50,7 +50,7 @@ EXIT_CODES = {"completed": 0, "failed": 1, "paused": 3}
 
 
 def show_outcome(outcome: Outcome, output: Output, *, advice: str | None = None) -> int:
-    """Write an outcome and return its exit code; a failure comes with the advice, or what is known to help."""
+    """Write an outcome and return its exit code; a failure is followed by `advice` or the usual advice for its code."""
     if output.as_json:
         output.document(outcome_to_dict(outcome))
         if isinstance(outcome, Failed):
@@ -62,7 +62,7 @@ def show_outcome(outcome: Outcome, output: Output, *, advice: str | None = None)
 
 def next_step(question: Question, pending_id: str, options: CommonOptions, *, by_asker: bool) -> str:
     """Return the commands that answer a pending action."""
-    # An approval is not for the user who asked: the commands then name no user, unless that user is the default one.
+    # The requesting user usually cannot approve, so the commands name another user.
     is_decided = question.kind in ("approval", "unknown")
     if (
         is_decided
@@ -127,11 +127,11 @@ async def ask_at_terminal(
     left: set[str] | None = None,
     reads_lines: bool = False,
 ) -> Outcome:
-    """Ask the person at the terminal until the call is not paused any more, or all answers are left to later.
+    """Prompt at the terminal until the call is no longer paused, or all questions are left for later.
 
-    `left` has the ids of questions that were left to later, which are not asked again; those left now are added.
-    A line that was typed or pasted before a question is not an answer to it. It is for the shell, so nothing is asked
-    then; a command that `reads_lines` of its own discards it.
+    `left` contains the IDs of questions that were left for later and are not repeated; new ones are added. A line that
+    was typed or pasted before a question is not its answer but input for the shell, so the prompt is skipped; a command
+    that `reads_lines` discards the line.
     """
     left = set() if left is None else left
     # Older MCP servers hold the call open for this process only.
@@ -159,7 +159,7 @@ def has_typed_ahead(terminal: int) -> bool:
 
 
 def discard_typed_ahead(terminal: int) -> None:
-    """Discard what was typed before a question was shown: it may answer one that a model or a tool made up."""
+    """Discard input typed before a question was shown: it may answer a forged one of a model or a tool."""
     if sys.platform != "win32":
         import termios
 
@@ -178,7 +178,7 @@ async def prompt_value(question: Question, output: Output) -> Any:
 
 
 async def prompt_unknown(question: Question, output: Output) -> Decision | None:
-    """Ask what became of a call whose process died; None where that is left to later."""
+    """Prompt for the outcome of a call with a terminated process; return None if left for later."""
     output.note("\n".join([question.prompt, *describe_call(question)]))
     while text := await _read_line(_UNKNOWN_PROMPT):
         if decided := _UNKNOWN_ANSWERS.get(text.lower()):
@@ -221,7 +221,7 @@ async def _ask_approval(paused: Paused, box: Toolbox, output: Output, *, user: s
 
 
 async def _ask_sign_in(paused: Paused, box: Toolbox, output: Output, *, user: str) -> Outcome | None:
-    """Offer to sign in, after which the call goes on by itself; return what came of it."""
+    """Offer to sign in; the call then resumes automatically, and its outcome is returned."""
     from toolpost.cli.sign_in import SignInOptions, connect_account
 
     output.note("\n".join([paused.question.prompt, *describe_call(paused.question)]))
@@ -266,7 +266,7 @@ async def _ask_field(
 
 
 def _validation_problem(value: Any, field: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value; a field that cannot be checked alone is checked with the form."""
+    """Return the validation error of a value; a field that cannot be checked alone is checked with the form."""
     from toolpost.schema.validator import compile_validator
 
     try:
@@ -415,7 +415,7 @@ def confirm(question: str, *, yes: bool) -> bool:
     with _interruptible():
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
-        # A signal that comes just before a read does not end it, so that there has to be something to read first.
+        # A signal just before a read does not interrupt it, so wait for input first.
         while sys.platform != "win32" and not select.select([sys.stdin], [], [], _LOOK_S)[0]:
             pass
         answer = sys.stdin.readline()
@@ -429,14 +429,14 @@ def require_confirmation(question: str, *, yes: bool, done: str = "written") -> 
 
 
 def is_interactive() -> bool:
-    """Return whether a person can be asked at a terminal."""
+    """Return whether there is a terminal to prompt at."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @contextmanager
 def _interruptible() -> Generator[None]:
     """Let Ctrl-C raise while a line is read."""
-    # The handler of the event loop would only record the first interrupt, and reading would go on.
+    # The handler of the event loop would only record the first interrupt, and reading would continue.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

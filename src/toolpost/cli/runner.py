@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _UNREACHABLE = re.compile(r"no connection to|\bConnect(Error|Timeout)\b|no answer within")
 
 _TELL_S = 1.0  # how often the status line counts the seconds of a slow start
-_START_S = 1.0  # after which a command is none that is over at once
+_START_S = 1.0  # commands that run longer enable garbage collection
 
 FAILED = 1
 INCOMPLETE = 4
@@ -104,7 +104,7 @@ def one_source(name: str | None) -> SourceSelection:
 
 
 def service_sources(provider: str) -> SourceSelection:
-    """Open with the sources whose users sign in to this service."""
+    """Open with the sources that use accounts of this service."""
 
     def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
         names = {source.name for source in personal_sources(loaded.settings) if provider_of(source) == provider}
@@ -175,7 +175,7 @@ def pending_sources(find: Callable[[Toolbox], Awaitable[Collection[PendingAction
 
 
 def answer_source(find: Callable[[Toolbox], Awaitable[PendingAction]]) -> SourceSelection:
-    """Open with the source of the tool that an answer runs; with all, for a call inside another, which then goes on."""
+    """Open with the source of the tool that an answer runs; with all for a nested call, because its parent resumes."""
 
     @asynccontextmanager
     async def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AsyncGenerator[Toolbox]:
@@ -281,7 +281,7 @@ def _sources_of_tools(names: Collection[str], settings: Settings) -> set[str]:
 
 
 def _sources_of_words(words: Collection[str], settings: Settings) -> set[str]:
-    """Return the sources whose tools these words can mean."""
+    """Return the sources of the tools that these words can select."""
     from toolpost.builtin.specs import COLLECTIONS
 
     own = {*COLLECTIONS, *chain.from_iterable(COLLECTIONS.values())} - settings.collections.keys()
@@ -402,7 +402,7 @@ def _has_defaults() -> bool:
 
 
 async def _work_with(box: Toolbox, work: Work, output: Output) -> int:
-    """Tell what is left out of a Toolbox, keep the names of its tools for completion, and do the work."""
+    """Report the problems of a Toolbox, store its tool names for completion, and do the work."""
     for problem in describe_problems(box):
         output.note(problem)
     cache_tool_names(box, box.settings.data_dir, {source.name for source in box.settings.all_sources()})
@@ -474,7 +474,7 @@ def _tracing() -> AbstractContextManager[None]:
 
 
 async def _run_until_terminated(work: Coroutine[None, None, int]) -> int:
-    """Cancel the work on SIGTERM, so that the end of its call is recorded."""
+    """Cancel the work on SIGTERM, which records the end of its call."""
     if not gc.isenabled():  # by `toolpost.cli.main`
         asyncio.get_running_loop().call_later(_START_S, collect_garbage)
     task = asyncio.ensure_future(work)

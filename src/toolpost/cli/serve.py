@@ -43,7 +43,7 @@ ViewOption = Annotated[
     str | None,
     typer.Option("--view", metavar="NAME", help="View of clients: all, search, or a view of the configuration."),
 ]
-_LAST_S = 15.0  # beyond the limit of calls: for what was opened to be closed
+_LAST_S = 15.0  # in addition to the limit of calls, to close resources
 
 
 def serve(
@@ -297,7 +297,7 @@ def _open_callers(
 
 
 class _Stop:
-    """How a gateway stops: it says at once what it waits for. `who` begins the sentence, of a worker."""
+    """Shutdown of a gateway, with messages about running calls; `who` is the prefix of a worker's messages."""
 
     def __init__(self, box: Toolbox, who: str, options: UpOptions, output: Output) -> None:
         self.limit_s = box.settings.server.shutdown_limit_s if options.limit_s is None else options.limit_s
@@ -307,16 +307,16 @@ class _Stop:
         self._is_told = self._is_orphan = False
 
     def is_orphan(self) -> bool:
-        """Return whether the process that started this one is gone, so that another may need its address."""
+        """Return whether the parent process has ended, so another gateway may need the address."""
         return self._is_orphan
 
     def as_orphan(self, serving: asyncio.Task[Any]) -> None:
-        """Stop because the parent process is gone."""
+        """Stop because the parent process has ended."""
         self._is_orphan = True
         serving.cancel()
 
     def tell(self) -> None:
-        """Say that it stops, and what it waits for; a worker without calls says nothing."""
+        """Report the shutdown and the running calls; a worker without calls reports nothing."""
         names = Counter(self._box.router.inflight.tool_names())
         if self._is_told:
             self._output.note(f"{self._who}stopping immediately; running calls are cancelled")
@@ -344,9 +344,9 @@ async def _following(
     *,
     tells: bool = True,
 ) -> AsyncGenerator[None]:
-    """Apply changes of the configuration while this is open, at once on SIGHUP, and say what came of them.
+    """Apply and report changes of the configuration while this is open, immediately on SIGHUP.
 
-    One worker `tells` for all.
+    Only one worker `tells`.
     """
     from toolpost.toolbox.config_follower import ConfigFollower
 
@@ -398,7 +398,7 @@ def _reload_lines(outcome: Reload | ConfigError) -> Iterator[str]:
 
 
 class _ProblemReporter:
-    """Tells each problem of a Toolbox once: sources that are down, also late, and what has no effect."""
+    """Reports each problem of a Toolbox once: sources that are down, and settings without effect."""
 
     def __init__(self, box: Toolbox, output: Output) -> None:
         self._box = box
@@ -407,11 +407,11 @@ class _ProblemReporter:
         self._changed = asyncio.Event()
 
     def look_again(self) -> None:
-        """Tell what is new after a change of the configuration."""
+        """Report new problems after a change of the configuration."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Tell what is known, then what comes of the sources that connect behind, and again after each change."""
+        """Report known problems, then those of sources that connect in the background, and again after each change."""
         while True:
             self._tell()
             await self._box.wait_for_sources()
@@ -428,9 +428,9 @@ class _ProblemReporter:
 
 
 def _as_gateway(loaded: LoadedSettings, address: str) -> LoadedSettings:
-    """Return settings by which people sign in at the gateway itself and slow sources do not hold it up.
+    """Return settings for sign-ins at the gateway and a short wait for slow sources.
 
-    What the configuration says about either stays, and so do the built-in tools that it names.
+    Explicit values of the configuration are kept, including its built-in tools.
     """
     from toolpost.configuration.loading import for_gateway
 

@@ -63,7 +63,7 @@ async def connect_account(
         await _by_code(box, service, person, options, output)
     else:
         await _by_browser(box, service, person, options, output)
-    # What was let go on, and the listing of tools, would end with this process.
+    # Resumed calls and the listing of tools would end with this process.
     await box.router.background.finish(patience_s=_BACKGROUND_WAIT_S)
     return service
 

@@ -11,11 +11,11 @@ from typing import TextIO
 
 @contextmanager
 def guard_stdout() -> Generator[TextIO]:
-    """Yield the real stdout; everything else that is printed meanwhile, also by child processes, goes to stderr."""
+    """Yield the real stdout; all other output, including that of child processes, goes to stderr."""
     real = sys.stdout
     try:
         number = real.fileno()
-    except OSError:  # No file: a test or a host program has put something of its own there.
+    except OSError:  # not a file: replaced by a test or a host program
         with redirect_stdout(sys.stderr):
             yield real
         return

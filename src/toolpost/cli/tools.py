@@ -220,7 +220,7 @@ def _specs(catalog: Toolbox | LocalCatalog, collection: str | None) -> list[Tool
 
 
 async def _schema_violations(entry: Entry, box: Toolbox, user: str) -> dict[str, Any] | None:
-    """Count the results of the last calls that broke the tool's output schema, as the events tell."""
+    """Count the results of the last calls that violated the tool's output schema, from the events."""
     if entry.spec.output_schema is None:
         return None
     from toolpost.contracts.events import EventCode, EventFilter
@@ -314,7 +314,7 @@ def export_tools(common: CommonOptions, utcp: Utcp = False, source: Source = Non
     if address is not None and not _is_base_url(address):
         raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
     written = _config_path(common.config)
-    caller = "" if common.user == default_user() else common.user  # whoever calls is the person at their own machine
+    caller = "" if common.user == default_user() else common.user  # the local user calls
 
     async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
         from toolpost.sources.utcp.export import command_route, export_manual, http_route, serialize_manual

@@ -91,7 +91,7 @@ def run(common: CommonOptions, path: File, pairs: Pairs = None, args: Args = "{}
     read_function = cache(lambda: source.WorkflowFunction(definition.Workflow.read(path)))
 
     def open_box(loaded: LoadedSettings, sinks: Sequence[EventSink] = (), /) -> AbstractAsyncContextManager[Toolbox]:
-        read_function()  # what is wrong with the file is said before what is wrong with the data folder
+        read_function()  # report errors of the file before those of the data folder
         return every_source(loaded, sinks)
 
     async def work(box: Toolbox, output: Output) -> int:
@@ -149,7 +149,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _faults(workflow: Workflow, registry: ToolRegistry) -> Iterator[str]:
-    """Yield what is wrong with the steps of a workflow, seen from the catalog."""
+    """Yield the faults of a workflow's steps against the catalog."""
     for name, step in workflow.steps.items():
         for fault in _step_faults(workflow, step, registry):
             yield f"{workflow.label}: step {name!r} {fault}"

@@ -12,7 +12,7 @@ from toolpost.schema.json_values import is_array, is_object
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-_PIECE = 8  # characters of a streamed piece: short, so that a reply has several
+_PIECE = 8  # characters of a streamed piece; short, for several per reply
 
 
 class ScriptedModel:
@@ -60,7 +60,7 @@ class ScriptedModel:
 
     @property
     def results(self) -> list[str]:
-        """The texts of tool results in the last request."""
+        """The tool results in the last request, as strings."""
         return [message["content"] for message in self.requests[-1] if message["role"] == "tool"]
 
     def _next(

@@ -100,7 +100,7 @@ class McpToolProvider:
     column_name = knext.StringParameter("Tool column name", "The name of the column with the tools.", "Tool")
 
     def configure(self, _context: Any) -> Any:
-        """Return the schema of the table; the server is not asked."""
+        """Return the schema of the table without connecting to the server."""
         _require_text(self.server_url, "Server URL")
         return _tool_schema(_require_text(self.column_name, "Tool column name"))
 
@@ -198,7 +198,7 @@ class AgentPrompter:
     )
 
     def configure(self, _context: Any, tools: Any) -> Any:
-        """Return the schema of the conversation; neither the model nor a server is asked."""
+        """Return the schema of the conversation without calling the model or a server."""
         _require_text(self.model, "Model")
         _require_text(self.prompt, "Prompt")
         _origins(self.credentials)

@@ -28,7 +28,7 @@ Examples = Sequence["ToolInputExample | Mapping[str, Any]"]
 
 
 class ToolLoadingMode(StrEnum):
-    """Whether a tool is offered at once or when it is searched for."""
+    """Whether a tool is offered immediately or only found by search."""
 
     ALWAYS = "always"
     DEFERRED = "deferred"
@@ -155,9 +155,9 @@ def tool(
     loading_mode: ToolLoadingMode | str | None = None,
     examples: Examples | Mapping[str, Any] = (),
 ) -> Callable[[Function], Function]:
-    """Declare what `build_catalog` tells of a function; the function itself stays as it is.
+    """Declare the metadata of a function for `build_catalog`; the function is unchanged.
 
-    Undeclared side effects are `pure`: such a call is repeated where that helps, and never asked about.
+    Undeclared side effects are `pure`: such a call can be retried and never needs approval.
     """
     more = {"arg_validation": arg_validation, "arg_validator": arg_validator}
     declared: dict[str, Any] = {

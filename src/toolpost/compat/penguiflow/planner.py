@@ -49,7 +49,7 @@ class PenguiflowPlanner(_ReactPlanner):
 
 
 def _with_policy(settings: Settings | Mapping[str, Any] | None) -> Settings | Mapping[str, Any]:
-    """Return settings whose policy is the one that they have, or else `exploratory`."""
+    """Return settings with their explicit policy, else `exploratory`."""
     if isinstance(settings, Settings):
         is_given = "policy" in settings.model_fields_set
         return settings if is_given else settings.model_copy(update={"policy": _POLICY})

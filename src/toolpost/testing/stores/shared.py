@@ -88,7 +88,7 @@ class SharedStoreTests(StoreFixtures):
         assert await other.events.verify() == []
 
     async def test_a_reader_that_continues_after_the_last_id_misses_no_event(self, store: Store, other: Store) -> None:
-        """A row that commits late has an id above all rows that were read before, whatever its place in the queue."""
+        """A row that commits late has an ID above all rows that were read before, at any place in the queue."""
         seen: list[StoredEvent] = []
 
         async def write(log: Store, name: str) -> None:

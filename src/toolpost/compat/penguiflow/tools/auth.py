@@ -58,7 +58,7 @@ class PenguiflowOAuthManager:
         return await self._manager.get_token(user_id, provider)
 
     def get_auth_request(self, provider: str, user_id: str, trace_id: str = "") -> dict[str, Any]:
-        """Start a sign-in and return what a pause shows: `display_name`, `auth_url`, `scopes` and `state`."""
+        """Start a sign-in and return the fields of a pause: `display_name`, `auth_url`, `scopes` and `state`."""
         request, shown = self._manager.begin(provider, user_id, trace_id)
         if (before := self._manager.due_purge()) is not None:
             self._sign_ins.drop_expired(before)

@@ -51,7 +51,7 @@ class McpTransportMode(StrEnum):
 
 
 class BinaryDetectionConfig(BaseModel):
-    """Which texts of a result are files in base64: those that begin with a signature and are long enough."""
+    """Strings of a result that are files in base64: they start with a signature and are long enough."""
 
     enabled: bool = True
     signatures: dict[str, tuple[str, str]] = Field(
@@ -64,7 +64,7 @@ class BinaryDetectionConfig(BaseModel):
 
 
 class ResourceHandlingConfig(BaseModel):
-    """Keys for links to resources, which have no effect: Toolpost reads a resource when it is asked to."""
+    """Keys for links to resources, without effect: Toolpost reads resources on request."""
 
     enabled: bool = True
     auto_read_if_size_under_bytes: int = Field(default=0, ge=0)
@@ -82,7 +82,7 @@ class ArtifactFieldConfig(BaseModel):
 
 
 class ArtifactExtractionConfig(BaseModel):
-    """What of a tool's result is stored as an artifact, so that a model reads a summary instead.
+    """Parts of a tool's result that are stored as artifacts; a model reads a summary instead.
 
     The files in typed blocks of an MCP server are always stored, whatever `handle_mcp_typed_content` says.
     """

@@ -1,6 +1,6 @@
-"""ToolNode whose tools are NodeSpecs and whose registry is a ModelRegistry, over Toolpost's own.
+"""ToolNode with NodeSpecs as tools and a ModelRegistry, over Toolpost's ToolNode.
 
-Files and long texts within a result are stored as artifacts, and a summary is left in their place.
+Files and long strings in a result are stored as artifacts and replaced by a summary.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class PenguiflowToolNode:
         return await self.transform(tool_name, result, ctx)
 
     async def transform(self, tool_name: str, result: Any, ctx: Any) -> Any:
-        """Apply what the configuration says of results; artifacts need the context of a running call."""
+        """Apply the configuration of results; artifacts need the context of a running call."""
         config, name = self.config, tool_name.removeprefix(f"{self.config.name}.")
         if not isinstance(config, ExternalToolConfig):
             return result
@@ -180,7 +180,7 @@ class PenguiflowToolNode:
         await self._node.close()
 
     def _refresh(self) -> None:
-        """Register the models of new and changed tools, and unregister those of tools that are gone."""
+        """Register the models of new and changed tools, and unregister those of removed tools."""
         tools = {tool.spec.name: tool for tool in self._node.registry.list() if isinstance(tool, NodeTool)}
         for name, spec in list(self._specs.items()):
             if tools.get(name) is not spec.tool:
@@ -238,7 +238,7 @@ class _File(NamedTuple):
 async def extract_artifacts(
     result: Any, config: ArtifactExtractionConfig, context: ToolContext, fields: list[ArtifactFieldConfig]
 ) -> Any:
-    """Return the result of a tool with its files and long texts replaced by references; `fields` are files always."""
+    """Return the result of a tool with its files and long strings replaced by references; `fields` are always files."""
     for each in fields:
         result = await _replace_at(result, each.field_path.split("."), each, context, config)
     return await _walk(result, config, context)
@@ -279,7 +279,7 @@ async def _walk(value: Any, config: ArtifactExtractionConfig, context: ToolConte
 
 
 def _detect(text: str, config: BinaryDetectionConfig) -> _File | None:
-    """Return the file that a text is in base64; None for other texts."""
+    """Return the file that a string contains in base64; None for other strings."""
     if not config.enabled or not config.min_size_for_detection <= len(text) <= config.max_decode_bytes * 4 // 3 + 4:
         return None
     signature = next((kind for start, kind in config.signatures.items() if text.startswith(start)), None)
