@@ -226,7 +226,7 @@ def test_the_command_tells_which_tools_the_simple_profile_marks(toolpost: Any) -
     [
         (["", "-o", "t.parquet"], "Server URL must not be empty"),
         ([DEAD, "-o", "t.parquet"], "cannot connect"),
-        ([DEAD, "-o", "t.csv"], "--output: .csv is no format; use .parquet, .feather or .arrow"),
+        ([DEAD, "-o", "t.csv"], "--output: .csv is not a supported format; use .parquet, .feather or .arrow"),
         ([DEAD, "-o", "t.parquet", "--credential", "NO_SUCH_TOKEN"], "the variable NO_SUCH_TOKEN is not set"),
     ],
 )

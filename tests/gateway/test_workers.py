@@ -335,4 +335,4 @@ def test_an_operator_is_told_what_limits_on_concurrency_come_to_with_several_wor
     gateway.terminate()
     gateway.communicate()
 
-    assert told == "max_concurrency counts in each of 3 workers; calls at a time in all of them: slow 15\n"
+    assert told == "max_concurrency applies to each of 3 workers; concurrent calls of all workers: slow 15\n"

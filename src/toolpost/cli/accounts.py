@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolpost.cli.arguments import parse_duration_option
-from toolpost.cli.commands import Commands, CommonOptions
+from toolpost.cli.commands import Commands, CommonOptions, Yes
 from toolpost.cli.output import Output, format_time
 from toolpost.cli.prompts import require_confirmation
 from toolpost.cli.runner import FAILED, no_source, personal_sources, run_with_box, service_sources
@@ -15,7 +15,6 @@ from toolpost.contracts.errors import ConfigError, ToolError
 from toolpost.contracts.principal import Principal
 
 if TYPE_CHECKING:
-    from toolpost.contracts.config import ExternalToolConfig
     from toolpost.toolbox.accounts import AccountManager, AccountState
     from toolpost.toolbox.box import Toolbox
 
@@ -64,7 +63,6 @@ Timeout = Annotated[
         parser=parse_duration_option,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 
 
 @app.command("list")
@@ -160,15 +158,11 @@ def _account_manager(box: Toolbox, output: Output) -> AccountManager | None:
         return None
     for source in personal_sources(box.settings):
         if box.sources.index.source(source.name) is None:
-            _register(manager, source, output)
+            try:
+                manager.credentials_for(source)
+            except ToolError as error:
+                output.note(f"source {source.name!r} is skipped: {error}")
     return manager
-
-
-def _register(manager: AccountManager, source: ExternalToolConfig, output: Output) -> None:
-    try:
-        manager.credentials_for(source)
-    except ToolError as error:
-        output.note(f"source {source.name!r} is skipped: {error}")
 
 
 async def _disconnect_all(manager: AccountManager, who: Principal) -> dict[str, bool]:

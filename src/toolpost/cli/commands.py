@@ -186,6 +186,7 @@ User = Annotated[
         "--user", metavar="TENANT:USER", help="Principal to act as.", callback=_user, show_default="local:LOGIN"
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Include all tenants; only for the operator.")]
 
 

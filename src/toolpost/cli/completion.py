@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,26 +62,6 @@ def preset_names(incomplete: str) -> list[str]:
     return [name for name in PACKAGES if name.startswith(incomplete)]
 
 
-def open_pending_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the ids of the tenant's open pending actions, the newest first."""
-    return _ids(ctx, "open_pending", incomplete)
-
-
-def run_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the ids of the tenant's runs, the newest first."""
-    return _ids(ctx, "run", incomplete)
-
-
-def artifact_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the ids of the tenant's artifacts, the newest first."""
-    return _ids(ctx, "artifact", incomplete)
-
-
-def key_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the ids of the keys of the tenant's callers, the newest first."""
-    return _ids(ctx, "caller_key", incomplete)
-
-
 def cache_tool_names(catalog: Toolbox | LocalCatalog, folder: Path | None, sources: Collection[str]) -> None:
     """Write the names of the current tools to the data folder for completion; those of absent `sources` stay."""
     if folder is None or not folder.is_dir():
@@ -114,16 +94,27 @@ def _no_cipher(_folder: Path) -> Cipher:
     return NoCipher()
 
 
-def _ids(ctx: typer.Context, kind: IdKind, incomplete: str) -> list[str]:
-    from toolpost.stores.registry import StoreOptions, database_of, find_backend
+def _complete_ids(kind: IdKind) -> Callable[[typer.Context, str], list[str]]:
+    """Return the completion of the tenant's IDs of one kind, newest first."""
 
-    database, folder = _configuration(ctx).get("database"), _data_dir(ctx)
-    named = database_of(database if isinstance(database, str) else None, folder)
-    options = StoreOptions(named, folder, _no_cipher)
-    try:
-        return find_backend(named).find_ids(options, kind, incomplete, tenant=_tenant(ctx), limit=_MAX_IDS)
-    except ConfigError:
-        return []
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        from toolpost.stores.registry import StoreOptions, database_of, find_backend
+
+        database, folder = _configuration(ctx).get("database"), _data_dir(ctx)
+        named = database_of(database if isinstance(database, str) else None, folder)
+        options = StoreOptions(named, folder, _no_cipher)
+        try:
+            return find_backend(named).find_ids(options, kind, incomplete, tenant=_tenant(ctx), limit=_MAX_IDS)
+        except ConfigError:
+            return []
+
+    return complete
+
+
+open_pending_ids = _complete_ids("open_pending")
+run_ids = _complete_ids("run")
+artifact_ids = _complete_ids("artifact")
+key_ids = _complete_ids("caller_key")
 
 
 def _tenant(ctx: typer.Context) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolpost.cli import completion
-from toolpost.cli.commands import CommonOptions
+from toolpost.cli.commands import CommonOptions, Yes
 from toolpost.cli.output import Output
 from toolpost.cli.runner import run_command
 
@@ -49,7 +49,6 @@ TransportOption = Annotated[
     TransportChoice,
     typer.Option("--transport", help="Transport of an MCP server; with a transport, the URL is not probed."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Trust the source's tool annotations, and pin its tools in toolpost.lock.")
 ]
@@ -165,14 +164,13 @@ ImportFile = Annotated[
         metavar="FILE", help="The file to import, such as .mcp.json. If omitted, lists the files that are found."
     ),
 ]
-ImportYes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 
 
 def import_servers(
     common: CommonOptions,
     file: ImportFile = None,
     dry_run: DryRun = False,
-    yes: ImportYes = False,
+    yes: Yes = False,
     trust: Trust = False,
 ) -> None:
     """Import the MCP servers of another program's file.

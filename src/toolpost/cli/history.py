@@ -110,7 +110,7 @@ def show_run(common: CommonOptions, run_id: RunId, verbose: Verbose = False) -> 
     async def work(box: Toolbox, output: Output) -> int:
         run = await box.run(await resolve_id(box, "run", run_id, user=common.user), user=common.user)
         if run is None:
-            raise run_not_found(run_id, user=common.user, output=output)
+            raise _not_found("run", run_id, common.user, output, "newest")
         events = await box.events(user=common.user, run_id=run.run_id)
         artifacts = await box.store.artifacts.list(tenant=Principal.parse(common.user).tenant, run_id=run.run_id)
         _show_run(run, events, artifacts, output, verbose=verbose)
@@ -186,7 +186,7 @@ async def _not_cancelled(box: Toolbox, run_id: str, *, user: str, output: Output
     runs = await box.runs(user=user, limit=_RECENT)
     run = await box.run(run_id, user=user) or next((one for one in runs if one.call_id == run_id), None)
     if run is None:
-        return run_not_found(run_id, user=user, output=output)
+        return _not_found("run", run_id, user, output, "newest")
     message = f"Run {run.run_id!r} has ended: {run.status}. It cannot be cancelled."
     return ToolError(message, category=ErrorCategory.NON_RETRYABLE_CLIENT, code="run_ended")
 
@@ -344,7 +344,7 @@ def events(
     async def work(box: Toolbox, output: Output) -> int:
         run_id = None if run is None else await resolve_id(box, "run", run, user=common.user)
         if run_id is not None and not (follow or all_tenants) and await box.run(run_id, user=common.user) is None:
-            raise run_not_found(run_id, user=common.user, output=output)
+            raise _not_found("run", run_id, common.user, output, "newest")
         wanted, shown = _EventQuery(common.user, run_id, after, limit, only, follow, all_tenants), 0
         try:
             async for event in _read_events(box, wanted):
@@ -365,12 +365,13 @@ def events(
     run_with_box(work, common, create_store if follow else no_source)
 
 
-def run_not_found(run_id: str, *, user: str, output: Output) -> ToolError:
-    """Return the error for a run that this user does not have."""
+def _not_found(kind: Literal["run", "artifact"], given_id: str, user: str, output: Output, which: str) -> ToolError:
+    """Return the error for a run or artifact that this user does not have."""
     return ToolError(
-        f"Run {run_id!r} not found for {describe_user(user)}. `toolpost runs list{output.options}` shows the newest.",
+        f"{kind.capitalize()} {given_id!r} not found for {describe_user(user)}. "
+        f"`toolpost {kind}s list{output.options}` shows the {which}.",
         category=ErrorCategory.NON_RETRYABLE_CLIENT,
-        code="run_not_found",
+        code=f"{kind}_not_found",
     )
 
 
@@ -510,7 +511,7 @@ def save(common: CommonOptions, artifact_id: ArtifactId, file: TargetFile) -> No
         )
         artifact = await box.store.artifacts.info(whole, tenant=tenant)
         if artifact is None:
-            raise _artifact_not_found(artifact_id, user=common.user, output=output)
+            raise _not_found("artifact", artifact_id, common.user, output, "existing ones")
         data = await box.store.artifacts.read(whole, tenant=tenant)
         if file == _STDOUT:
             output.bytes(data)
@@ -559,12 +560,3 @@ def _write_file(file: Path, data: bytes) -> None:
 def _unwritable(file: Path, error: OSError) -> ToolError:
     message = f"{str(file)!r} cannot be written: {error.strerror}; free some space, or name another file"
     return ToolError(message, code="file_unwritable")
-
-
-def _artifact_not_found(artifact_id: str, *, user: str, output: Output) -> ToolError:
-    return ToolError(
-        f"Artifact {artifact_id!r} not found for {describe_user(user)}. "
-        f"`toolpost artifacts list{output.options}` shows the existing ones.",
-        category=ErrorCategory.NON_RETRYABLE_CLIENT,
-        code="artifact_not_found",
-    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct
 
-from toolpost.cli.commands import Commands, CommonOptions
+from toolpost.cli.commands import Commands, CommonOptions, Yes
 from toolpost.cli.output import Output, count_tools
 from toolpost.cli.prompts import require_confirmation
 from toolpost.cli.runner import describe_failure, open_in_memory, run_command
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 app = Commands(help="Pin the definitions of tools.")
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 1 if anything differs.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")]
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[TOOL|SOURCE]...", help="What to approve. [default: everything that differs]"),

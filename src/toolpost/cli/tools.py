@@ -313,14 +313,17 @@ def export_tools(common: CommonOptions, utcp: Utcp = False, source: Source = Non
         raise typer.BadParameter("give a format: --utcp", param_hint="--utcp")
     if address is not None and not _is_base_url(address):
         raise typer.BadParameter("give an http or https URL without a query", param_hint="--address")
-    written = _config_path(common.config)
+    path = common.config or Path(FILE_NAME)
+    written = str(path.absolute()) if path.exists() else None
     caller = "" if common.user == default_user() else common.user  # the local user calls
 
     async def work(catalog: Toolbox | LocalCatalog, output: Output) -> int:
+        from toolpost.configuration.secret_extraction import references
         from toolpost.sources.utcp.export import command_route, export_manual, http_route, serialize_manual
 
         specs = [spec for spec in catalog.registry.specs() if source is None or spec.source == source]
-        route = http_route(address) if address else command_route(config=written, user=caller, env=_variables(written))
+        env = [] if written is None else references(path.read_text(encoding="utf-8"))
+        route = http_route(address) if address else command_route(config=written, user=caller, env=env)
         output.text(serialize_manual(export_manual(specs, route)))
         return 0
 
@@ -330,16 +333,3 @@ def export_tools(common: CommonOptions, utcp: Utcp = False, source: Source = Non
 def _is_base_url(address: str) -> bool:
     """Return whether the address is an HTTP URL without query and fragment."""
     return address.startswith(("http://", "https://")) and not any(mark in address for mark in "?# ")
-
-
-def _config_path(config: Path | None) -> str | None:
-    """Return the absolute path of the configuration, if there is one."""
-    path = config or Path(FILE_NAME)
-    return str(path.absolute()) if path.exists() else None
-
-
-def _variables(config: str | None) -> list[str]:
-    """Return the variables that a configuration file refers to."""
-    from toolpost.configuration.secret_extraction import references
-
-    return [] if config is None else references(Path(config).read_text(encoding="utf-8"))
