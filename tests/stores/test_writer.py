@@ -45,7 +45,8 @@ class Bench:
         self.reader = Reader(path, busy_s=1.0)
         rows = RowCipher(NoCipher())
         changes = Changes(no_states)
-        shared = SQLiteContext(self.writer, self.reader, appender, rows, liveness, changes, time.time)
+        names = (appender.ledger.key, liveness.owner_id)
+        shared = SQLiteContext(self.writer, self.reader, appender, rows, liveness, changes, time.time, *names)
         self.log = SQLiteEventLog(shared)
 
     def fill_disk(self) -> None:

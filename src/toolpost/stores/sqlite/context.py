@@ -15,7 +15,10 @@ from toolpost.stores.sqlite.writer import Writer
 
 
 class SQLiteContext(NamedTuple):
-    """The writer and the reader of a database, and the services of its parts."""
+    """The writer and the reader of a database, and the services of its parts.
+
+    `key` is that of the event log. `owner_id` is the ID of this process, the owner of its intents, claims and keys.
+    """
 
     writer: Writer
     reader: Reader
@@ -24,13 +27,5 @@ class SQLiteContext(NamedTuple):
     liveness: Liveness
     changes: Changes
     clock: Callable[[], float]
-
-    @property
-    def key(self) -> LogKey:
-        """The key of the event log."""
-        return self.appender.ledger.key
-
-    @property
-    def owner_id(self) -> str:
-        """The ID of this process, the owner of its intents, claims and keys."""
-        return self.liveness.owner_id
+    key: LogKey
+    owner_id: str

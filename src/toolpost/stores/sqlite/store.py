@@ -199,7 +199,7 @@ def open_sqlite_store(
     transactions = TransactionRunner(db, appender, path=path)
     writer = Writer(transactions, limit=queue_limit, committed=partial(_notify_events, changes))
     return SQLiteStore(
-        SQLiteContext(writer, reader, appender, rows, liveness, changes, clock),
+        SQLiteContext(writer, reader, appender, rows, liveness, changes, clock, ledger.key, liveness.owner_id),
         cipher,
         ContentFiles(data_dir / ARTIFACTS, cipher),
         ids=ids or IdMaker(),
