@@ -99,10 +99,10 @@ class McpServer:
         view: View | None = None,
         name: str = "toolpost",
     ) -> None:
-        only_session = secrets.token_hex(8)
         self._box = box
         self._principal = principal
-        self._session = session or (lambda _ctx: only_session)
+        only_session: Callable[[Context], str] = partial(_constant, secrets.token_hex(8))
+        self._session = session or only_session
         self._view = view or View(box, "all", ViewSettings())
         self._names = Names(self._view)
         self._contents = Contents(box, self._names, sees=self._sees)
@@ -386,6 +386,10 @@ class McpServer:
             self._unsubscribe()
             self._unsubscribe_contents()
             await self._calls.tasks.close()
+
+
+def _constant(session: str, _ctx: Context) -> str:
+    return session
 
 
 class _ListingServer(Server[Any]):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from toolpost.contracts.callers import CallerScope
+    from toolpost.contracts.spec import ToolSpec
     from toolpost.gateway.event_feed import EventFeed
     from toolpost.gateway.sessions import Sessions
     from toolpost.gateway.siblings import Siblings
@@ -242,7 +243,7 @@ class RestService:
         self.siblings = siblings
         self._views = views
         self._all = SelectedTools(box, {})
-        self._none = SelectedTools(box, {"where": lambda _spec: False})
+        self._none = SelectedTools(box, {"where": _no_tool})
         self.feed = feed
         self.public_url = public_url
         self._calls = set[asyncio.Task[Outcome]]()
@@ -284,6 +285,10 @@ class RestService:
                 await self.box.router.park(within_s=0)
                 if self._calls:
                     await asyncio.wait(self._calls, timeout=_CANCELLED_S)
+
+
+def _no_tool(_spec: ToolSpec) -> bool:
+    return False
 
 
 class Resource:
