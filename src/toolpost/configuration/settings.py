@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -466,10 +466,10 @@ class WebhookSettings(ConfigModel):
 
     @field_validator("template")
     @classmethod
-    def _check_template(cls, template: Any) -> Any:
+    def _check_template(cls, template: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
         from toolpost.runtime.webhook_messages import placeholders, unknown_placeholders  # noqa: PLC0415
 
-        if isinstance(template, dict) and (unknown := unknown_placeholders(cast("dict[str, Any]", template))):
+        if isinstance(template, dict) and (unknown := unknown_placeholders(template)):
             raise ValueError(f"placeholders must be {', '.join(placeholders())}; {unknown[0]!r} is unknown")
         return template
 

@@ -22,6 +22,7 @@ from toolpost.contracts.events import (
     RunSummary,
     StoredEvent,
 )
+from toolpost.contracts.metrics import Dimension, MetricRow
 from toolpost.contracts.principal import Principal
 from toolpost.contracts.questions import Answer, PendingAction, PendingStatus, Question
 from toolpost.contracts.records import represent
@@ -477,6 +478,34 @@ class WebhookStore(Protocol):
         ...
 
 
+class MetricStore(Protocol):
+    """Metrics of calls and questions, counted from the event log."""
+
+    async def count(self, *, limit: int = 500) -> int:
+        """Count up to `limit` records of the log after the last counted one; return how many were read.
+
+        Each event is counted once, in any number of processes: counts and position are one commit.
+        """
+        ...
+
+    async def read(
+        self,
+        dimension: Dimension,
+        *,
+        tenant: str,
+        width: int,
+        since: float,
+        until: float,
+        key: str | None = None,
+    ) -> list[MetricRow]:
+        """Return the rows of a tenant that begin within [since, until), ordered by begin and key."""
+        ...
+
+    async def begin(self, *, tenant: str) -> int | None:
+        """Return the begin of the first hour with a row; None without rows."""
+        ...
+
+
 class CancelRequest(NamedTuple):
     """A request to cancel the calls of a tenant (None: of all) that began before `at`."""
 
@@ -606,6 +635,8 @@ class Store(Protocol):
     def sessions(self) -> SessionStore: ...
     @property
     def webhooks(self) -> WebhookStore: ...
+    @property
+    def metrics(self) -> MetricStore: ...
     @property
     def cancels(self) -> CancelStore: ...
     @property

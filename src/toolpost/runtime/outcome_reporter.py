@@ -35,7 +35,8 @@ class OutcomeReporter:
 
     def emit_answer(self, action: PendingAction, answer: Answer, *, recovered: bool = False) -> None:
         """Emit that a person answered; `recovered` marks the repeated event after a crash."""
-        facts: dict[str, Any] = {"pending_id": action.id, "by": action.answered_by, "decision": answer.decision}
+        facts: dict[str, Any] = {"pending_id": action.id, "kind": action.question.kind}
+        facts |= {"by": action.answered_by, "decision": answer.decision}
         if recovered:
             facts["recovered"] = True
         code = _ANSWER_CODES.get(answer.decision, EventCode.CALL_RESUMED)

@@ -22,6 +22,7 @@ PRUNED: tuple[str, ...] = (
     "state",
     "artifacts",
     "files",
+    "metrics",
 )
 
 

@@ -191,6 +191,35 @@ COMPONENTS: dict[str, Any] = {
             "artifacts": array(ref("Artifact")),
         },
     ),
+    "Series": record(
+        {
+            "step": {"type": "integer", "description": "Seconds per value"},
+            "begin": {"type": "integer", "description": "Begin of the first value, in Unix time"},
+            "data_since": {"type": ["integer", "null"], "description": "Begin of the first hour with data"},
+            "series": array(record({"key": TEXT, "metric": TEXT, "values": array(_MAYBE_NUMBER)})),
+        },
+        about="Metrics over time; durations are milliseconds, within 5 %, and null without values",
+    ),
+    "Top": record(
+        {
+            "begin": _TIME,
+            "until": _TIME,
+            "total": {"type": "integer", "description": "Number of keys, also of those that are not listed"},
+            "items": array(
+                record(
+                    {
+                        "key": {
+                            "type": "string",
+                            "description": "For `failure`: the tool, a blank, and the error code",
+                        },
+                        "last_at": _TIME,
+                        **dict.fromkeys(("calls", "failed", "asked", "answered", "denied", "expired"), _COUNT),
+                        **dict.fromkeys(("p50", "p95", "p99", "answer_p50", "answer_p90"), _MAYBE_NUMBER),
+                    }
+                )
+            ),
+        }
+    ),
     "Event": record(
         {
             "id": _COUNT,

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from toolpost import __version__
-from toolpost.gateway.rest import accounts, artifacts, calls, event_stream, pending, runs, sessions, sources, tools
+from toolpost.gateway.rest import (
+    accounts,
+    artifacts,
+    calls,
+    event_stream,
+    insight,
+    pending,
+    runs,
+    sessions,
+    sources,
+    tools,
+)
 from toolpost.gateway.rest.components import COMPONENTS, ref
 from toolpost.gateway.rest.compression import compress
 from toolpost.gateway.rest.operations import JsonResponse, Operation, Resource
@@ -29,6 +40,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *runs.OPERATIONS,
     *pending.OPERATIONS,
     *event_stream.OPERATIONS,
+    *insight.OPERATIONS,
     *artifacts.OPERATIONS,
     *accounts.OPERATIONS,
     *sources.OPERATIONS,

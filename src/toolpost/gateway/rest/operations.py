@@ -19,6 +19,7 @@ from toolpost.contracts.errors import ToolClientError, ToolError
 from toolpost.contracts.outcomes import Outcome
 from toolpost.contracts.principal import LOCAL_TENANT, Principal
 from toolpost.gateway.access import CALLER, insufficient_scope
+from toolpost.gateway.metric_counting import counting_metrics
 from toolpost.gateway.problems import Problem, ProblemResponse, problem_of
 from toolpost.gateway.rest.components import resolve
 from toolpost.gateway.rest.compression import compress
@@ -278,7 +279,7 @@ class RestService:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Follow the event log for listeners; on exit, suspend or cancel the calls that still run."""
-        async with self.feed.following(self.box.store.events):
+        async with self.feed.following(self.box.store.events), counting_metrics(self.box.store):
             try:
                 yield
             finally:

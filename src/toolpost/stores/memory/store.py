@@ -17,6 +17,7 @@ from toolpost.contracts.storage import IdKind, JournalEntry, Retention, Store
 from toolpost.stores.chain import KEY_BYTES, LogKey
 from toolpost.stores.encryption import NoCipher, RowCipher
 from toolpost.stores.memory.event_log import MemoryEventLog
+from toolpost.stores.memory.metrics import MemoryMetricStore
 from toolpost.stores.memory.parts import (
     MemoryArtifactStore,
     MemoryCallerKeys,
@@ -55,6 +56,7 @@ class MemoryStore:
         self.idempotency = MemoryIdempotencyStore(clock)
         self.caller_keys = MemoryCallerKeys()
         self.webhooks = MemoryWebhookStore()
+        self.metrics = MemoryMetricStore(self.events, self._asked_at)
         self.cancels = MemoryCancelStore(self._tenants_of, clock)
         self.artifacts = MemoryArtifactStore(ids or IdMaker())
         self.tokens = MemoryTokenRows(clock)
@@ -66,6 +68,10 @@ class MemoryStore:
 
     async def _is_alive(self, owner_id: str) -> bool:
         return owner_id == self.owner_id
+
+    def _asked_at(self, pending_id: str) -> float | None:
+        action = self.pending.actions.get(pending_id)
+        return None if action is None else action.created_at
 
     async def find_ids(self, kind: IdKind, prefix: str, *, tenant: str | None = None, limit: int = 50) -> list[str]:
         found = {id_: at for id_, of, at in self._ids(kind) if id_.startswith(prefix) and tenant in (None, of)}
@@ -97,6 +103,8 @@ class MemoryStore:
             removed.update(self._prune_by_age(now - retention.max_age_s))
         if retention.max_artifact_bytes is not None:
             removed["artifacts"] += self._prune_over_quota(retention.max_artifact_bytes)
+        oldest = 0.0 if retention.max_age_s is None else now - retention.max_age_s
+        removed["metrics"] = self.metrics.prune(cutoff=oldest, now=now)
         removed["files"] = self._drop_unnamed_contents()
         return removed
 
@@ -192,6 +200,7 @@ class MemoryStore:
             if action.answered_by == str(principal):
                 actions[action.id] = replace(action, answered_by=FORGOTTEN_USER)
         files = self._drop_unnamed_contents()
+        self.metrics.forget(*principal)
         return {**removed, "under_way": under_way, "files": files, **self.events.forget(principal)}
 
     async def rotate_key(self, *, retire: bool = False) -> dict[str, int]:

@@ -15,6 +15,7 @@ from toolpost.stores.run_heads import chain_start
 from toolpost.stores.sqlite.context import SQLiteContext
 from toolpost.stores.sqlite.database import secure_delete
 from toolpost.stores.sqlite.event_log import SEGMENTS
+from toolpost.stores.sqlite.metrics import forget_metrics
 from toolpost.stores.sqlite.pending import STATUS_COLUMNS, status_mac
 from toolpost.stores.sqlite.pruning import Pruner
 
@@ -93,6 +94,7 @@ class Forgetter:
         person = _person_values(principal)
         contents = [sha256 for (sha256,) in db.execute(_CONTENTS, person)]
         with secure_delete(db):
+            forget_metrics(db, *principal)
             return {kind: db.execute(sql, person).rowcount for kind, sql in _DELETE.items()}, contents
 
     def _forget_events(

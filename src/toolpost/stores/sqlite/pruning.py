@@ -12,6 +12,7 @@ from toolpost.contracts.storage import Retention
 from toolpost.stores.retention_rules import PRUNED, ArtifactSize, over_quota
 from toolpost.stores.sqlite.artifacts import ContentFiles
 from toolpost.stores.sqlite.context import SQLiteContext
+from toolpost.stores.sqlite.metrics import prune_metrics
 
 # Few enough that other writes do not wait long for one step.
 RUNS_A_STEP = 200
@@ -73,6 +74,8 @@ class Pruner:
         if retention.max_artifact_bytes is not None:
             over = partial(_prune_over_quota, max_bytes=retention.max_artifact_bytes)
             removed["artifacts"] += await self._shared.writer.submit(over)
+        oldest = 0.0 if retention.max_age_s is None else now - retention.max_age_s
+        removed["metrics"] = await self._shared.writer.submit(partial(prune_metrics, cutoff=oldest, now=now))
         removed["files"] = await self._prune_files(now)
         return dict(removed)
 

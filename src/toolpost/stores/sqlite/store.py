@@ -23,6 +23,7 @@ from toolpost.contracts.storage import (
     IdempotencyStore,
     IdKind,
     Journal,
+    MetricStore,
     PendingStore,
     Retention,
     SessionStore,
@@ -53,6 +54,7 @@ from toolpost.stores.sqlite.event_appender import EventAppender, Ledger, open_le
 from toolpost.stores.sqlite.event_log import SQLiteEventLog
 from toolpost.stores.sqlite.key_rotation import KeyRotation, check_key
 from toolpost.stores.sqlite.liveness import Liveness
+from toolpost.stores.sqlite.metrics import SQLiteMetricStore
 from toolpost.stores.sqlite.pending import SQLitePendingStore
 from toolpost.stores.sqlite.pruning import Pruner
 from toolpost.stores.sqlite.state import SQLiteStateTable
@@ -89,6 +91,7 @@ class SQLiteStore:
         self.idempotency: IdempotencyStore = SQLiteIdempotencyStore(shared)
         self.caller_keys: CallerKeyStore = SQLiteCallerKeys(shared)
         self.webhooks: WebhookStore = SQLiteWebhookStore(shared)
+        self.metrics: MetricStore = SQLiteMetricStore(shared)
         self.cancels: CancelStore = SQLiteCancelStore(shared)
         self.artifacts: ArtifactStore = SQLiteArtifactStore(shared, files, ids)
         self.tokens: TokenRows = SQLiteTokenRows(shared)

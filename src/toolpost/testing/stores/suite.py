@@ -5,6 +5,7 @@ from toolpost.testing.stores.base import StoreFactory
 from toolpost.testing.stores.calls import CallRecordTests
 from toolpost.testing.stores.erasure import ErasureTests
 from toolpost.testing.stores.events import EventLogTests
+from toolpost.testing.stores.metrics import MetricTests
 from toolpost.testing.stores.pending import PendingTests
 from toolpost.testing.stores.pruning import PruningTests
 from toolpost.testing.stores.sessions import SessionTests
@@ -27,5 +28,6 @@ class StoreTests(
     WaitTests,
     PruningTests,
     ErasureTests,
+    MetricTests,
 ):
     """The tests of a store that one process has open."""

@@ -189,3 +189,27 @@ CREATE TABLE webhooks (
     next_try_at   REAL,               -- NULL without failures, and if there is no further attempt
     owner         TEXT NOT NULL       -- '' for none
 );
+
+-- Counts of events by minute and by hour, for each value of a dimension (all, tool, source, user, code, tool and code).
+CREATE TABLE metrics (
+    tenant       TEXT NOT NULL,
+    dimension    TEXT NOT NULL,
+    key          TEXT NOT NULL,
+    width        INTEGER NOT NULL,   -- seconds
+    begin        INTEGER NOT NULL,   -- seconds since 1970
+    calls        INTEGER NOT NULL,
+    failed       INTEGER NOT NULL,
+    asked        INTEGER NOT NULL,
+    answered     INTEGER NOT NULL,
+    denied       INTEGER NOT NULL,
+    expired      INTEGER NOT NULL,
+    durations    TEXT NOT NULL,      -- a histogram: the number of calls by bucket, as JSON
+    answer_times TEXT NOT NULL,
+    last_at      REAL NOT NULL,
+    PRIMARY KEY (tenant, dimension, width, begin, key)
+) WITHOUT ROWID;
+CREATE INDEX metrics_begin ON metrics (width, begin);
+
+-- The last event in the metrics: one row.
+CREATE TABLE metrics_position (position INTEGER NOT NULL);
+INSERT INTO metrics_position VALUES (0);
